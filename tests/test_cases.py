@@ -1,0 +1,109 @@
+"""Every case of tests/cases/*.md is judged by the real checker, on real files."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from casefile import CASES, Case, Expectation, load, load_all
+
+if TYPE_CHECKING:
+    from zerograd.finding import Finding
+
+ALL = load_all()
+
+# Every rule a static reader can see.
+CODES = (
+    "ZG101 ZG102 ZG103 ZG104 ZG105 ZG106 ZG107 ZG109 "
+    "ZG201 ZG202 ZG203 ZG204 ZG205 ZG206 ZG207 ZG208 "
+    "ZG301 ZG302 ZG303 ZG304 ZG501"
+).split()
+
+
+def findings(case: Case, root: Path, *, pedantic: bool) -> set[Expectation]:
+    """What the checker finds in the case's files, in the words of an expectation."""
+    from zerograd.static.lint import check_file
+
+    found: set[Expectation] = set()
+    for path in case.write(root):
+        report = check_file(path, pedantic=pedantic)
+        found |= {_expectation(finding, root) for finding in report.findings}
+    return found
+
+
+def _expectation(finding: Finding, root: Path) -> Expectation:
+    path = Path(finding.site.path)
+    name = path.relative_to(root) if path.is_absolute() else path
+    return Expectation(name.as_posix(), finding.site.line, finding.code, finding.certain)
+
+
+def difference(case: Case, found: set[Expectation], expected: set[Expectation]) -> str:
+    """The case's code, each line that disagrees marked with what was missed or made up."""
+    lines = [f"tests/cases/{case.topic}.md:{case.line}: {case.claim}"]
+    for name, text in case.files:
+        if len(case.files) > 1:
+            lines.append(f"--- {name}")
+        for number, line in enumerate(text.splitlines(), start=1):
+            lines.append(f"{number:4} | {line}")
+            for one in sorted(expected - found):
+                if (one.path, one.line) == (name, number):
+                    lines.append(f"     ^ missed: {one}")
+            for one in sorted(found - expected):
+                if (one.path, one.line) == (name, number):
+                    lines.append(f"     ^ made up: {one}")
+    strays = {one for one in found - expected if one.path not in dict(case.files)}
+    lines.extend(f"     made up elsewhere: {one}" for one in sorted(strays))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.id)
+def test_check_finds_exactly_what_the_case_says(case: Case, tmp_path: Path) -> None:
+    expected = set(case.expected)
+    found = findings(case, tmp_path, pedantic=True)
+    assert found == expected, "\n" + difference(case, found, expected)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in ALL if any(not one.certain for one in case.expected)],
+    ids=lambda case: case.id,
+)
+def test_a_possible_finding_is_hidden_unless_asked_for(case: Case, tmp_path: Path) -> None:
+    expected = {one for one in case.expected if one.certain}
+    found = findings(case, tmp_path, pedantic=False)
+    assert found == expected, "\n" + difference(case, found, expected)
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.md")), ids=lambda path: path.stem)
+def test_a_case_file_holds_cases_of_valid_python(path: Path) -> None:
+    cases = load(path)
+    assert cases
+    for case in cases:
+        for name, text in case.files:
+            ast.parse(text, filename=f"{case.id} {name}")
+
+
+def test_no_claim_is_made_twice() -> None:
+    counted = Counter(case.id for case in ALL)
+    assert [claim for claim, times in counted.items() if times > 1] == []
+
+
+def test_expectations_name_rules_that_exist() -> None:
+    named = {one.code for case in ALL for one in case.expected | case.refuted}
+    assert named <= set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_rule_is_both_broken_and_kept(code: str) -> None:
+    broken = [case.id for case in ALL if any(one.code == code for one in case.expected)]
+    kept = [case.id for case in ALL if any(one.code == code for one in case.refuted)]
+    assert broken, f"no case breaks {code}"
+    assert kept, f"no case keeps {code} where a naive reader would accuse (# not {code})"
+
+
+def test_right_code_is_shown_at_least_as_often_as_wrong_code() -> None:
+    silent = sum(case.silent for case in ALL)
+    assert silent >= len(ALL) - silent
