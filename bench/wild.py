@@ -1,0 +1,389 @@
+"""Measures the checker on labelled places of real repositories: recall by kind, every false alarm.
+
+A bug row is found when a finding of a code that fits its kind touches the function the row points
+into (by its own site or by a note's): a lifecycle bug has two ends, and either one leads to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import multiprocessing
+import re
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerograd.static.lint import check_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from zerograd.finding import Finding, Problem
+
+GOAL_ANY, GOAL_SURE = 0.85, 0.75
+
+# The first code is the rule written for the kind; the others tell the same bug from its other end.
+CODES: dict[str, tuple[str, ...]] = {
+    "missing-zero-grad": ("ZG101", "ZG105", "ZG106"),
+    "missing-zero-in-one-branch": ("ZG101", "ZG106"),
+    "missing-zero-one-of-several-optimizers": ("ZG101", "ZG106", "ZG108"),
+    "missing-zero-between-two-steps": ("ZG101", "ZG105", "ZG106"),
+    "zero-at-wrong-loop-level": ("ZG101", "ZG103", "ZG105", "ZG106"),
+    "zero-guard-never-true": ("ZG101", "ZG302"),
+    "aliased-gradient-never-cleared": ("ZG101",),
+    "wrong-object-zeroed": ("ZG101", "ZG103", "ZG106"),
+    "stale-cross-optimizer-gradient": ("ZG106", "ZG101"),
+    "missing-step": ("ZG102", "ZG302", "ZG303"),
+    "zero-every-micro-batch": ("ZG103", "ZG102"),
+    "missing-backward": ("ZG104", "ZG105"),
+    "zero-on-none": ("ZG107",),
+    "optimizer-missing-params": ("ZG108",),
+    "backward-wrong-argument": ("ZG109",),
+    "clip-before-unscale": ("ZG201",),
+    "clip-before-backward": ("ZG202", "ZG203"),
+    "clip-after-step": ("ZG203",),
+    "clip-every-micro-batch": ("ZG204",),
+    "scaler-update-missing": ("ZG207",),
+    "accum-loss-not-scaled": ("ZG301",),
+    "accum-wrong-divisor": ("ZG301",),
+    "accum-condition-wrong": ("ZG302", "ZG303", "ZG304", "ZG101"),
+    "accum-remainder": ("ZG303", "ZG304"),
+    "wrapper-backward-bypassed": ("ZG501",),
+}
+
+EVENT = re.compile(r"backward|zero_grad|\bstep\b|clip_|\.grad\b|scaler?\b|optim", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One labelled place."""
+
+    id: str
+    file: str
+    line: int
+    label: str
+    kind: str
+    visibility: str
+    note: str
+
+    @property
+    def defect(self) -> str:
+        """The kind of bug the row is about, whether it has it or had it: `paired-fix:X` is X."""
+        return self.kind.removeprefix("paired-fix:")
+
+    @property
+    def family(self) -> str:
+        """Accumulation arithmetic is advice and counted apart from what is plainly wrong."""
+        return "ZG3xx" if CODES.get(self.defect, ("",))[0].startswith("ZG3") else "ZG1xx, ZG2xx"
+
+    def accepts(self, code: str) -> bool:
+        """A kind that the table does not know accepts every code, and `unknown_kinds` says so."""
+        return self.defect not in CODES or code in CODES[self.defect]
+
+
+@dataclass(frozen=True)
+class Region:
+    """The lines of a function, a whole module, or one cell of a notebook."""
+
+    first: int = 1
+    last: int = sys.maxsize
+    cell: int | None = None
+
+    def touches(self, finding: Finding, path: Path) -> bool:
+        """Whether the finding, or one of its notes, stands in this region of this file."""
+        return any(
+            self.first <= site.line <= self.last
+            and self.cell in (None, site.cell)
+            and Path(site.path).resolve() == path
+            for site in (finding.site, *(note.site for note in finding.notes))
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checker said about one file."""
+
+    file: str
+    findings: list[Finding]
+    near: list[list[Finding]]
+    """For each of the file's rows, the findings that touch its function."""
+    errors: list[Problem]
+    crash: str
+    seconds: float
+
+
+def read_rows(labels: Path) -> list[Row]:
+    """The labels, one JSON object a line."""
+    rows = []
+    for text in labels.read_text(encoding="utf-8").splitlines():
+        if text.strip():
+            raw = json.loads(text)
+            file = f"{raw['repo'].replace('/', '+')}/{raw['commit']}/{raw['path']}"
+            visibility = raw.get("static_visibility", "")
+            place = (raw["id"], file, int(raw["line"]), raw["label"], raw["kind"], visibility)
+            rows.append(Row(*place, raw.get("note", "")))
+    return rows
+
+
+def function_around(text: str, line: int) -> Region:
+    """The innermost function around a line; the module where there is none or it cannot be read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return Region()
+    best = Region()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            last = node.end_lineno or node.lineno
+            if node.lineno <= line <= last and last - node.lineno < best.last - best.first:
+                best = Region(node.lineno, last)
+    return best
+
+
+def cell_around(text: str, line: int) -> Region:
+    """The cell a label means: its line counts lines of the file, or of all code cells joined.
+
+    Labels come in both ways, so the reading that lands on a line about gradients wins.
+    """
+    raw = text.split("\n")
+    cells = json.loads(text).get("cells", [])
+    code = [i for i, cell in enumerate(cells) if cell.get("cell_type") == "code"]
+    starts = [i for i, s in enumerate(raw, 1) if re.match(r'\s*"source":', s)]
+    if line <= len(raw) and EVENT.search(raw[line - 1]) and len(starts) == len(cells):
+        return Region(cell=max(i for i, start in enumerate(starts, 1) if start <= line))
+    for i in code:
+        length = len("".join(cells[i]["source"]).split("\n"))
+        if line <= length:
+            return Region(cell=i + 1)
+        line -= length
+    return Region()
+
+
+def check(task: tuple[Path, str, list[int]]) -> Checked:
+    """Check one file, in a worker; a crash of the checker is a result to print, not the end."""
+    repos, file, lines = task
+    path = (repos / file).resolve()
+    crash = ""
+    began = time.perf_counter()
+    try:
+        report = check_file(path, pedantic=True)
+        findings, errors = report.findings, report.errors
+    except Exception:  # noqa: BLE001 - whatever it is, the other files are still measured
+        findings, errors, crash = [], [], traceback.format_exc()
+    seconds = time.perf_counter() - began
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    around = cell_around if path.suffix == ".ipynb" else function_around
+    regions = [around(text, line) for line in lines]
+    near = [[f for f in findings if region.touches(f, path)] for region in regions]
+    return Checked(file, findings, near, errors, crash, seconds)
+
+
+def check_all(rows: list[Row], repos: Path) -> dict[str, Checked]:
+    """Every labelled file that is there, checked once."""
+    lines: dict[str, list[int]] = {}
+    for row in rows:
+        lines.setdefault(row.file, []).append(row.line)
+    tasks = [(repos, f, numbers) for f, numbers in lines.items() if (repos / f).is_file()]
+    checked = {}
+    with multiprocessing.Pool(2) as pool:
+        for done, result in enumerate(pool.imap(check, tasks), 1):
+            checked[result.file] = result
+            if sys.stderr.isatty():
+                end = "\n" if done == len(tasks) else ""
+                print(f"\r{done}/{len(tasks)} files", end=end, file=sys.stderr, flush=True)
+    return checked
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one bug row."""
+
+    row: Row
+    any: bool
+    sure: bool
+    """Found by a finding that is certain, or advice."""
+    certain: bool
+    codes: list[str]
+    """All codes that touch the place, fitting or not: where to look when the bug is missed."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A finding to be read, with the rows whose function it touches."""
+
+    rows: list[str]
+    file: str
+    finding: Finding
+
+    def __str__(self) -> str:
+        f = self.finding
+        cell = "" if f.site.cell is None else f"cell {f.site.cell}:"
+        doubt = "" if f.certain else " (possible)"
+        rows = f" [{' '.join(self.rows)}]" if self.rows else ""
+        return f"{self.file}:{cell}{f.site.line} {f.code} {f.name}{doubt}: {f.message}{rows}"
+
+
+@dataclass
+class Score:
+    """Everything measured."""
+
+    bugs: list[Verdict]
+    false_alarms: list[Alarm]
+    beside_fixes: list[Alarm]
+    unlabelled: list[Alarm]
+    errors: list[Problem]
+    crashes: list[str]
+    absent: list[Row]
+    unknown_kinds: list[str]
+    seconds: float
+
+    @property
+    def goals_met(self) -> bool:
+        """What is absent or crashed was not measured, so it does not count as good."""
+        aim = [v for v in self.bugs if is_goal(v)]
+        found = (
+            share(aim, lambda v: v.any) >= GOAL_ANY and share(aim, lambda v: v.sure) >= GOAL_SURE
+        )
+        return found and not (self.false_alarms or self.crashes or self.absent)
+
+
+def is_goal(verdict: Verdict) -> bool:
+    """Whether a reader of one file can see the bug."""
+    return verdict.row.visibility in ("function", "file")
+
+
+def share(verdicts: list[Verdict], hit: Callable[[Verdict], bool]) -> float:
+    """The part of the bugs that was hit; all of none."""
+    return sum(map(hit, verdicts)) / len(verdicts) if verdicts else 1.0
+
+
+def judge(rows: list[Row], checked: dict[str, Checked], pedantic: bool) -> Score:
+    """Set every finding against the rows of its file."""
+    score = Score([], [], [], [], [], [], [r for r in rows if r.file not in checked], [], 0.0)
+    kinds = {r.defect for r in rows if r.label == "bug" or r.kind.startswith("paired-fix:")}
+    score.unknown_kinds = sorted(kinds - CODES.keys())
+    score.seconds = sum(c.seconds for c in checked.values())
+    for result in checked.values():
+        score.errors += result.errors
+        score.crashes += [f"{result.file}\n{result.crash}"] if result.crash else []
+        of_file = [r for r in rows if r.file == result.file]
+        near = dict(zip(of_file, result.near, strict=True))
+        for row in of_file:
+            if row.label == "bug":
+                fits = [f for f in near[row] if row.accepts(f.code)]
+                score.bugs.append(
+                    Verdict(
+                        row,
+                        bool(fits),
+                        any(f.certain or f.level == "advice" for f in fits),
+                        any(f.certain for f in fits),
+                        sorted({f.code + ("" if f.certain else "?") for f in near[row]}),
+                    )
+                )
+        for finding in result.findings:
+            if finding.level == "error" and (finding.certain or pedantic):
+                place(score, finding, result.file, [r for r in of_file if finding in near[r]])
+    return score
+
+
+def place(score: Score, finding: Finding, file: str, rows: list[Row]) -> None:
+    """Put an error into the list it belongs to; one that a bug row explains is in none."""
+    if any(r.label == "bug" and r.accepts(finding.code) for r in rows):
+        return
+    right = [r for r in rows if r.label == "ok"]
+    # Of a file after a fix only the named defect is known to be gone.
+    wrong = [r for r in right if not r.kind.startswith("paired-fix:") or r.accepts(finding.code)]
+    if wrong and finding.certain:
+        score.false_alarms.append(Alarm([r.id for r in wrong], file, finding))
+    elif right:
+        score.beside_fixes.append(Alarm([r.id for r in right], file, finding))
+    else:
+        score.unlabelled.append(Alarm([r.id for r in rows], file, finding))
+
+
+def table(verdicts: list[Verdict]) -> Iterator[str]:
+    """Recall by kind, and together: at any confidence, certain or advice, certain."""
+    groups: dict[str, list[Verdict]] = {}
+    for v in sorted(verdicts, key=lambda v: (v.row.family, v.row.kind)):
+        groups.setdefault(f"  {v.row.kind}", []).append(v)
+    for family in sorted({v.row.family for v in verdicts}):
+        groups[f"all {family} kinds"] = [v for v in verdicts if v.row.family == family]
+    groups["all kinds"] = verdicts
+    for name, group in groups.items():
+        found = [
+            sum(v.any for v in group),
+            sum(v.sure for v in group),
+            sum(v.certain for v in group),
+        ]
+        cells = "".join(f"{n:>8}/{len(group):<3}{n / len(group):>5.0%}" for n in found)
+        yield f"{name:<42}{cells}"
+
+
+def render(score: Score) -> Iterator[str]:
+    """The score as lines of text."""
+    heads = "".join(f"{h:>17}" for h in ("any confidence", "certain|advice", "certain"))
+    for title, wanted in (("function or file (the goal)", True), ("beyond one file", False)):
+        verdicts = [v for v in score.bugs if is_goal(v) is wanted]
+        if verdicts:
+            yield f"{'Bugs visible in ' + title if wanted else 'Bugs ' + title:<42}{heads}"
+            yield from (*table(verdicts), "")
+    missed = [v for v in score.bugs if not v.sure]
+    yield f"Bugs missed or only possible: {len(missed)}"
+    for v in missed:
+        state = "possible" if v.any else "missed"
+        seen = " ".join(v.codes) or "nothing"
+        yield f"  {v.row.id} {state} {v.row.kind} {v.row.file}:{v.row.line} (seen there: {seen})"
+        yield f"        {v.row.note}"
+    yield from section("False alarms", score.false_alarms)
+    yield from section(
+        "Other findings in paired-fix files or possible in right ones", score.beside_fixes
+    )
+    yield from section("Unlabelled findings, to be read", score.unlabelled)
+    yield from section("Not checked", [f"{p.path}: {p.message}" for p in score.errors])
+    yield from section("Crashes of the checker", score.crashes)
+    yield from section("Rows whose file is absent", [f"{r.id} {r.file}" for r in score.absent])
+    if score.unknown_kinds:
+        yield f"Kinds not in the table, for which any code counts: {', '.join(score.unknown_kinds)}"
+    yield f"Checked in {score.seconds:.1f} s. Goals {'met' if score.goals_met else 'not met'}."
+
+
+def section(title: str, lines: Iterable[object]) -> Iterator[str]:
+    """A title with its count, and what it counts."""
+    texts = [f"  {line}" for line in lines]
+    yield f"{title}: {len(texts)}"
+    yield from texts
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="DIR/OWNER+NAME/COMMIT/PATH holds the file that a row's repo, commit and path name; "
+        "with it the project's other modules, because imports between them are followed. "
+        f"Exits with 0 when {GOAL_ANY:.0%} of the bugs visible in a function or file are found at "
+        f"any confidence, {GOAL_SURE:.0%} certain or as advice, and no right place is accused.",
+    )
+    parser.add_argument("--labels", type=Path, required=True, metavar="FILE", help="JSON lines")
+    parser.add_argument("--repos", type=Path, required=True, metavar="DIR", help="see below")
+    parser.add_argument("--pedantic", action="store_true", help="also list what is only possible")
+    parser.add_argument("--json", action="store_true", help="print everything measured as JSON")
+    options = parser.parse_args()
+    rows = read_rows(options.labels)
+    score = judge(rows, check_all(rows, options.repos), options.pedantic)
+    if options.json:
+        print(json.dumps({"goals_met": score.goals_met, **asdict(score)}, indent=1))
+    else:
+        print(*render(score), sep="\n")
+    return 0 if score.goals_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
