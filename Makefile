@@ -1,0 +1,56 @@
+# Needs Python 3.10 or newer and make, nothing else: everything is installed into .venv.
+# Another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PINS := requirements/constraints.txt
+
+.PHONY: help demo test lint format clean
+
+help:
+	@echo "make demo    install zerograd into .venv and let it find the bugs in examples/"
+	@echo "make test    install everything pinned, then lint, type-check and test"
+	@echo "make lint    the first half of make test: ruff and mypy"
+	@echo "make format  let ruff format and repair what it can"
+	@echo "make clean   remove .venv and every cache"
+
+demo: $(VENV)/.zerograd
+	@$(BIN)/python docs/demo.py
+
+test: lint
+	$(BIN)/pytest -q -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .zerograd_cache
+
+# A stamp is newer than what it was made from, so that a second run installs nothing.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "zerograd needs Python 3.10 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# torch comes first and alone: with its exact pin pip takes the build that fits this machine.
+$(VENV)/.torch: $(VENV)/.python $(PINS)
+	@echo "installing torch (once; it is large)"
+	$(PIP) install -c $(PINS) torch
+	@touch $@
+
+$(VENV)/.zerograd: $(VENV)/.torch pyproject.toml
+	$(PIP) install -c $(PINS) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.zerograd requirements/dev.txt
+	$(PIP) install -r requirements/dev.txt
+	@touch $@
