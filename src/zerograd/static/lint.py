@@ -1,0 +1,170 @@
+"""One file from bytes to a report: read, parse, analyse, allow, and place in notebook cells.
+
+A file costs at most BUDGET seconds whatever it holds, nothing of it is ever run, and what could
+not be read or was cut short becomes a `Problem`, never an exception.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from dataclasses import dataclass, replace
+
+from zerograd.events import Site
+from zerograd.finding import Edit, Finding, Problem, Report
+from zerograd.static.source import (
+    Source,
+    Unreadable,
+    from_bytes,
+    from_text,
+    parse,
+    read,
+    read_bytes,
+    worth_parsing,
+)
+
+BUDGET = 1.5
+"""Seconds for one file; with the last stretch that no deadline interrupts it stays under two."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All that is known about one file, whatever the user selects: what the cache remembers."""
+
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    depends: tuple[str, ...] = ()
+    """The other files that were read to find this out."""
+
+
+CLEAN = Verdict()
+
+
+def check_file(path: str | os.PathLike[str], *, pedantic: bool = False) -> Report:
+    """Check one Python file or notebook; possible findings only when `pedantic`."""
+    name = os.fspath(path)
+    try:
+        source = from_bytes(read_bytes(name), name)
+    except Unreadable as error:
+        return Report(errors=[error.problem], files=1)
+    return _report(source, judge(source), pedantic)
+
+
+def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Report:
+    """Check a text as if it stood at `path`, where imports of its project are looked up."""
+    try:
+        source = from_text(text, path)
+    except Unreadable as error:
+        return Report(errors=[error.problem], files=1)
+    return _report(source, judge(source), pedantic)
+
+
+def judge_bytes(data: bytes, path: str, *, named: bool = False) -> Verdict:
+    """The verdict on a file's bytes; skipped unread when nothing in it touches gradients.
+
+    A file the user `named` is always read: it may be broken, and that is worth saying.
+    """
+    if not named and not worth_parsing(data):
+        return CLEAN
+    try:
+        return judge(from_bytes(data, path))
+    except Unreadable as error:
+        return Verdict(problems=(error.problem,))
+
+
+def judge(source: Source) -> Verdict:
+    """The verdict on a source: every finding that no comment allows, placed as the user sees it."""
+    from zerograd.static.analyse import analyse
+
+    deadline = time.monotonic() + BUDGET
+    problems = list(source.problems)
+    try:
+        tree = parse(source)
+        analysis = analyse(source, tree, deadline)
+    except Unreadable as error:
+        return Verdict(problems=(*problems, error.problem))
+    except (RecursionError, MemoryError):
+        message = "is nested too deeply to be followed and was not checked; split it, or exclude it"
+        return Verdict(problems=(*problems, Problem(source.path, message)))
+    findings = list(analysis.findings)
+    if analysis.cut:
+        message = f"took too long and was checked in part: {analysis.cut}"
+        problems.append(Problem(source.path, message))
+    if "zerograd: allow" in source.text:
+        findings = _allowed(source, tree, findings, complete=not analysis.cut)
+    findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
+    if source.cells is not None:
+        findings = [in_cell(finding, source) for finding in findings]
+    return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends))
+
+
+def _allowed(
+    source: Source, tree: ast.Module, findings: list[Finding], *, complete: bool
+) -> list[Finding]:
+    from zerograd.rules import RULES
+    from zerograd.static import allow
+
+    known = {name for rule in RULES for name in (rule.code, rule.name)}
+    allows = allow.find_allows(source.text, source.path, tree, known)
+    kept = allow.apply(findings, allows)
+    if not complete:
+        return kept
+    unseen = {name for rule in RULES if rule.only == "runtime" for name in (rule.code, rule.name)}
+    return kept + allow.unused(allows, unseen)
+
+
+def in_cell(finding: Finding, source: Source) -> Finding:
+    """The finding with every place of this notebook given as a cell and a line in it."""
+
+    def placed(site: Site) -> Site:
+        if site.path != source.path:
+            return site
+        cell, line = source.place(site.line)
+        last = source.place(site.end_line)[1] if site.end_line else 0
+        return replace(site, cell=cell, line=line, end_line=last)
+
+    def moved(edit: Edit) -> Edit:
+        if edit.path != source.path:
+            return edit
+        cell, line = source.place(edit.line)
+        return replace(edit, cell=cell, line=line, end_line=edit.end_line - edit.line + line)
+
+    fix = finding.fix
+    return replace(
+        finding,
+        site=placed(finding.site),
+        notes=tuple(replace(note, site=placed(note.site)) for note in finding.notes),
+        fix=fix and replace(fix, edits=tuple(map(moved, fix.edits))),
+    )
+
+
+def _report(source: Source, verdict: Verdict, pedantic: bool) -> Report:
+    findings = [finding for finding in verdict.findings if finding.certain or pedantic]
+    report = Report(findings, list(verdict.problems), files=1)
+    if findings:
+        report.sources.update(lines_of(source))
+        add_sources(report)
+    return report
+
+
+def add_sources(report: Report) -> None:
+    """Read the files that the findings point into and that the report does not hold yet."""
+    held = {key.partition("#")[0] for key in report.sources}
+    for finding in report.findings:
+        for site in (finding.site, *(note.site for note in finding.notes)):
+            if site.path in held:
+                continue
+            held.add(site.path)
+            try:
+                report.sources.update(lines_of(read(site.path)))
+            except Unreadable:
+                # An excerpt is a courtesy: the finding stands without it.
+                continue
+
+
+def lines_of(source: Source) -> dict[str, list[str]]:
+    """The source as a report keeps it for excerpts: by path, or by `path#cell`."""
+    if source.cells is None:
+        return {source.path: source.lines}
+    return {f"{source.path}#{cell.number}": list(cell.lines) for cell in source.cells}
