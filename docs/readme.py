@@ -1,0 +1,84 @@
+"""Writes the parts of README.md that the tool itself says: its real output, its catalogue of rules.
+
+    python docs/readme.py           bring README.md up to date
+    python docs/readme.py --check   change nothing; show what differs and exit with 1
+
+A part stands between `<!-- name:begin -->` and `<!-- name:end -->`. Nothing outside is touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from zerograd.rules import RULES
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = "examples/forgotten_zero_grad.py"
+
+
+def finding() -> str:
+    """The command a reader can repeat, and what it prints in a pipe."""
+    plain = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
+    done = subprocess.run(
+        [sys.executable, "-m", "zerograd", "check", "--no-cache", EXAMPLE],
+        cwd=ROOT,
+        env={**plain, "NO_COLOR": "1", "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode != 1:
+        raise SystemExit(f"{EXAMPLE}: expected findings (exit 1), got {done}")
+    return f"```console\n$ zerograd check {EXAMPLE}\n{done.stdout.rstrip()}\n```"
+
+
+def rules() -> str:
+    """The catalogue as a table, in the order of the codes."""
+    rows = ["| code | name | what it means |", "|---|---|---|"]
+    for rule in sorted(RULES, key=lambda rule: rule.code):
+        level = " *(advice)*" if rule.level == "advice" else ""
+        meaning = rule.summary.rstrip(".").replace("|", r"\|")
+        rows.append(f"| {rule.code} | {rule.name} | {meaning}{level} |")
+    return "\n".join(rows)
+
+
+def renewed(text: str) -> str:
+    """The text with every part said anew."""
+    for name, say in (("finding", finding), ("rules", rules)):
+        part = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.DOTALL)
+        if len(part.findall(text)) != 1:
+            raise SystemExit(f"README needs one part named {name}")
+        said = say()
+        text = part.sub(lambda marks, said=said: f"{marks[1]}{said}\n{marks[2]}", text)  # type: ignore[misc]
+    return text
+
+
+def main() -> int:
+    """Bring the README up to date, or say what is not."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("path", nargs="?", type=Path, default=ROOT / "README.md")
+    options = parser.parse_args()
+
+    before = options.path.read_text(encoding="utf-8")
+    after = renewed(before)
+    if before == after:
+        return 0
+    if options.check:
+        lines = difflib.unified_diff(
+            before.splitlines(), after.splitlines(), "README.md", "as the tool says it", lineterm=""
+        )
+        print(*lines, sep="\n")
+        return 1
+    options.path.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
