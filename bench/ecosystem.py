@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -40,6 +39,7 @@ from corpus import (
     python_files,
     read_list,
 )
+from processes import find
 
 ADJUDICATED = Path(__file__).with_name("adjudicated.jsonl")
 FALSE_ALARMS_PER_500 = 1.0
@@ -85,9 +85,8 @@ def main() -> int:
 
 
 def find_checker(given: str | None) -> str:
-    """The zerograd of this Python, not `-m zerograd`: that would import from the working directory."""
-    beside = shutil.which("zerograd", path=str(Path(sys.executable).parent))
-    command = given or beside or shutil.which("zerograd")
+    """A command, not `-m zerograd`: that would import whatever lies in the working directory."""
+    command = given or find("zerograd")
     if command is None:
         raise CheckerError("there is no `zerograd` command: install zerograd for this Python first")
     return command

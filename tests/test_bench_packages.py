@@ -1,4 +1,4 @@
-"""The ecosystem benchmark, run on a small package of our own with a checker that says what it is told."""
+"""The benchmarks on packages, run on one of our own with a checker that says what it is told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "bench" / "ecosystem.py"
+BENCH = Path(__file__).parents[1] / "bench"
+SCRIPT = BENCH / "ecosystem.py"
 TRAIN = b"""class Trainer:
     def fit(self):
         for x in self.data:
@@ -86,15 +87,20 @@ class Bench:
         self.verdicts.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(self, *extra: str) -> subprocess.CompletedProcess[str]:
+        return self.start(SCRIPT, "--adjudicated", str(self.verdicts), *extra)
+
+    def time(self) -> subprocess.CompletedProcess[str]:
+        return self.start(BENCH / "check_speed.py", "--rounds", "1")
+
+    def start(self, script: Path, *extra: str) -> subprocess.CompletedProcess[str]:
         options = {
             "--corpus": self.folder / "corpus",
             "--list": self.folder / "list.txt",
-            "--adjudicated": self.verdicts,
             "--zerograd": self.checker,
         }
         words = [str(word) for pair in options.items() for word in pair]
         return subprocess.run(
-            [sys.executable, str(SCRIPT), *words, *extra],
+            [sys.executable, str(script), *words, *extra],
             capture_output=True,
             text=True,
             check=False,
@@ -231,3 +237,18 @@ def test_a_broken_list_is_told(bench: Bench) -> None:
     done = bench.run()
     assert done.returncode == 2
     assert "list.txt:1: not `name==version" in done.stderr
+
+
+def test_speed_is_measured_and_judged(bench: Bench) -> None:
+    done = bench.time()
+    assert done.returncode in (0, 1), done.stderr
+    assert "1 files, 0 MB, 1 interleaved rounds" in done.stdout
+    assert "zerograd, warm cache" in done.stdout
+    assert "peak memory, no cache" in done.stdout
+
+
+def test_a_checker_that_fails_is_not_timed(bench: Bench) -> None:
+    bench.findings.unlink()
+    done = bench.time()
+    assert done.returncode == 2
+    assert "ended with 1" in done.stderr

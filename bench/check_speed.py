@@ -1,0 +1,213 @@
+"""Times the checker beside ruff and ripgrep on the pinned packages, in one interleaved run.
+
+Each round runs every command once, in a new order, and each ratio is the median over the rounds, so
+that a machine that slows down slows both sides. ruff and ripgrep also run against themselves: what
+that ratio is off from 1 is what this machine cannot measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpus import (
+    PINNED,
+    CorpusError,
+    default_directory,
+    prepare,
+    progress,
+    python_files,
+    read_list,
+)
+from processes import Command, CommandError, find, peak_memory, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CONTROL = " again"
+ONE_FILE = """\
+import torch
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(100):
+    x = torch.randn(8, 4)
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One line of the verdict: a value below its limit is met, one without a limit is shown."""
+
+    name: str
+    value: float | None
+    unit: str
+    limit: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """A value that could not be measured has not been met."""
+        return self.limit is None or (self.value is not None and self.value <= self.limit)
+
+    def __str__(self) -> str:
+        digits = 2 if self.unit == "×" else 0
+        shown = "—" if self.value is None else f"{self.value:.{digits}f} {self.unit}"
+        limit = "" if self.limit is None else f"≤ {self.limit:g} {self.unit}"
+        verdict = "" if self.limit is None else "met" if self.met else "MISSED"
+        verdict = "not measured" if self.value is None else verdict
+        return f"{self.name:34}{shown:>12}   {limit:10} {verdict}".rstrip()
+
+
+def main() -> int:
+    """Measure, print both tables, and exit 1 when a goal is missed."""
+    options = _options()
+    try:
+        sources = prepare(read_list(options.list), options.corpus)
+        with tempfile.TemporaryDirectory() as scratch:
+            goals = measure(options, sources.resolve(), Path(scratch).resolve())
+    except (CorpusError, CommandError, OSError) as error:
+        print(f"check_speed: {error}", file=sys.stderr)
+        return 2
+    print("\n" + "\n".join(map(str, goals)))
+    return int(not all(goal.met for goal in goals))
+
+
+def measure(options: argparse.Namespace, sources: Path, scratch: Path) -> list[Goal]:
+    """Everything there is to measure, the table of wall times printed on the way."""
+    zerograd = options.zerograd or find("zerograd")
+    if zerograd is None:
+        raise CommandError("there is no `zerograd` command: install zerograd for this Python first")
+    over = over_corpus(zerograd, sources, scratch)
+    start = start_up(zerograd, scratch)
+    _show_setting(sources, options.rounds)
+    times = interleave(over, options.rounds, "rounds over the corpus")
+    _show_times(times)
+    started = interleave(start, 3 * options.rounds, "rounds of one file")
+    progress("measuring", 1, 1, "memory")
+    return [
+        Goal("cold, to ruff", _ratio(times, "zerograd, no cache", "ruff"), "×", 1),
+        Goal("warm, to ripgrep", _ratio(times, "zerograd, warm cache", "ripgrep"), "×", 3),
+        Goal("ruff to itself (control)", _ratio(times, "ruff" + CONTROL, "ruff"), "×"),
+        Goal("ripgrep to itself (control)", _ratio(times, "ripgrep" + CONTROL, "ripgrep"), "×"),
+        Goal("peak memory, no cache", peak_memory(over["zerograd, no cache"]) / 1e6, "MB", 300),
+        Goal("peak memory, warm cache", peak_memory(over["zerograd, warm cache"]) / 1e6, "MB", 300),
+        Goal("zerograd --help", 1000 * _median(started, "help"), "ms", 100),
+        Goal("zerograd check of one file", 1000 * _median(started, "one file"), "ms", 200),
+        Goal("a bare Python (floor)", 1000 * _median(started, "python"), "ms"),
+    ]
+
+
+def over_corpus(zerograd: str, sources: Path, scratch: Path) -> dict[str, Command]:
+    """The commands that read the whole corpus; those of tools that are missing are left out."""
+    commands = {}
+    corpus = str(sources)
+    if ripgrep := find("rg"):
+        search = Command((ripgrep, "-l", "backward", "-g", "*.py", corpus), scratch)
+        commands["ripgrep"] = commands["ripgrep" + CONTROL] = search
+    else:
+        print("ripgrep is missing: pip install -r requirements/bench.txt", file=sys.stderr)
+    if ruff := find("ruff"):
+        # One line a finding: excerpts of what it finds here take a third of its time,
+        # and it finds far more than zerograd does.
+        how = ("--no-cache", "--isolated", "--exit-zero", "--output-format", "concise")
+        commands["ruff"] = commands["ruff" + CONTROL] = Command(
+            (ruff, "check", *how, corpus), scratch
+        )
+    else:
+        print("ruff is missing: pip install -r requirements/dev.txt", file=sys.stderr)
+    check = (zerograd, "check", "--exit-zero", corpus)
+    environment = {"XDG_CACHE_HOME": str(scratch / "cache")}
+    # The corpus holds files that cannot be parsed, for which 2 is the right answer.
+    warm = Command(check, scratch, environment, good=(0, 2))
+    commands["zerograd, no cache"] = replace(warm, words=(*check, "--no-cache"))
+    commands["zerograd, warm cache"] = warm
+    return commands
+
+
+def start_up(zerograd: str, scratch: Path) -> dict[str, Command]:
+    """The commands whose time is mostly that of starting."""
+    file = scratch / "train.py"
+    file.write_text(ONE_FILE, encoding="utf-8")
+    return {
+        "help": Command((zerograd, "--help"), scratch),
+        "one file": Command((zerograd, "check", "--no-cache", str(file)), scratch),
+        "python": Command((sys.executable, "-c", "pass"), scratch),
+    }
+
+
+def interleave(commands: Mapping[str, Command], rounds: int, what: str) -> dict[str, list[float]]:
+    """Run each command once a round, after one run of each that is not counted and warms caches."""
+    order = random.Random(0)
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for command in commands.values():
+        seconds(command)
+    for number in range(1, rounds + 1):
+        names = list(commands)
+        order.shuffle(names)
+        for name in names:
+            times[name].append(seconds(commands[name]))
+        progress("timing", number, rounds, what)
+    return times
+
+
+def _median(times: Mapping[str, Sequence[float]], name: str) -> float:
+    return statistics.median(times[name])
+
+
+def _ratio(times: Mapping[str, Sequence[float]], one: str, other: str) -> float | None:
+    if one not in times or other not in times:
+        return None
+    return statistics.median(a / b for a, b in zip(times[one], times[other], strict=True))
+
+
+def _show_setting(sources: Path, rounds: int) -> None:
+    files = list(python_files(sources))
+    size = sum(path.stat().st_size for path in files) / 1e6
+    print(f"{len(files)} files, {size:.0f} MB, {rounds} interleaved rounds", end="")
+    print(f"; Python {platform.python_version()}, {os.cpu_count()} CPUs", end="")
+    for tool in ("ruff", "rg"):
+        if command := find(tool):
+            version = subprocess.run([command, "--version"], capture_output=True, check=False)
+            print(f", {version.stdout.decode().splitlines()[0]}", end="")
+    print("\n")
+
+
+def _show_times(times: Mapping[str, Sequence[float]]) -> None:
+    print(f"{'wall time':26}{'median':>10}{'least':>10}{'most':>10}")
+    for name, taken in times.items():
+        cells = (statistics.median(taken), min(taken), max(taken))
+        print(f"{name:26}" + "".join(f"{cell:8.3f} s" for cell in cells))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        default=default_directory(),
+        metavar="DIR",
+        help="where packages are downloaded to and unpacked (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, metavar="N", help="how often (default: %(default)s)"
+    )
+    parser.add_argument("--list", type=Path, default=PINNED, metavar="FILE", help="other packages")
+    parser.add_argument("--zerograd", metavar="COMMAND", help="the checker to time")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
