@@ -30,7 +30,7 @@ LARGEST_PACKAGE = 500_000_000
 _LINE = re.compile(
     r"(?P<name>[\w.-]+)==(?P<version>\S+)\s+(?P<archive>[\w.+-]+)\s+sha256:(?P<sha256>[0-9a-f]{64})"
 )
-_TEST = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_test\.py|conftest\.py)$")
+_TEST = re.compile(r"(^|/)tests?/|(^|/)(test_[^/]*|[^/]*_test\.(py|ipynb)|conftest\.py)$")
 
 
 @dataclass(frozen=True)
