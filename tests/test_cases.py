@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,3 +108,14 @@ def test_every_rule_is_both_broken_and_kept(code: str) -> None:
 def test_right_code_is_shown_at_least_as_often_as_wrong_code() -> None:
     silent = sum(case.silent for case in ALL)
     assert silent >= len(ALL) - silent
+
+
+@pytest.mark.parametrize("case", [case for case in ALL if case.runnable], ids=lambda case: case.id)
+def test_a_case_that_says_it_runs_runs(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    paths = case.write(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    runpy.run_path(str(paths[-1]), run_name="__main__")
