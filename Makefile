@@ -47,7 +47,7 @@ $(VENV)/.torch: $(VENV)/.python $(PINS)
 	$(PIP) install -c $(PINS) torch
 	@touch $@
 
-$(VENV)/.zerograd: $(VENV)/.torch pyproject.toml
+$(VENV)/.zerograd: $(VENV)/.torch pyproject.toml src/zerograd/__init__.py
 	$(PIP) install -c $(PINS) -e .
 	@touch $@
 

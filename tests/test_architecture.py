@@ -14,11 +14,13 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "zerograd"
 
 LAYERS = (
-    {"events"},
+    {"events", "guard", "patterns"},
     {"lifecycle"},
     {"rule"},
     {"rules", "finding", "ledger", "flow"},
     {"static", "runtime"},
+    {"selection", "settings"},
+    {"discover", "cache"},
     {"cli"},
 )
 """From the bottom up. A part sees the layers below its own, and of its own layer only itself."""
@@ -59,6 +61,8 @@ def imports(module: str) -> set[str]:
             assert not node.level, f"{module} has a relative import"
             assert node.module is not None
             for alias in node.names:
+                if (node.module, alias.name) == ("zerograd", "__version__"):
+                    continue  # a constant, not a way back up
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in MODULES else node.module)
     return found

@@ -1,0 +1,73 @@
+"""The tour that `make demo` gives: a bug that runs without an error, and what zerograd says of it.
+
+Exits with 0 only if everything shown was as expected.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WRONG = "examples/forgotten_zero_grad.py"
+RIGHT = "examples/correct.py"
+
+
+def say(text: str) -> None:
+    """A paragraph, set off from what the commands print."""
+    print(f"\n{textwrap.fill(' '.join(text.split()), 90)}\n", flush=True)
+
+
+def show(*command: str, exit_code: int, expect: str = "") -> bool:
+    """Run a command in full view; whether it ended, and said, what it should."""
+    print(f"$ {' '.join(command)}", flush=True)
+    program = {"python": [sys.executable], "zerograd": [sys.executable, "-m", "zerograd"]}
+    done = subprocess.run(
+        [*program[command[0]], *command[1:]],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    print(done.stdout, end="", flush=True)
+    if done.returncode == exit_code and expect in done.stdout:
+        return True
+    wanted = f"exit code {exit_code}" + (f" and {expect!r}" if expect else "")
+    print(f"*** not as expected: {wanted}; the exit code was {done.returncode}", flush=True)
+    return False
+
+
+def main() -> int:
+    """Give the tour."""
+    say(f"""Two batches train one weight. {WRONG} forgets to clear the gradients between them;
+        it runs without an error, and its second step uses 8 where 5 is right:""")
+    as_expected = [show("python", WRONG, exit_code=0, expect="8.0")]
+
+    say("""zerograd reads the same file without running it. It points at the backward() that adds
+        to old gradients and at the step() that had already used them (exit code 1: it found
+        something):""")
+    as_expected.append(show("zerograd", "check", WRONG, exit_code=1, expect="ZG101"))
+
+    say(f"{RIGHT} clears them, and zerograd has nothing to say (exit code 0):")
+    as_expected.append(show("python", RIGHT, exit_code=0))
+    as_expected.append(show("zerograd", "check", RIGHT, exit_code=0))
+
+    say("""All of examples/, one line for each finding. Files that are right are not mentioned, and
+        the exit code is 1 because some are not, which is what fails a build in CI:""")
+    everything = ("zerograd", "check", "--format", "concise", "examples/")
+    as_expected.append(show(*everything, exit_code=1, expect="ZG101"))
+
+    if not all(as_expected):
+        print("\nThe demo did not go as expected; see the lines marked *** above.")
+        return 1
+    say("""Now your own code: .venv/bin/zerograd check PATH. What a rule means, with a wrong and a
+        right example: .venv/bin/zerograd explain ZG101.""")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
