@@ -47,7 +47,8 @@ class Allow:
         begin = finding.site.line
         end = max(begin, finding.site.end_line)
         named = self.name in (finding.code, finding.name)
-        return named and begin <= self.last and end >= self.first
+        here = self.site.path == finding.site.path
+        return named and here and begin <= self.last and end >= self.first
 
 
 def find_allows(text: str, path: str, tree: ast.Module, known: Collection[str]) -> list[Allow]:

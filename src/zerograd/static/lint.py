@@ -7,12 +7,14 @@ not be read or was cut short becomes a `Problem`, never an exception.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import time
 from dataclasses import dataclass, replace
 
 from zerograd.events import Site
 from zerograd.finding import Edit, Finding, Problem, Report
+from zerograd.static import allow
 from zerograd.static.source import (
     Source,
     Unreadable,
@@ -36,6 +38,8 @@ class Verdict:
     problems: tuple[Problem, ...] = ()
     depends: tuple[str, ...] = ()
     """The other files that were read to find this out."""
+    lasting: bool = True
+    """Whether the same bytes would get the same verdict again."""
 
 
 CLEAN = Verdict()
@@ -91,8 +95,7 @@ def judge(source: Source) -> Verdict:
     if analysis.cut:
         message = f"took too long and was checked in part: {analysis.cut}"
         problems.append(Problem(source.path, message))
-    if "zerograd: allow" in source.text:
-        findings = _allowed(source, tree, findings, complete=not analysis.cut)
+    findings = _allowed(source, tree, findings, complete=not analysis.cut)
     findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
     if source.cells is not None:
         findings = [in_cell(finding, source) for finding in findings]
@@ -102,16 +105,27 @@ def judge(source: Source) -> Verdict:
 def _allowed(
     source: Source, tree: ast.Module, findings: list[Finding], *, complete: bool
 ) -> list[Finding]:
-    from zerograd.rules import RULES
-    from zerograd.static import allow
+    """The findings that no comment allows, and the comments that allow nothing."""
+    for path in {finding.site.path for finding in findings} - {source.path}:
+        # A function of another file may be where it shows: that file's comments speak for it.
+        with contextlib.suppress(Unreadable):
+            other = read(path)
+            if allow.MARK in other.text:
+                allows = allow.find_allows(other.text, path, parse(other), _known())
+                findings = allow.apply(findings, allows)
+    if allow.MARK not in source.text:
+        return findings
+    allows = allow.find_allows(source.text, source.path, tree, _known())
+    findings = allow.apply(findings, allows)
+    return findings + allow.unused(allows, _known("runtime")) if complete else findings
 
-    known = {name for rule in RULES for name in (rule.code, rule.name)}
-    allows = allow.find_allows(source.text, source.path, tree, known)
-    kept = allow.apply(findings, allows)
-    if not complete:
-        return kept
-    unseen = {name for rule in RULES if rule.only == "runtime" for name in (rule.code, rule.name)}
-    return kept + allow.unused(allows, unseen)
+
+def _known(only: str = "") -> set[str]:
+    """The codes and names of the rules, or of those that only one reader sees."""
+    from zerograd.rules import RULES
+
+    rules = [rule for rule in RULES if only in ("", rule.only)]
+    return {name for rule in rules for name in (rule.code, rule.name)}
 
 
 def in_cell(finding: Finding, source: Source) -> Finding:

@@ -1,0 +1,8 @@
+"""`python -m zerograd` is the command `zerograd`."""
+
+import sys
+
+from zerograd.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

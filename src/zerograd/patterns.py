@@ -1,0 +1,125 @@
+"""Path patterns as .gitignore writes them, for .gitignore itself and for every exclude setting.
+
+The last pattern that matches decides, `!` takes back, and a pattern speaks of paths relative to the
+directory it was written in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_MAGIC = re.compile(r"[*?\[\\]")
+
+
+class Patterns:
+    """The patterns of one file or one setting, in order."""
+
+    __slots__ = ("_globs", "_names", "_paths", "_rules", "_suffixes", "_tails")
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rules: list[tuple[bool, bool]] = []
+        # Most patterns are a name, a path or an ending. Looked up as such they cost nothing, while
+        # the regular expressions of one long .gitignore take longer to compile than a walk takes.
+        self._names: dict[str, list[int]] = {}
+        self._paths: dict[str, list[int]] = {}
+        self._suffixes: list[tuple[str, int]] = []
+        self._globs: list[tuple[re.Pattern[str], int]] = []
+        for line in lines:
+            self._add(line)
+        self._tails = tuple(tail for tail, _ in self._suffixes)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def _add(self, line: str) -> None:
+        pattern = _strip(line)
+        negated = pattern.startswith("!")
+        pattern = pattern.removeprefix("!").removeprefix("./")
+        only_directories = pattern.endswith("/")
+        pattern = pattern.rstrip("/")
+        if not pattern:
+            return
+        anchored = "/" in pattern
+        pattern = pattern.removeprefix("/")
+        number = len(self._rules)
+        self._rules.append((negated, only_directories))
+        if not _MAGIC.search(pattern):
+            table = self._paths if anchored else self._names
+            table.setdefault(pattern, []).append(number)
+        elif not anchored and pattern[0] == "*" and not _MAGIC.search(pattern, 1):
+            self._suffixes.append((pattern[1:], number))
+        else:
+            source = ("" if anchored else "(?:.*/)?") + _glob(pattern) + r"\Z"
+            try:
+                self._globs.append((re.compile(source, re.DOTALL), number))
+            except re.error:
+                # git takes a pattern that it cannot read for one that matches nothing.
+                return
+
+    def verdict(self, path: str, *, is_directory: bool) -> bool | None:
+        """True: matched. False: taken back. None: nothing here speaks of this path."""
+        name = path[path.rfind("/") + 1 :]
+        numbers = [*self._names.get(name, ()), *self._paths.get(path, ())]
+        if name.endswith(self._tails):
+            numbers += [number for tail, number in self._suffixes if name.endswith(tail)]
+        numbers += [number for glob, number in self._globs if glob.match(path)]
+        if not is_directory:
+            numbers = [number for number in numbers if not self._rules[number][1]]
+        return not self._rules[max(numbers)][0] if numbers else None
+
+    def matches(self, path: str) -> bool:
+        """Whether a file matches, by itself or because a directory above it does."""
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            if self.verdict("/".join(parts[:depth]), is_directory=True):
+                return True
+        return bool(self.verdict(path, is_directory=False))
+
+
+def _strip(line: str) -> str:
+    """The pattern on a line, without its comment, line end and unescaped spaces."""
+    line = line.rstrip("\r\n")
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    return "" if line.startswith("#") else line
+
+
+def _glob(text: str) -> str:
+    """A pattern with wildcards as a regular expression of whole paths."""
+    out = []
+    at = 0
+    while at < len(text):
+        begins = at == 0 or text[at - 1] == "/"
+        if begins and text.startswith("**/", at):
+            out.append("(?:.*/)?")
+            at += 3
+            continue
+        if begins and text[at:] == "**":
+            out.append(".+")
+            break
+        char = text[at]
+        at += 1
+        if char == "*":
+            out.append("[^/]*")
+            while text.startswith("*", at):
+                at += 1
+        elif char == "?":
+            out.append("[^/]")
+        elif char == "[" and (end := _class_end(text, at)) > 0:
+            inside = text[at:end].replace("\\", r"\\").replace("[", r"\[")
+            out.append(f"[^/{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
+            at = end + 1
+        elif char == "\\" and at < len(text):
+            out.append(re.escape(text[at]))
+            at += 1
+        else:
+            out.append(re.escape(char))
+    return "".join(out)
+
+
+def _class_end(text: str, start: int) -> int:
+    """Where the bracket that closes a class stands; a `]` in first place is a member."""
+    if text[start : start + 1] in ("!", "^"):
+        start += 1
+    return text.find("]", start + 1)

@@ -1,0 +1,81 @@
+"""Which rules count: `select` and `ignore`, by code, by name, or by the beginning of a code.
+
+An advice fails a check only where it was selected itself; `ignore` is stronger than `select`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+EVERYTHING = ("ALL", "ZG")
+
+
+class Named(Protocol):
+    """As much of a rule as it takes to choose it."""
+
+    @property
+    def code(self) -> str:
+        """`ZG101`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """`stale-gradient`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The codes that count, and those among them that were asked for one by one."""
+
+    codes: frozenset[str]
+    explicit: frozenset[str] = frozenset()
+
+
+class UnknownRule(ValueError):
+    """A word that stands for no rule; the message names what it may have been meant to be."""
+
+
+def expand(word: str, rules: Sequence[Named]) -> frozenset[str]:
+    """The codes that a word of `select` or `ignore` stands for."""
+    upper = word.strip().upper()
+    if upper in EVERYTHING:
+        return frozenset(rule.code for rule in rules)
+    codes = frozenset(
+        rule.code
+        for rule in rules
+        if rule.name.upper() == upper or (upper.startswith("ZG") and rule.code.startswith(upper))
+    )
+    if not codes:
+        raise UnknownRule(f"{word.strip()!r} is no rule{_hint(word, rules)}")
+    return codes
+
+
+def _hint(word: str, rules: Sequence[Named]) -> str:
+    from difflib import get_close_matches
+
+    names = {rule.name: f"{rule.name} ({rule.code})" for rule in rules}
+    names.update({rule.code: f"{rule.code} ({rule.name})" for rule in rules})
+    text = word.strip()
+    close = get_close_matches(text.lower(), names, 3, 0.5) or get_close_matches(text.upper(), names)
+    if close:
+        return f"; did you mean {' or '.join(names[name] for name in close)}?"
+    return "; zerograd explain lists them"
+
+
+def resolve(
+    select: Iterable[str] | None, ignore: Iterable[str], rules: Sequence[Named]
+) -> Selection:
+    """The selection that the words make; without `select` it is every rule."""
+    if select is None:
+        codes = frozenset(rule.code for rule in rules)
+        explicit: frozenset[str] = frozenset()
+    else:
+        words = tuple(select)
+        codes = frozenset().union(*(expand(word, rules) for word in words))
+        single = (word for word in words if word.strip().upper() not in EVERYTHING)
+        explicit = frozenset().union(*(expand(word, rules) for word in single))
+    ignored = frozenset().union(*(expand(word, rules) for word in ignore))
+    return Selection(codes - ignored, explicit - ignored)

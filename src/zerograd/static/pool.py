@@ -1,0 +1,184 @@
+"""Many files, several processes: every file gets its verdict, whatever happens to a process.
+
+A process that dies, or stays silent longer than a file may take, costs the file it was at and no
+other. What is done in a moment is done by this process alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zerograd.finding import Problem
+from zerograd.static.bounded import LIMIT, TOO_LONG, Job, judge_path
+from zerograd.static.lint import CLEAN, Verdict
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    Pipe = Connection[Any, Any]
+
+GRACE = 0.5
+"""Seconds beyond the limit before a process that does not even hear its alarm is ended."""
+PATIENCE = 20.0
+"""Seconds that a process may need to read a chunk of files, slow disks included."""
+CHUNK = 64
+MOMENT = 0.2
+"""Seconds after which more processes are worth their start."""
+
+_FORKS = sys.platform == "linux"
+_DIED = "ended the process that checked it; exclude it, and report this as a bug in zerograd"
+
+Progress = Callable[[int], object]
+
+
+def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
+    """The verdicts on all files, in order; `progress` is told how many there are so far."""
+    verdicts: list[Verdict] = []
+    start = time.monotonic()
+    for job in jobs:
+        if processes > 1 and time.monotonic() - start > MOMENT:
+            pool = _Pool(jobs, len(verdicts), progress)
+            try:
+                return verdicts + pool.run(processes)
+            finally:
+                pool.end()
+        verdicts.append(judge_path(job))
+        progress(len(verdicts))
+    return verdicts
+
+
+def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
+    """Judge chunks of files until there are no more: what a process of the pool does."""
+    # The parent hears Ctrl-C and ends us. Its ends of all pipes came along with the fork: left open
+    # here, they would hide its death from us and our siblings.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stranger in strangers:
+        stranger.close()
+    with contextlib.suppress(EOFError, OSError):
+        while chunk := pipe.recv():
+            for number, job in chunk:
+                verdict = judge_path(job, partial(pipe.send, (number, None)))
+                if verdict is not CLEAN:
+                    pipe.send((number, verdict))
+            pipe.send(None)
+
+
+class _Worker:
+    """A process and what it was given to do."""
+
+    def __init__(self, siblings: Sequence[_Worker]) -> None:
+        import multiprocessing
+
+        # This program has one thread, so a fork is safe; it has everything imported already.
+        context: Any = multiprocessing.get_context("fork" if _FORKS else "spawn")
+        self.pipe: Pipe
+        self.pipe, theirs = context.Pipe()
+        strangers = [self.pipe, *(one.pipe for one in siblings)] if _FORKS else []
+        self.process = context.Process(target=_serve, args=(theirs, strangers), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.chunk: dict[int, Job] = {}
+        self.at: int | None = None
+        self.since = time.monotonic()
+
+    def give(self, chunk: dict[int, Job]) -> None:
+        self.chunk, self.at, self.since = chunk, None, time.monotonic()
+        # That a process has just died is noticed when it is listened to.
+        with contextlib.suppress(OSError):
+            self.pipe.send(list(chunk.items()))
+
+    def patience(self) -> float:
+        """Seconds that it may still stay silent."""
+        allowed = PATIENCE if self.at is None else LIMIT + GRACE
+        return max(0.0, self.since + allowed - time.monotonic())
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+class _Pool:
+    """The processes, and the files that are still to be given to them."""
+
+    def __init__(self, jobs: Sequence[Job], done: int, progress: Progress) -> None:
+        self.jobs = list(enumerate(jobs))[done:]
+        self.done = done
+        self.progress = progress
+        self.verdicts: dict[int, Verdict] = {}
+        self.todo: deque[dict[int, Job]] = deque()
+        self.workers: list[_Worker] = []
+
+    def end(self) -> None:
+        """End every process, at work or not."""
+        for worker in self.workers:
+            worker.end()
+
+    def run(self, processes: int) -> list[Verdict]:
+        """Judge every file with so many processes."""
+        from multiprocessing.connection import wait
+
+        # Small chunks at the end keep all processes busy to the last.
+        size = max(1, min(CHUNK, len(self.jobs) // (4 * processes)))
+        starts = range(0, len(self.jobs), size)
+        self.todo.extend(dict(self.jobs[at : at + size]) for at in starts)
+        for _ in range(min(processes, len(self.todo))):
+            self._start()
+        while any(worker.chunk for worker in self.workers):
+            timeout = min(worker.patience() for worker in self.workers if worker.chunk)
+            ready = wait([worker.pipe for worker in self.workers], timeout)
+            for worker in list(self.workers):
+                if worker.pipe in ready:
+                    self._listen(worker)
+                elif worker.chunk and not worker.patience():
+                    self._lose(worker, TOO_LONG)
+            self.progress(self.done + len(self.verdicts))
+        return [self.verdicts[number] for number, _ in self.jobs]
+
+    def _start(self) -> None:
+        worker = _Worker(self.workers)
+        self.workers.append(worker)
+        worker.give(self.todo.popleft())
+
+    def _listen(self, worker: _Worker) -> None:
+        try:
+            message = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._lose(worker, _DIED)
+            return
+        worker.since = time.monotonic()
+        if message is None:
+            # What it did not speak of is clean.
+            self.verdicts.update(dict.fromkeys(worker.chunk, CLEAN))
+            worker.give(self.todo.popleft() if self.todo else {})
+            return
+        number, verdict = message
+        worker.at = number
+        if verdict is not None:
+            self.verdicts[number] = verdict
+            worker.at = None
+            del worker.chunk[number]
+
+    def _lose(self, worker: _Worker, why: str) -> None:
+        """Go on without a process: blame the file it was at, and give the others to a new one."""
+        self.workers.remove(worker)
+        worker.end()
+        rest = worker.chunk
+        culprit = worker.at
+        if culprit is None and len(rest) == 1:
+            culprit = next(iter(rest))
+        if culprit is not None:
+            job = rest.pop(culprit)
+            self.verdicts[culprit] = Verdict(problems=(Problem(job.path, why),), lasting=False)
+        # If it is not known which file it was, one by one it will show.
+        parts = [rest] if worker.at is not None else [{one: job} for one, job in rest.items()]
+        self.todo.extendleft(part for part in parts if part)
+        if self.todo:
+            self._start()
