@@ -21,6 +21,7 @@ LAYERS = (
     {"static", "runtime"},
     {"selection", "settings"},
     {"discover", "cache"},
+    {"check"},
     {"cli"},
 )
 """From the bottom up. A part sees the layers below its own, and of its own layer only itself."""
