@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from casefile import CASES, Case, Expectation, load, load_all
 
 if TYPE_CHECKING:
