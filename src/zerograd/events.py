@@ -1,0 +1,85 @@
+"""What happens to gradients, as data: the letters that training runs and training code are written in.
+
+An event is plain, frozen and hashable. It never judges and knows nothing of torch or of source trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """The letters. HOLD, ENTER and UNKNOWN come from readers of source, END from both readers."""
+
+    ZERO = "zero"
+    BACKWARD = "backward"
+    ASSIGN = "assign"
+    UNSCALE = "unscale"
+    CLIP = "clip"
+    STEP = "step"
+    UPDATE = "update"
+    SYNC = "sync"
+    HOLD = "hold"  # an accumulation guard kept the window open
+    ENTER = "enter"  # a loop over the data begins
+    NEW = "new"  # the parameters were just made
+    UNKNOWN = "unknown"  # something unseen may have touched the gradients
+    END = "end"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the user's call stands; lines and columns count from 1, `cell` from 1 in notebooks."""
+
+    path: str
+    line: int
+    column: int = 1
+    end_line: int = 0
+    end_column: int = 0
+    cell: int | None = None
+    iteration: int | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One letter, as one subject sees it."""
+
+    kind: Kind
+    site: Site
+    call: str = ""
+    """The user's call as a reader would name it: `loss.backward()`."""
+    subject: str = ""
+    foreign: bool = False
+    """Another subject's event, told to this one because it may have used this one's gradients."""
+    may: bool = False
+    """It may reach this subject, and it may not: enough to excuse, not enough to accuse."""
+    scaled: bool | None = False
+    """backward: of a scaled loss (None: not known). step, unscale, update: through a scaler."""
+    to_none: bool = True
+    """zero: leaves None behind, not zeros."""
+    bare: bool = False
+    """Uses `.grad` without asking whether it is None."""
+    loop: int = 0
+    """The innermost loop around the call; 0 is none."""
+    fed: bool = True
+    """step: a backward that may reach this subject stands in the same loop."""
+    idle_loss: Site | None = None
+    """step: a loss is computed in the same loop and handed to nothing."""
+    alone: bool = False
+    """backward: reaches this subject and no other."""
+    own_gradient: bool = False
+    """backward: the tensor is handed in as its own gradient."""
+    bypasses: str = ""
+    """backward: the wrapper that had to run it."""
+    divisor: int | None = 0
+    """backward: what the loss was divided by; None where it was not, 0 where that is not known."""
+    length: int = 0
+    """How many backward calls the guard means a window to have; 0 is not known."""
+    last: bool = False
+    """step: in the last iteration of its loop, where a short window is right."""
+    guard: Site | None = None
+    """step, hold: the test that decides whether the window closes."""
+
+    def __hash__(self) -> int:
+        # Explorers hash events millions of times; the place and the letter tell them apart.
+        return hash((self.kind, self.site, self.subject))

@@ -1,0 +1,88 @@
+"""A violation placed, counted and worded: what reports are made of. Data only; renderers print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zerograd.events import Site
+
+Level = Literal["error", "advice"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """The other end of a finding: an earlier (or later) event that belongs to it."""
+
+    site: Site
+    message: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the text between two places (lines and columns from 1, end exclusive) by `text`."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+    cell: int | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """The edits that repair one finding; safe when they change nothing but what the law demands."""
+
+    message: str
+    safe: bool
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule at one place."""
+
+    code: str
+    name: str
+    level: Level
+    message: str
+    site: Site
+    label: str = ""
+    """A few words under the marked call: `adds to .grad`."""
+    notes: tuple[Note, ...] = ()
+    certain: bool = True
+    when: tuple[str, ...] = ()
+    """The branch decisions that lead here, as source text."""
+    seen: int | None = None
+    rank: int | None = None
+    help: str = ""
+    fix: Fix | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that kept a file from being checked, wholly or in part, and the way out."""
+
+    path: str
+    message: str
+    line: int | None = None
+
+
+@dataclass
+class Report:
+    """All findings of one check or one run."""
+
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[Problem] = field(default_factory=list)
+    files: int = 0
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 findings of level error, 2 something could not be checked."""
+        if self.errors:
+            return 2
+        return int(any(f.level == "error" for f in self.findings))

@@ -1,0 +1,479 @@
+"""Training code as a regular expression over events, and its exploration to a fixpoint.
+
+Every state carries the branch decisions it depends on. A violation that depends on none or one is
+certain, on two possible, on more it is not reported. Exploration always ends: states are finite,
+decisions are capped, and a deadline cuts what is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from zerograd import guard
+from zerograd.events import Event, Kind, Site
+from zerograd.guard import Const, Expr, Fact, Known, Value
+from zerograd.lifecycle import FIELDS, START, State, advance
+from zerograd.rule import Rule, Violation
+
+MOST_DECISIONS = 4
+MOST_CONFIGURATIONS = 3000
+ROUNDS = 60
+
+
+@dataclass(eq=False)
+class Emit:
+    """One event. `divisor` is evaluated where the guards are executed."""
+
+    event: Event
+    divisor: Expr | None = None
+
+
+@dataclass(eq=False)
+class Seq:
+    items: Sequence[Flow]
+
+
+@dataclass(eq=False)
+class Alt:
+    """A branch. The spans are the lines of its arms, by path."""
+
+    test: Expr
+    then: Flow
+    orelse: Flow
+    site: Site
+    invariant: bool = False
+    """The test cannot change while the loop around it runs."""
+    spans: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
+    free: tuple[bool, bool] = (False, False)
+    """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
+    exists: tuple[str, bool] | None = None
+    """The object whose existence is asked for, and whether the then-arm is the one that has it."""
+
+
+@dataclass(eq=False)
+class Loop:
+    """Runs at least once. `counter` counts from `first` in executed loops."""
+
+    body: Flow
+    ident: int
+    site: Site
+    targets: frozenset[str] = frozenset()
+    counter: str | None = None
+    first: Expr = Const(0)
+    trips: Expr | None = None
+    test: Expr | None = None
+    forever: bool = False
+    orelse: Flow | None = None
+    paced: Site | None = None
+    """The guard that decides in which iterations the step runs, if there is one."""
+    closes: Site | None = None
+    """That step."""
+    over: str = ""
+    """The text of what is iterated, so that its `len()` is known."""
+
+
+@dataclass(eq=False)
+class Jump:
+    """Leaves for the block or loop with this label: `break:3`, `continue:3`, `return:7`, `raise`."""
+
+    label: str
+
+
+@dataclass(eq=False)
+class Block:
+    """Catches the jumps with its label."""
+
+    body: Flow
+    label: str
+
+
+@dataclass(eq=False)
+class Try:
+    body: Flow
+    handlers: Sequence[Flow]
+    orelse: Flow
+    final: Flow
+    site: Site
+
+
+@dataclass(eq=False)
+class Set:
+    """A variable gets a value; None where it is not known."""
+
+    name: str
+    value: Expr | None = None
+
+
+Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set
+
+Decision = tuple[str, bool]
+Decisions = frozenset[Decision]
+Configuration = tuple[State, Known]
+Configurations = dict[Configuration, set[Decisions]]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The numbers with which guards are executed: N micro-batches a window, so many in all."""
+
+    length: int
+    batches: int
+    symbols: frozenset[str] = frozenset()
+    sizes: frozenset[Fact] = frozenset()
+    counters: frozenset[str] = frozenset()
+
+    def known(self) -> Known:
+        """What holds from the start."""
+        names: list[tuple[str | Fact, Value]] = [(name, self.length) for name in self.symbols]
+        names += [(fact, self.batches) for fact in self.sizes]
+        names += [(name, 0) for name in self.counters]
+        return frozenset(names)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A violation and the smallest sets of decisions that lead to it."""
+
+    rule: Rule
+    violation: Violation
+    decisions: tuple[Decisions, ...]
+
+
+@dataclass
+class _Exploration:
+    rules: Sequence[Rule]
+    keep: frozenset[str]
+    window: Window | None
+    deadline: float
+    found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
+    jumps: dict[str, Configurations] = field(default_factory=dict)
+    watchers: list[Configurations] = field(default_factory=list)
+    moves: dict[tuple[State, Event], State] = field(default_factory=dict)
+    verdicts: dict[tuple[State, Event], tuple[tuple[Rule, Violation], ...]] = field(
+        default_factory=dict
+    )
+    cut: bool = False
+
+    def run(self, flow: Flow, entry: Configurations) -> Configurations:
+        if not entry or self.cut:
+            return {}
+        if len(entry) > MOST_CONFIGURATIONS or time.monotonic() > self.deadline:
+            self.cut = True
+            return {}
+        if isinstance(flow, Seq):
+            for item in flow.items:
+                entry = self.run(item, entry)
+                if not entry:
+                    break
+            return entry
+        if isinstance(flow, Emit):
+            return self.emit(flow, entry)
+        if isinstance(flow, Set):
+            return self.assign(flow, entry)
+        if isinstance(flow, Alt):
+            return self.branch(flow, entry)
+        if isinstance(flow, Loop):
+            return self.repeat(flow, entry)
+        if isinstance(flow, Jump):
+            _merge(self.jumps.setdefault(flow.label, {}), entry)
+            return {}
+        if isinstance(flow, Block):
+            out = self.run(flow.body, entry)
+            _merge(out, self.jumps.pop(flow.label, {}))
+            return out
+        return self.attempt(flow, entry)
+
+    def emit(self, flow: Emit, entry: Configurations) -> Configurations:
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            event = self.concrete(flow, known) if self.window else flow.event
+            edge = (state, event)
+            if edge not in self.moves:
+                after = advance(state, event)
+                self.moves[edge] = _project(after, self.keep)
+                self.verdicts[edge] = tuple(
+                    (rule, violation)
+                    for rule in self.rules
+                    if (violation := rule.check(state, event)) is not None
+                )
+            for verdict in self.verdicts[edge]:
+                self.found.setdefault(verdict, set()).update(paths)
+            _add(out, (self.moves[edge], known), paths)
+        for watcher in self.watchers:
+            _merge(watcher, out)
+        return out
+
+    def concrete(self, flow: Emit, known: Known) -> Event:
+        window, event = self.window, flow.event
+        assert window is not None
+        values = dict(known)
+        divisor = event.divisor
+        if flow.divisor is not None:
+            value = guard.evaluate(flow.divisor, values)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
+        last = bool(values.get(f"@last:{event.loop}", False))
+        return replace(event, length=window.length, divisor=divisor, last=last)
+
+    def assign(self, flow: Set, entry: Configurations) -> Configurations:
+        if self.window and flow.name in self.window.symbols:
+            return entry
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
+            after = guard.assigned(known, flow.name)
+            # Without executed guards only flags are followed: numbers would never end.
+            followed = isinstance(value, (int, float, str)) if self.window else False
+            if value is None or isinstance(value, bool) or followed:
+                after = after | {(flow.name, value)}  # type: ignore[operator]
+            _add(out, (state, after), paths)
+        return out
+
+    def branch(self, alt: Alt, entry: Configurations) -> Configurations:
+        text = guard.show(alt.test)
+        learned = (guard.facts(alt.test, True), guard.facts(alt.test, False))
+        arms: tuple[Configurations, Configurations] = ({}, {})
+        open_ = False
+        for (state, known), paths in entry.items():
+            truth = guard.truth_of(alt.test, dict(known))
+            if truth is not None:
+                _add(arms[not truth], (state, known), paths)
+                continue
+            open_ = True
+            for index, arm in enumerate(arms):
+                decided = paths if alt.free[index] else _decide(paths, (text, index == 0))
+                if decided:
+                    _add(arm, (state, known.union(learned[index])), decided)
+        then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
+        if not open_:
+            _merge(then, orelse)
+            return then
+        return _join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
+
+    def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
+        outer = {
+            label: self.jumps.pop(label, None)
+            for label in (f"break:{loop.ident}", f"continue:{loop.ident}")
+        }
+        out = self.execute(loop, entry) if self.window else self.saturate(loop, entry)
+        if loop.orelse is not None:
+            out = self.run(loop.orelse, out)
+        _merge(out, self.jumps.pop(f"break:{loop.ident}", {}))
+        for label, kept in outer.items():
+            if kept is not None:
+                self.jumps[label] = kept
+        return out
+
+    def once(self, loop: Loop, entry: Configurations) -> Configurations:
+        out = self.run(loop.body, entry)
+        _merge(out, self.jumps.pop(f"continue:{loop.ident}", {}))
+        return out
+
+    def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
+        seen: Configurations = {}
+        out: Configurations = {}
+        for _ in range(ROUNDS):
+            fresh: Configurations = {}
+            for (state, known), paths in entry.items():
+                for name in loop.targets:
+                    known = guard.assigned(known, name)
+                key = (state, known)
+                new = _add(seen, key, paths)
+                if new:
+                    _add(fresh, key, new)
+            if not fresh:
+                break
+            entry = self.once(loop, fresh)
+            _merge(out, entry)
+            if self.cut:
+                break
+        return {} if loop.forever else out
+
+    def execute(self, loop: Loop, entry: Configurations) -> Configurations:
+        window = self.window
+        assert window is not None
+        if loop.paced is not None:
+            enter = Event(Kind.ENTER, loop.site, loop=loop.ident, guard=loop.paced)
+            entry = self.emit(Emit(enter), entry)
+        out: Configurations = {}
+        for trips, first, group in self.trips(loop, entry):
+            for index in range(trips):
+                group = _know(
+                    group,
+                    loop.targets,
+                    [(loop.counter, first + index)] if loop.counter else [],
+                    (f"@last:{loop.ident}", index == trips - 1),
+                )
+                if loop.test is not None:
+                    group, done = self.split(loop.test, group, index)
+                    _merge(out, done)
+                group = self.once(loop, group)
+                if loop.paced is not None:
+                    step = loop.closes or loop.paced
+                    held = Event(Kind.HOLD, step, loop=loop.ident, guard=loop.paced)
+                    group = self.emit(Emit(held), group)
+            _merge(out, group)
+        return {} if loop.forever else out
+
+    def trips(self, loop: Loop, entry: Configurations) -> Iterator[tuple[int, int, Configurations]]:
+        """Groups of configurations by how often the loop runs and from where it counts."""
+        assert self.window is not None
+        groups: dict[tuple[int, int], Configurations] = {}
+        for key, paths in entry.items():
+            values = dict(key[1])
+            trips = guard.evaluate(loop.trips, values) if loop.trips else guard.UNKNOWN
+            first = guard.evaluate(loop.first, values)
+            if not isinstance(trips, int) or not 0 < trips <= 3 * self.window.batches:
+                trips = self.window.batches if loop.paced is not None else 2
+            number = first if isinstance(first, int) else 0
+            _add(groups.setdefault((trips, number), {}), key, paths)
+        for (trips, number), group in groups.items():
+            yield trips, number, group
+
+    def split(
+        self, test: Expr, entry: Configurations, index: int
+    ) -> tuple[Configurations, Configurations]:
+        """Those that go on and those whose `while` test has become false."""
+        on: Configurations = {}
+        done: Configurations = {}
+        for key, paths in entry.items():
+            stop = index > 0 and guard.truth_of(test, dict(key[1])) is False
+            _add(done if stop else on, key, paths)
+        return on, done
+
+    def attempt(self, flow: Try, entry: Configurations) -> Configurations:
+        seen: Configurations = {}
+        _merge(seen, entry)
+        if flow.handlers:
+            self.watchers.append(seen)
+            out = self.run(flow.body, entry)
+            self.watchers.pop()
+        else:
+            out = self.run(flow.body, entry)
+        out = self.run(flow.orelse, out)
+        decision = (f"an exception in line {flow.site.line}", True)
+        failed: Configurations = {}
+        for key, paths in seen.items():
+            decided = _decide(paths, decision)
+            if decided:
+                _add(failed, key, decided)
+        for handler in flow.handlers:
+            _merge(out, self.run(handler, dict(failed)))
+        if isinstance(flow.final, Seq) and not flow.final.items:
+            return out
+        for label, leaving in list(self.jumps.items()):
+            self.jumps[label] = self.run(flow.final, leaving)
+        return self.run(flow.final, out)
+
+
+def explore(
+    flow: Flow,
+    rules: Iterable[Rule],
+    *,
+    start: State = START,
+    window: Window | None = None,
+    deadline: float = float("inf"),
+) -> tuple[list[Outcome], bool]:
+    """All violations in all words of the flow; and whether the deadline cut the search short."""
+    rules = list(rules)
+    keep = frozenset().union(*(rule.reads for rule in rules))
+    search = _Exploration(rules, keep, window, deadline)
+    known = window.known() if window else guard.NOTHING
+    search.run(flow, {(_project(start, keep), known): {frozenset()}})
+    outcomes = [
+        Outcome(rule, violation, tuple(_smallest(paths)))
+        for (rule, violation), paths in search.found.items()
+    ]
+    return outcomes, search.cut
+
+
+def _project(state: State, keep: frozenset[str]) -> State:
+    drop = {name: getattr(START, name) for name in FIELDS - keep}
+    return replace(state, **drop) if drop else state
+
+
+def _add(into: Configurations, key: Configuration, paths: Iterable[Decisions]) -> set[Decisions]:
+    """Adds the paths that are not implied by ones already there; returns those."""
+    have = into.setdefault(key, set())
+    new = set()
+    for path in paths:
+        if len(path) <= MOST_DECISIONS and not any(other <= path for other in have):
+            have -= {other for other in have if path < other}
+            have.add(path)
+            new.add(path)
+    if new:
+        have_before = set(have)
+        _cancel(have)
+        new |= have - have_before
+    if not have:
+        del into[key]
+    return new & have
+
+
+def _cancel(paths: set[Decisions]) -> None:
+    """Where both arms of a test lead here, the test does not matter."""
+    changed = True
+    while changed:
+        changed = False
+        for path in list(paths):
+            for text, taken in path:
+                rest = path - {(text, taken)}
+                if rest | {(text, not taken)} in paths:
+                    paths -= {other for other in paths if rest <= other}
+                    paths.add(rest)
+                    changed = True
+                    break
+            if changed:
+                break
+
+
+def _smallest(paths: set[Decisions]) -> list[Decisions]:
+    kept = set(paths)
+    kept = {path for path in kept if not any(other < path for other in kept)}
+    _cancel(kept)
+    return sorted(kept, key=lambda path: (len(path), sorted(path)))
+
+
+def _merge(into: Configurations, more: Configurations) -> None:
+    for key, paths in list(more.items()):
+        _add(into, key, paths)
+
+
+def _decide(paths: Iterable[Decisions], decision: Decision) -> set[Decisions]:
+    decided = {path | {decision} for path in paths}
+    return {path for path in decided if len(path) <= MOST_DECISIONS}
+
+
+def _join(
+    then: Configurations,
+    learned_then: frozenset[tuple[Fact, bool]],
+    orelse: Configurations,
+    learned_else: frozenset[tuple[Fact, bool]],
+) -> Configurations:
+    """Merges two arms; where both end in the same state, the test is forgotten."""
+    out: Configurations = {}
+    bare_then = {(state, known - learned_then): paths for (state, known), paths in then.items()}
+    bare_else = {(state, known - learned_else): paths for (state, known), paths in orelse.items()}
+    for (state, known), paths in then.items():
+        key = (state, known - learned_then)
+        _add(out, key if key in bare_else else (state, known), paths)
+    for (state, known), paths in orelse.items():
+        key = (state, known - learned_else)
+        _add(out, key if key in bare_then else (state, known), paths)
+    return out
+
+
+def _know(
+    entry: Configurations,
+    forget: Iterable[str],
+    values: Iterable[tuple[str, int]],
+    last: tuple[str, bool],
+) -> Configurations:
+    out: Configurations = {}
+    for (state, known), paths in entry.items():
+        for name in (*forget, last[0]):
+            known = guard.assigned(known, name)
+        _add(out, (state, known.union(values, [last])), paths)
+    return out

@@ -1,0 +1,205 @@
+"""Tests of branches as small expressions that can be evaluated, three-valued, under what is known.
+
+An expression is frozen and hashable. What cannot be evaluated is UNKNOWN, never a guess.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+Value = bool | int | float | str | None
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
+
+
+@dataclass(frozen=True)
+class Const:
+    value: Value
+
+
+@dataclass(frozen=True)
+class Var:
+    """A variable of the flow, by its unique name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation; `and`, `or`, `not`, `is` and the arithmetic and comparing ones of Python."""
+
+    op: str
+    args: tuple[Expr, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Something unseen: known only by its text, and by what it reads."""
+
+    text: str
+    reads: frozenset[str] = frozenset()
+    stable: bool = True
+    """Gives the same answer until something it reads is assigned."""
+
+
+Expr = Const | Var | Op | Opaque
+
+
+@dataclass(frozen=True)
+class Fact:
+    """That an atom came out true, or false, on this path."""
+
+    text: str
+    reads: frozenset[str]
+
+
+Known = frozenset[tuple[str | Fact, Value]]
+"""What a path knows: values of variables and truths of atoms."""
+
+NOTHING: Known = frozenset()
+
+_BINARY: dict[str, Callable[[object, object], object]] = {
+    "+": operator.add,  # type: ignore[dict-item]
+    "-": operator.sub,  # type: ignore[dict-item]
+    "*": operator.mul,  # type: ignore[dict-item]
+    "//": operator.floordiv,  # type: ignore[dict-item]
+    "/": operator.truediv,  # type: ignore[dict-item]
+    "%": operator.mod,  # type: ignore[dict-item]
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,  # type: ignore[dict-item]
+    "<=": operator.le,  # type: ignore[dict-item]
+    ">": operator.gt,  # type: ignore[dict-item]
+    ">=": operator.ge,  # type: ignore[dict-item]
+}
+
+
+def reads(expr: Expr) -> frozenset[str]:
+    """The variables an expression depends on."""
+    if isinstance(expr, Var):
+        return frozenset({expr.name})
+    if isinstance(expr, Opaque):
+        return expr.reads
+    if isinstance(expr, Op):
+        return frozenset().union(*map(reads, expr.args))
+    return frozenset()
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """The expression and all its parts."""
+    yield expr
+    if isinstance(expr, Op):
+        for arg in expr.args:
+            yield from parts(arg)
+
+
+def stable(expr: Expr) -> bool:
+    """Whether asking twice gives the same answer while nothing it reads is assigned."""
+    return all(part.stable for part in parts(expr) if isinstance(part, Opaque))
+
+
+def show(expr: Expr) -> str:
+    """The expression as source text."""
+    if isinstance(expr, Const):
+        return repr(expr.value)
+    if isinstance(expr, Var):
+        return expr.name.rsplit("#", 1)[-1]
+    if isinstance(expr, Opaque) or expr.text:
+        return expr.text
+    if len(expr.args) == 1:
+        return f"{expr.op} {show(expr.args[0])}"
+    return f" {expr.op} ".join(show(arg) for arg in expr.args)
+
+
+def evaluate(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+    """The value under what is known."""
+    if isinstance(expr, Const):
+        return expr.value
+    if isinstance(expr, Var):
+        return known.get(expr.name, UNKNOWN)
+    if isinstance(expr, Opaque):
+        return known.get(Fact(expr.text, expr.reads), UNKNOWN)
+    if expr.op in ("and", "or"):
+        return _junction(expr, known)
+    values = [evaluate(arg, known) for arg in expr.args]
+    if expr.op == "not":
+        truth = truth_of(expr.args[0], known)
+        return UNKNOWN if truth is None else not truth
+    if any(value is UNKNOWN for value in values):
+        if expr.op == "*" and 0 in values:
+            return 0
+        return known.get(_fact(expr), UNKNOWN)
+    if expr.op == "neg":
+        return -values[0] if isinstance(values[0], (int, float)) else UNKNOWN
+    if expr.op == "is":
+        return values[0] is values[1]
+    try:
+        result = _BINARY[expr.op](values[0], values[1])
+    except (KeyError, TypeError, ZeroDivisionError, OverflowError, ValueError):
+        return UNKNOWN
+    return result if isinstance(result, (bool, int, float, str)) else UNKNOWN
+
+
+def truth_of(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
+    """True, False, or None where it cannot be said."""
+    value = evaluate(expr, known)
+    if value is not UNKNOWN:
+        return bool(value)
+    if isinstance(expr, Op) and expr.op in ("and", "or", "not"):
+        return None
+    fact = known.get(_fact(expr))
+    return None if fact is None else bool(fact)
+
+
+def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
+    """What is known of the atoms once the whole came out so."""
+    if isinstance(expr, Op) and expr.op == "not":
+        return facts(expr.args[0], not truth)
+    if isinstance(expr, Op) and expr.op in ("and", "or"):
+        if (expr.op == "and") is not truth:
+            return [(_fact(expr), truth)] if stable(expr) else []
+        return [fact for arg in expr.args for fact in facts(arg, truth)]
+    if isinstance(expr, Const) or not stable(expr):
+        return []
+    return [(_fact(expr), truth)]
+
+
+def assigned(known: Known, name: str) -> Known:
+    """What is left when a variable gets a new value."""
+    hit = [
+        item
+        for item in known
+        if (item[0] == name if isinstance(item[0], str) else name in item[0].reads)
+    ]
+    return known.difference(hit) if hit else known
+
+
+def _fact(expr: Expr) -> Fact:
+    if isinstance(expr, Opaque):
+        return Fact(expr.text, expr.reads)
+    if isinstance(expr, Var):
+        return Fact(expr.name, frozenset({expr.name}))
+    return Fact(show(expr), reads(expr))
+
+
+def _junction(expr: Op, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+    decisive = expr.op == "or"
+    unknown = False
+    for arg in expr.args:
+        truth = truth_of(arg, known)
+        if truth is decisive:
+            return decisive
+        unknown = unknown or truth is None
+    if not unknown:
+        return not decisive
+    fact = known.get(_fact(expr))
+    return UNKNOWN if fact is None else fact

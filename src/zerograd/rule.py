@@ -1,0 +1,65 @@
+"""What a rule is: a law about one edge of the automaton, with its page of documentation.
+
+`check(before, event)` is pure: it sees the state before the event and the event, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from zerograd.events import Event, Site
+from zerograd.lifecycle import FIELDS, State
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An earlier event that belongs to a violation, and its part in it."""
+
+    site: Site
+    message: str
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken edge: where it shows, why, and since which earlier event."""
+
+    site: Site
+    message: str
+    label: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    help: str = ""
+    step: Site | None = None
+    """The step at which it shows, where that is not the site itself."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A law, its name and its page."""
+
+    code: str
+    name: str
+    doc: str
+    check: Callable[[State, Event], Violation | None]
+    reads: frozenset[str]
+    """The fields of `State` that the law looks at, or that lead to them."""
+    level: Literal["error", "advice"] = "error"
+    only: Literal["both", "static", "runtime"] = "both"
+
+    def __post_init__(self) -> None:
+        unknown = self.reads - FIELDS
+        if unknown:
+            raise ValueError(f"{self.code} reads {sorted(unknown)}, which State does not have")
+
+    @property
+    def summary(self) -> str:
+        """The first line of the page."""
+        return self.doc.strip().split("\n", 1)[0]
+
+
+def place(event: Event, seen_from: Event) -> str:
+    """Where an earlier event stands, as seen from a later one: `, in the previous iteration`."""
+    if event.loop and event.loop == seen_from.loop and event.site.line >= seen_from.site.line:
+        return ", in the previous iteration"
+    return ""

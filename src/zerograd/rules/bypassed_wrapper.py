@@ -1,0 +1,52 @@
+"""`loss.backward()` runs where a wrapper has to run it.
+
+Accelerate, Fabric and DeepSpeed scale the loss, divide it by the accumulation steps and arrange the
+synchronisation of gradients in *their* backward. Calling the tensor's own skips all of that.
+
+## Bad
+
+```python
+for x, y in loader:
+    with accelerator.accumulate(model):
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    with accelerator.accumulate(model):
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        accelerator.backward(loss)
+        optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.BACKWARD or not event.bypasses:
+        return None
+    return Violation(
+        site=event.site,
+        message=f"backward() bypasses {event.bypasses}, which has to run it",
+        label="not scaled, not divided, not synchronised",
+        help=f"call {event.bypasses}.backward(loss)",
+    )
+
+
+RULE = Rule(
+    code="ZG501",
+    name="bypassed-wrapper",
+    doc=__doc__,
+    check=check,
+    reads=frozenset(),
+    only="static",
+)

@@ -1,0 +1,57 @@
+"""A partial window leaks into the next epoch's first step.
+
+The counter restarts with every epoch, the gradients do not. What the last, partial window of one epoch
+left is added to the first window of the next: that step uses more than N micro-batches.
+
+## Bad
+
+```python
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+        loss = loss_fn(model(x), y) / N
+        loss.backward()
+        if (i + 1) % N == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+```
+
+## Good
+
+```python
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+        loss = loss_fn(model(x), y) / N
+        loss.backward()
+        if (i + 1) % N == 0 or i + 1 == len(loader):
+            optimizer.step()
+            optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
+        return None
+    if not before.carried or before.backward is None or before.window <= event.length:
+        return None
+    return Violation(
+        site=event.site,
+        message="the step uses micro-batches that the previous epoch left over",
+        label=f"uses {before.window} micro-batches where {event.length} are meant",
+        evidence=(Evidence(event.guard, "the counter restarts with the loop"),),
+        help="step once more when the loader ends: … or i + 1 == len(loader)",
+    )
+
+
+RULE = Rule(
+    code="ZG304",
+    name="carried-window",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "window", "carried"}),
+    level="advice",
+)

@@ -1,0 +1,55 @@
+"""The clip comes before the backward whose gradients it should limit.
+
+After a clear there is nothing to clip. The backward that follows brings gradients of any size, and
+the step uses them unclipped.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    loss.backward()
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign:
+        return None
+    if before.early is None or before.backward is None:
+        return None
+    return Violation(
+        site=before.early.site,
+        message="the clip comes before the backward() it should limit",
+        label="nothing to clip yet",
+        evidence=(Evidence(before.backward.site, "these gradients are stepped unclipped"),),
+        help="clip after backward() and before step()",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG202",
+    name="clip-before-backward",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "early"}),
+)

@@ -1,0 +1,57 @@
+"""Scaled gradients are clipped.
+
+`scaler.scale(loss)` multiplies the gradients by a large factor (65536 at first). A threshold of 1.0 on
+those clips practically every step, to 1/65536 of what was meant: the clip decides the step size.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import Scale, State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.CLIP or event.may or before.backward is None:
+        return None
+    if before.scale is not Scale.SCALED:
+        return None
+    return Violation(
+        site=event.site,
+        message="the clip sees gradients that are still scaled",
+        label="clips scaled gradients",
+        evidence=(Evidence(before.backward.site, "scaled here"),),
+        help="call scaler.unscale_(optimizer) before the clip",
+    )
+
+
+RULE = Rule(
+    code="ZG201",
+    name="clip-before-unscale",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "scale", "unscaled"}),
+)

@@ -1,0 +1,64 @@
+"""Gradients are clipped, and then more is added to the same window.
+
+Clipping limits the gradient that the step will use, so it belongs between the window's last backward
+and the step. Clipped on every micro-batch, the sum of the earlier ones is cut again and again: early
+micro-batches count less than late ones, and the final norm is not what was asked for.
+
+## Bad
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import Grads, State
+from zerograd.rule import Evidence, Rule, Violation, place
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or before.grads is Grads.STALE:
+        return None
+    if before.reclipped is None or before.backward is None:
+        return None
+    return Violation(
+        site=before.reclipped.site,
+        message="gradients are clipped before their window is complete",
+        label="clips part of the window",
+        evidence=(
+            Evidence(
+                before.backward.site,
+                "a later backward adds to them"
+                + (", in the next iteration" if place(before.reclipped, before.backward) else ""),
+            ),
+        ),
+        help="clip once, just before step()",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG204",
+    name="clip-in-window",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "clipped", "reclipped"}),
+)

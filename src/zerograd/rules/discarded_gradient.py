@@ -1,0 +1,71 @@
+"""A step follows a clear that dropped the gradients it should have used.
+
+The gradients of a backward live in `.grad` until the step reads them. A clear between the two leaves
+the step with nothing: with `None` gradients it skips every parameter, with zeros it applies momentum
+and weight decay only. The loss does not move, or moves for the wrong reason.
+
+An optimizer that is built, cleared and given gradients here but never stepped or handed on drops
+them just the same.
+
+## Bad
+
+```python
+for x, y in loader:
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import EMPTY, State
+from zerograd.rule import Evidence, Rule, Violation
+
+HELP = "clear before the backward or after the step, not between them"
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is Kind.END and event.idle_loss is not None:
+        return Violation(
+            site=event.site,
+            message="the optimizer is cleared and given gradients, and never stepped",
+            label="never stepped",
+            evidence=(Evidence(event.idle_loss, "these gradients are never used"),),
+            help="call step() after the backward",
+        )
+    if event.kind is not Kind.STEP or event.foreign:
+        return None
+    if before.dropped is None or before.grads not in EMPTY:
+        return None
+    backward, clear = before.dropped
+    return Violation(
+        site=clear.site,
+        message="the gradients are cleared between backward() and step()",
+        label="drops the gradients",
+        evidence=(
+            Evidence(backward.site, "of this backward"),
+            Evidence(event.site, "so this step has none to use"),
+        ),
+        help=HELP,
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG102",
+    name="discarded-gradient",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "dropped"}),
+)

@@ -1,0 +1,60 @@
+"""The last, partial window is never stepped.
+
+When the number of micro-batches is not a multiple of N, the guard leaves a remainder. Clearing it at
+the start of the next epoch, or ending there, throws those micro-batches away, in every epoch.
+
+## Bad
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    held, backward = before.held, before.backward
+    if event.kind not in (Kind.ZERO, Kind.END) or event.may or held is None or backward is None:
+        return None
+    if event.kind is Kind.ZERO and event.loop == held.loop:
+        return None  # zero-in-window
+    if event.kind is Kind.ZERO:
+        end = Evidence(event.site, "cleared here")
+    else:
+        end = Evidence(held.guard or held.site, "the guard does not close it")
+    return Violation(
+        site=held.site,
+        message="the last, partial window is never stepped",
+        label="never reached for the remainder",
+        evidence=(Evidence(backward.site, "the last micro-batches"), end),
+        help="step once more when the loader ends: … or i + 1 == len(loader)",
+    )
+
+
+RULE = Rule(
+    code="ZG303",
+    name="dropped-window",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "held"}),
+    level="advice",
+)

@@ -1,0 +1,53 @@
+"""A loop clears and steps, computes a loss, and never runs its backward.
+
+Without a backward there is nothing to step on. The loop runs, the loss is logged, the weights stay.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import EMPTY, State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.fed or event.idle_loss is None:
+        return None
+    if before.grads not in EMPTY or before.cleared is None:
+        return None
+    return Violation(
+        site=event.site,
+        message="step() has no gradients to use: no backward() runs in this loop",
+        label="nothing to step on",
+        evidence=(
+            Evidence(before.cleared.site, "cleared here"),
+            Evidence(event.idle_loss, "this loss is handed to nothing"),
+        ),
+        help="call backward() on the loss before step()",
+    )
+
+
+RULE = Rule(
+    code="ZG104",
+    name="empty-step",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "cleared"}),
+)

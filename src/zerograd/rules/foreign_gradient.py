@@ -1,0 +1,71 @@
+"""A step uses gradients that another optimizer's phase left behind.
+
+The generator's loss runs through the discriminator, so its backward fills the discriminator's
+gradients too. That is harmless as long as they are cleared before the discriminator's own backward.
+If the discriminator is cleared only after its step, its next step uses the generator's gradients,
+which point the other way.
+
+## Bad
+
+```python
+for x, y in loader:
+    fake = G(x)
+    g_loss = loss_fn(D(fake), y)
+    g_loss.backward()
+    opt_g.step()
+    opt_g.zero_grad()
+
+    d_loss = loss_fn(D(fake.detach()), y)
+    d_loss.backward()
+    opt_d.step()
+    opt_d.zero_grad()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    fake = G(x)
+    g_loss = loss_fn(D(fake), y)
+    opt_g.zero_grad()
+    g_loss.backward()
+    opt_g.step()
+
+    d_loss = loss_fn(D(fake.detach()), y)
+    opt_d.zero_grad()
+    d_loss.backward()
+    opt_d.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign:
+        return None
+    if before.crossed is None or before.lent is None:
+        return None
+    left, step = before.lent
+    return Violation(
+        site=before.crossed.site,
+        message="backward() adds to gradients that another optimizer's phase left here",
+        label="adds to .grad",
+        evidence=(
+            Evidence(left.site, "left by this backward"),
+            Evidence(step.site, "which was meant for this step"),
+        ),
+        help="clear this optimizer before its own backward",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG106",
+    name="foreign-gradient",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "lent", "crossed"}),
+)

@@ -1,0 +1,65 @@
+"""The accumulation guard closes windows of the wrong length.
+
+A guard that steps every N micro-batches should give windows of N, N, N … and at most a shorter last
+one. `i % N == 0` with `i` from 0 steps after the very first micro-batch, an off-by-one shifts every
+window, an inverted test steps on all micro-batches but one.
+
+## Bad
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if i % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
+        return None
+    if event.last or before.carried or before.backward is None or before.window == 0:
+        return None
+    if before.window == event.length:
+        return None
+    return Violation(
+        site=event.guard,
+        message=(
+            f"the guard closes a window of {before.window} where {event.length} are meant"
+            f" (N = {event.length})"
+        ),
+        label="closes the window here",
+        evidence=(
+            Evidence(before.backward.site, "the window's last backward"),
+            Evidence(event.site, "the step"),
+        ),
+        help="count micro-batches from 1: (i + 1) % N == 0",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG302",
+    name="misplaced-guard",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "window", "carried", "held", "longest"}),
+    level="advice",
+)

@@ -1,0 +1,60 @@
+"""A scaler unscales or steps one optimizer twice with no `update()` between.
+
+`update()` ends the scaler's round: it adjusts the scale and forgets what was unscaled. Without it the
+second `unscale_()` or `step()` of the same optimizer raises RuntimeError, often only on the rare path
+that skipped the update.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation, place
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.foreign or event.may or not event.scaled:
+        return None
+    if event.kind is Kind.UNSCALE:
+        first, call = before.unscaled or before.stepped, "unscale_()"
+    elif event.kind is Kind.STEP:
+        first, call = before.stepped, "scaler.step()"
+    else:
+        return None
+    if first is None:
+        return None
+    return Violation(
+        site=event.site,
+        message=f"{call} again with no scaler.update() in between",
+        label="second time",
+        evidence=(Evidence(first.site, "first here" + place(first, event)),),
+        help="call scaler.update() once after every scaler.step(), also where the step is skipped",
+    )
+
+
+RULE = Rule(
+    code="ZG207",
+    name="missing-update",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"unscaled", "stepped"}),
+)

@@ -1,0 +1,60 @@
+"""A scaled backward adds to gradients that are already unscaled.
+
+`unscale_` divides the gradients once. A scaled backward after it adds gradients that are 65536 times
+larger, and `scaler.step` does not unscale a second time: the step sees a sum of two units.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    penalty = model(x).pow(2).mean()
+    scaler.scale(penalty).backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    penalty = model(x).pow(2).mean()
+    scaler.scale(penalty).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import Scale, State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.BACKWARD or event.may or not event.scaled:
+        return None
+    if before.backward is None or before.unscaled is None or before.scale is not Scale.PLAIN:
+        return None
+    return Violation(
+        site=event.site,
+        message="a scaled backward() adds to gradients that are already unscaled",
+        label="adds scaled gradients",
+        evidence=(Evidence(before.unscaled.site, "unscaled here"),),
+        help="call unscale_() once, after the window's last backward()",
+    )
+
+
+RULE = Rule(
+    code="ZG206",
+    name="mixed-scale",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "scale", "unscaled"}),
+)

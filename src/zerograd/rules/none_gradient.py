@@ -1,0 +1,56 @@
+"""`.grad` is used in place where it is still None.
+
+A parameter that no backward has reached has no gradient, and since torch 2.0 `zero_grad()` takes it
+away again. `p.grad.zero_()` then raises AttributeError: 'NoneType' object has no attribute 'zero_'.
+
+## Bad
+
+```python
+for x, y in loader:
+    for p in model.parameters():
+        p.grad.zero_()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    for p in model.parameters():
+        if p.grad is not None:
+            p.grad.zero_()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event
+from zerograd.lifecycle import Grads, State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if not event.bare or event.may or before.grads is not Grads.NONE:
+        return None
+    evidence: tuple[Evidence, ...] = ()
+    if before.cleared is not None:
+        evidence = (Evidence(before.cleared.site, "set to None here"),)
+    return Violation(
+        site=event.site,
+        message=".grad is None here: no backward() has run yet",
+        label="fails on None",
+        evidence=evidence,
+        help="ask `if p.grad is not None`, or call zero_grad()",
+    )
+
+
+RULE = Rule(
+    code="ZG107",
+    name="none-gradient",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "cleared"}),
+)

@@ -1,0 +1,53 @@
+"""A step uses the same gradients a second time.
+
+Between two steps of a training loop a backward has to bring new gradients. Stepping twice on the same
+ones moves the weights twice along an old direction, and advances Adam's moments twice.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import Grads, State
+from zerograd.rule import Evidence, Rule, Violation, place
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or not event.fed:
+        return None
+    if before.grads is not Grads.SPENT or before.maybe is not None or before.used is None:
+        return None
+    return Violation(
+        site=event.site,
+        message="step() uses the same gradients a second time",
+        label="used again",
+        evidence=(Evidence(before.used.site, "used here" + place(before.used, event)),),
+        help="step once per backward",
+    )
+
+
+RULE = Rule(
+    code="ZG105",
+    name="repeated-step",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "used", "maybe"}),
+)

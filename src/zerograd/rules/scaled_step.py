@@ -1,0 +1,54 @@
+"""`optimizer.step()` is called on gradients that are still scaled.
+
+`scaler.step(optimizer)` divides by the scale first, and leaves the step out where it finds inf or nan.
+Calling the optimizer directly does neither: SGD moves 65536 times too far.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    optimizer.step()
+    scaler.update()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import Scale, State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.scaled is not False:
+        return None
+    if before.scale is not Scale.SCALED or before.backward is None:
+        return None
+    return Violation(
+        site=event.site,
+        message="step() uses gradients that are still scaled",
+        label="bypasses the scaler",
+        evidence=(Evidence(before.backward.site, "scaled here"),),
+        help="call scaler.step(optimizer), then scaler.update()",
+    )
+
+
+RULE = Rule(
+    code="ZG205",
+    name="scaled-step",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "scale", "unscaled"}),
+)

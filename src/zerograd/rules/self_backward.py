@@ -1,0 +1,50 @@
+"""A tensor is handed to backward as its own gradient.
+
+`loss.backward(loss)` starts back-propagation with the loss itself in place of 1, so every gradient is
+multiplied by the loss: the gradient of loss²/2. As the loss falls, so does the step.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward(loss)
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.BACKWARD or not event.own_gradient:
+        return None
+    return Violation(
+        site=event.site,
+        message="backward() takes the tensor as its own gradient",
+        label="multiplies every gradient by the loss",
+        help="call backward() without an argument",
+    )
+
+
+RULE = Rule(
+    code="ZG109",
+    name="self-backward",
+    doc=__doc__,
+    check=check,
+    reads=frozenset(),
+    only="static",
+)

@@ -1,0 +1,57 @@
+"""A step uses gradients onto which a backward added after an earlier step had used them.
+
+`backward()` adds to `.grad`. What a step has used stays there until something clears it, so the next
+backward adds the new gradients onto the old ones and the next step uses the sum. Nothing fails; the
+model trains on a mixture of this batch and earlier ones.
+
+The zero is missing, stands outside the loop that steps, covers one branch or one optimizer only, or
+clears another object than the one that is stepped.
+
+## Bad
+
+```python
+for x, y in loader:
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import Grads, State
+from zerograd.rule import Evidence, Rule, Violation, place
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or before.used is None:
+        return None
+    mixed = before.mixed if before.grads is Grads.STALE else before.maybe
+    if mixed is None:
+        return None
+    return Violation(
+        site=mixed.site,
+        message="backward() adds to gradients that step() already used",
+        label="adds to .grad",
+        evidence=(Evidence(before.used.site, "used here" + place(before.used, mixed)),),
+        help="clear the gradients between the step and the next backward: optimizer.zero_grad()",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG101",
+    name="stale-gradient",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "used", "mixed", "maybe"}),
+)

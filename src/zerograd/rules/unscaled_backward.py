@@ -1,0 +1,54 @@
+"""The loss is not scaled although the step goes through a scaler.
+
+`scaler.step` divides the gradients by the scale. If the loss was never multiplied by it, the step is
+65536 times too small: the model seems to learn nothing.
+
+## Bad
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss)
+    loss.backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+
+## Good
+
+```python
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or not event.scaled or before.plain is None:
+        return None
+    return Violation(
+        site=before.plain.site,
+        message="the loss is not scaled, and the scaler's step divides by the scale",
+        label="not scaled",
+        evidence=(Evidence(event.site, "divided here"),),
+        help="call scaler.scale(loss).backward()",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG208",
+    name="unscaled-backward",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "plain"}),
+)

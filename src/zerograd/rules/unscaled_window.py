@@ -1,0 +1,63 @@
+"""A window of N backward calls is not divided by N.
+
+The mean loss of one big batch is the mean over its micro-batches. Adding N mean losses gives N times
+that gradient, so that changing the accumulation also changes the learning rate; dividing by a number
+that changes within the window weights the micro-batches unequally.
+
+## Bad
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.length < 2 or before.window < 2:
+        return None
+    if before.backward is None or 0 in before.divisors:
+        return None
+    if before.divisors == {None}:
+        message = "the losses of an accumulation window are added, not averaged"
+    elif len(before.divisors) > 1:
+        message = "the losses of one window are divided by different numbers"
+    else:
+        return None
+    return Violation(
+        site=before.backward.site,
+        message=message,
+        label="adds a whole mean loss",
+        evidence=(Evidence(event.site, "one step for the whole window"),),
+        help="divide the loss by the number of micro-batches in the window",
+        step=event.site,
+    )
+
+
+RULE = Rule(
+    code="ZG301",
+    name="unscaled-window",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "window", "divisors"}),
+    level="advice",
+)

@@ -1,0 +1,58 @@
+"""A clear in the loop drops part of the window that the accumulation guard kept open.
+
+Gradient accumulation adds several micro-batches before one step. A clear on every micro-batch throws
+all but the last one away: the step sees one micro-batch, scaled as if it were N.
+
+## Bad
+
+```python
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+```
+
+## Good
+
+```python
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation, place
+
+
+def check(before: State, event: Event) -> Violation | None:
+    held, backward = before.held, before.backward
+    if event.kind is not Kind.ZERO or event.may or held is None or backward is None:
+        return None
+    if event.loop != held.loop:
+        return None
+    return Violation(
+        site=event.site,
+        message="the clear drops gradients of a window that is still open",
+        label="drops part of the window",
+        evidence=(
+            Evidence(backward.site, "this micro-batch is lost" + place(backward, event)),
+            Evidence(held.guard or held.site, "the guard had kept the window open"),
+        ),
+        help="clear only where the window closes, after step()",
+    )
+
+
+RULE = Rule(
+    code="ZG103",
+    name="zero-in-window",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"grads", "backward", "held"}),
+)

@@ -1,0 +1,290 @@
+"""One file's findings: its roots lowered, its subjects explored, the violations worded as findings."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from zerograd import guard
+from zerograd.events import Event, Kind, Site
+from zerograd.finding import Finding, Note
+from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Seq, Window, explore
+from zerograd.rule import Rule
+from zerograd.rules import RULES
+from zerograd.static import subjects
+from zerograd.static.lower import Cut, Lower
+from zerograd.static.names import LIGHTNING_STEP
+from zerograd.static.project import Module, Project, mentions
+from zerograd.static.source import Source
+from zerograd.static.subjects import Pace, Subject, View, walk
+from zerograd.static.values import Fn, Klass, Thing
+
+WINDOWS = (1, 2, 3, 4)
+MOST_COUNTED = 2
+
+
+@dataclass
+class Analysis:
+    """All that was found in one file, and what it took."""
+
+    findings: list[Finding] = field(default_factory=list)
+    depends: list[str] = field(default_factory=list)
+    cut: str | None = None
+
+
+def analyse(source: Source, tree: ast.Module, deadline: float = float("inf")) -> Analysis:
+    """Everything in a file that breaks a rule, the merely possible included."""
+    project = Project()
+    module = project.add(source.path, tree)
+    if not module.speaks_torch:
+        return Analysis()
+    search = _Search(project, module, deadline)
+    try:
+        for flow, lower, repeated in search.roots():
+            search.judge(flow, lower, repeated)
+    except Cut:
+        search.cut = "the budget for one file"
+    own = {module.path}
+    depends = sorted(path for path in project.read if path not in own)
+    return Analysis(search.findings(), depends, search.cut)
+
+
+@dataclass
+class _Search:
+    project: Project
+    module: Module
+    deadline: float
+    outcomes: dict[tuple[str, Site], list[tuple[Outcome, int, Decisions]]] = field(default_factory=dict)
+    cut: str | None = None
+
+    def roots(self) -> Iterator[tuple[Flow, Lower, bool]]:
+        """Flows to explore: the top level, then every function that nothing before has inlined."""
+        inlined: set[ast.AST] = set()
+        lower = Lower(self.project, self.module, self.deadline)
+        functions = list(self.functions())
+        if mentions(self.module.tree):
+            flow = self.lowered(lower, None)
+            inlined |= lower.inlined
+            yield flow, lower, False
+        called = _called_names(self.module.tree)
+        functions.sort(key=lambda fn: fn.name in called)
+        for fn in functions:
+            if fn.node in inlined:
+                continue
+            lower = Lower(self.project, self.module, self.deadline)
+            if not lower.relevant(fn):
+                continue
+            flow = self.lowered(lower, fn)
+            inlined |= lower.inlined
+            yield flow, lower, fn.name == LIGHTNING_STEP
+
+    def lowered(self, lower: Lower, fn: Fn | None) -> Flow:
+        try:
+            return lower.function(fn) if fn is not None else lower.module_body()
+        except Cut:
+            if time.monotonic() > self.deadline:
+                raise
+            self.cut = f"{fn.name}() is too large" if fn is not None else "the top level is too large"
+            return Seq(())
+
+    def functions(self) -> Iterator[Fn]:
+        for node in self.module.functions.values():
+            yield Fn(node, self.module, node.name)
+        for klass in self.module.classes.values():
+            owner = Klass(klass, self.module, klass.name)
+            for node in klass.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    static = any(getattr(d, "id", "") == "staticmethod" for d in node.decorator_list)
+                    me = None if static else Thing("self", klass=owner)
+                    yield Fn(node, self.module, node.name, me, None, owner)
+
+    def judge(self, flow: Flow, lower: Lower, repeated: bool) -> None:
+        """Explores a flow for each of its subjects."""
+        if repeated or _handed_counter(flow):
+            flow = _repeat(flow)
+            repeated = True
+        stepped = subjects.subjects(flow, lower.params)
+        for subject in stepped:
+            others = [other for other in stepped if other.key != subject.key]
+            for part in subjects.parts(subject):
+                self.explore(flow, part, others, lower, repeated)
+        self.unstepped(flow, stepped, lower)
+
+    def explore(
+        self, flow: Flow, subject: Subject, others: list[Subject], lower: Lower, repeated: bool
+    ) -> None:
+        view = View(subject, others, lower.roles, lower.idle)
+        seen, pace = subjects.pace(view.of(flow))
+        if pace is not None and not repeated:
+            steps = [e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP]
+            end = Event(Kind.END, steps[0].site, subject=subject.key)
+            seen = Seq((seen, Emit(end)))
+        kinds = {e.event.kind for e in walk(seen) if isinstance(e, Emit)}
+        for rules in _groups(kinds, pace is not None):
+            for outcome in self.outcomes_of(seen, rules, pace):
+                self.keep(outcome, seen)
+
+    def outcomes_of(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> Iterator[Outcome]:
+        windows: list[Window | None] = [None]
+        if pace is not None:
+            windows = [
+                Window(n, 2 * n + 1, pace.symbols | {"@N"}, pace.sizes, pace.counters) for n in WINDOWS
+            ]
+        for window in windows:
+            found, cut = explore(flow, rules, window=window, deadline=self.deadline)
+            if cut:
+                self.cut = "too many paths"
+            yield from found
+
+    def keep(self, outcome: Outcome, flow: Flow) -> None:
+        """Remembers a violation with the fewest decisions that count against it."""
+        violation = outcome.violation
+        for decisions in outcome.decisions:
+            counted = _counted(decisions, flow, violation.site, violation.step)
+            if len(counted) <= MOST_COUNTED:
+                key = (outcome.rule.code, violation.site)
+                self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
+
+    def unstepped(self, flow: Flow, stepped: list[Subject], lower: Lower) -> None:
+        """An optimizer that is built, cleared and given gradients, and never stepped."""
+        known = {subject.key for subject in stepped}
+        acts = [act for act in walk(flow) if isinstance(act, subjects.Act)]
+        cleared = {key for act in acts if act.event.kind is Kind.ZERO for key in act.whose}
+        unseen = {key for act in acts if act.event.kind is Kind.UNKNOWN for key in act.whose}
+        for key, site in lower.made.items():
+            if key in known or key not in cleared or key in lower.handed or stepped:
+                continue
+            first = next((act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None)
+            others = [other for other in lower.made if other != key]
+            if first is None or others or unseen - {key}:
+                continue
+            end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
+            for rules in _groups({Kind.END}, True):
+                for outcome in self.outcomes_of(Emit(end), rules, None):
+                    self.keep(outcome, Emit(end))
+
+    def findings(self) -> list[Finding]:
+        """What was kept, worded, in order of the source."""
+        made = []
+        for (_, _), kept in self.outcomes.items():
+            outcome, count, decisions = min(kept, key=lambda item: item[1])
+            both = {frozenset(decisions) for _, _, decisions in kept}
+            if count and _cancels(both):
+                count, decisions = 0, frozenset()
+            made.append(_finding(outcome, count, decisions))
+        made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
+        return made
+
+
+def _groups(kinds: set[Kind], paced: bool) -> Iterator[list[Rule]]:
+    """Rules that are explored together, on the part of the state they read."""
+    for codes, needs in _GROUPS:
+        if needs <= kinds:
+            rules = [rule for rule in RULES if rule.code in codes]
+            if paced or codes != _WINDOW_CODES:
+                yield rules
+
+
+_WINDOW_CODES = frozenset({"ZG301", "ZG302", "ZG303", "ZG304", "ZG103"})
+_GROUPS: tuple[tuple[frozenset[str], frozenset[Kind]], ...] = (
+    (frozenset({"ZG101", "ZG105", "ZG203"}), frozenset({Kind.STEP})),
+    (frozenset({"ZG102"}), frozenset({Kind.STEP, Kind.ZERO, Kind.BACKWARD})),
+    (frozenset({"ZG102"}), frozenset({Kind.END})),
+    (frozenset({"ZG104", "ZG107"}), frozenset({Kind.ZERO})),
+    (frozenset({"ZG106"}), frozenset({Kind.STEP, Kind.BACKWARD})),
+    (frozenset({"ZG109", "ZG501"}), frozenset({Kind.BACKWARD})),
+    (frozenset({"ZG201"}), frozenset({Kind.CLIP})),
+    (frozenset({"ZG202", "ZG204"}), frozenset({Kind.CLIP, Kind.STEP})),
+    (frozenset({"ZG205", "ZG206", "ZG208"}), frozenset({Kind.BACKWARD, Kind.STEP})),
+    (frozenset({"ZG207"}), frozenset({Kind.STEP})),
+    (_WINDOW_CODES, frozenset({Kind.STEP, Kind.BACKWARD})),
+)
+
+
+def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:
+    rule, violation = outcome.rule, outcome.violation
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        level=rule.level,
+        message=violation.message,
+        site=violation.site,
+        label=violation.label,
+        notes=tuple(Note(evidence.site, evidence.message) for evidence in violation.evidence),
+        certain=count < MOST_COUNTED,
+        when=tuple(sorted(text if taken else f"not ({text})" for text, taken in decisions)),
+        help=violation.help,
+    )
+
+
+def _counted(decisions: Decisions, flow: Flow, site: Site, step: Site | None) -> Decisions:
+    """The decisions that count: an invariant test around the reported line does not."""
+    lines = [site.line] + ([step.line] if step is not None else [])
+    free = set()
+    for alt in walk(flow):
+        if isinstance(alt, Alt) and alt.invariant and alt.site.path == site.path:
+            for index, (first, last) in enumerate(alt.spans):
+                if any(first <= line <= last for line in lines):
+                    free.add((guard.show(alt.test), index == 0))
+    return decisions - free
+
+
+def _cancels(paths: set[Decisions]) -> bool:
+    """Whether both arms of some test lead here."""
+    singles = {next(iter(path)) for path in paths if len(path) == 1}
+    return any((text, not taken) in singles for text, taken in singles)
+
+
+def _called_names(tree: ast.Module) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                found.add(node.func.id)
+            elif isinstance(node.func, ast.Attribute):
+                found.add(node.func.attr)
+    return found
+
+
+def _handed_counter(flow: Flow) -> bool:
+    """A function without a loop whose step is guarded by a counter it is handed."""
+    if any(isinstance(part, Loop) for part in walk(flow)):
+        return False
+    for part in walk(flow):
+        if isinstance(part, Alt) and any(
+            isinstance(e, Emit) and e.event.kind is Kind.STEP for e in walk(part)
+        ):
+            if any(isinstance(p, guard.Op) and p.op == "%" for p in guard.parts(part.test)):
+                return True
+    return False
+
+
+def _repeat(flow: Flow) -> Flow:
+    """A function that is called once per batch, as a loop."""
+    counter = None
+    for part in walk(flow):
+        if isinstance(part, Alt):
+            for op in guard.parts(part.test):
+                if isinstance(op, guard.Op) and op.op == "%":
+                    counter = next(iter(sorted(guard.reads(op.args[0]))), counter)
+    site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
+    relooped = _inside(flow)
+    targets = frozenset({counter}) if counter else frozenset()
+    return Loop(relooped, -1, site, targets, counter)
+
+
+def _inside(flow: Flow) -> Flow:
+    """The acts outside of any loop belong to the new one."""
+    from dataclasses import replace
+
+    if isinstance(flow, subjects.Act):
+        if flow.event.loop:
+            return flow
+        return replace(flow, event=replace(flow.event, loop=-1))
+    if isinstance(flow, Loop):
+        return replace(flow, body=_inside(flow.body))
+    return subjects.rebuild(flow, _inside)
+
+

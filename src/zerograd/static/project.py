@@ -1,0 +1,228 @@
+"""The project's own modules: what each defines, and where on disk an imported name lives.
+
+Files are read and parsed at most once per process, and never executed or imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import dataclass, field
+
+from zerograd.static.names import INTERESTING, RIVALS
+
+LARGEST_IMPORT = 600_000
+"""Bytes of an imported module that are still worth following."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(eq=False)
+class Module:
+    """One parsed file and its index."""
+
+    path: str
+    tree: ast.Module
+    imports: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    globals: dict[str, list[ast.expr]] = field(default_factory=dict)
+    methods: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What is called on each receiver, by the receiver's text."""
+    relevant: dict[ast.AST, bool] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+
+    @property
+    def speaks_torch(self) -> bool:
+        """False where the file imports a rival of torch and not torch."""
+        tops = {name.split(".")[0] for name in self.imports.values()}
+        return "torch" in tops or not tops & RIVALS
+
+
+class Project:
+    """Finds modules for imports; remembers what was read."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, Module | None] = {}
+        self.roots: dict[str, list[str]] = {}
+        self.files: dict[str, bool] = {}
+        self.read: set[str] = set()
+
+    def add(self, path: str, tree: ast.Module) -> Module:
+        """A module that is already parsed."""
+        module = index(path, tree)
+        self.modules[os.path.abspath(path)] = module
+        return module
+
+    def load(self, path: str) -> Module | None:
+        """The module in this file; None if it cannot be used."""
+        path = os.path.abspath(path)
+        self.read.add(path)
+        if path not in self.modules:
+            self.modules[path] = None
+            try:
+                if os.path.getsize(path) <= LARGEST_IMPORT:
+                    with open(path, "rb") as file:
+                        data = file.read()
+                    if any(word in data for word in _WORDS):
+                        self.modules[path] = index(path, ast.parse(data))
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+                pass
+        return self.modules[path]
+
+    def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
+        """Where a dotted name lives: the project's module and the rest of the name."""
+        if dotted.startswith("."):
+            level = len(dotted) - len(dotted.lstrip("."))
+            base = os.path.dirname(os.path.abspath(module.path))
+            for _ in range(level - 1):
+                base = os.path.dirname(base)
+            return self._below(base, dotted.lstrip(".").split("."))
+        parts = dotted.split(".")
+        if parts[0] in _OUTSIDE:
+            return None
+        for root in self._search_path(module.path):
+            found = self._below(root, parts)
+            if found is not None:
+                return found
+        return None
+
+    def _below(self, base: str, parts: list[str]) -> tuple[Module, str] | None:
+        parts = [part for part in parts if part]
+        for taken in range(len(parts), -1, -1):
+            stem = os.path.join(base, *parts[:taken])
+            candidates = [os.path.join(stem, "__init__.py")]
+            if taken:
+                candidates.insert(0, stem + ".py")
+            for path in candidates:
+                if self._exists(path):
+                    module = self.load(path)
+                    return (module, ".".join(parts[taken:])) if module else None
+        return None
+
+    def _exists(self, path: str) -> bool:
+        if path not in self.files:
+            self.files[path] = os.path.isfile(path)
+        return self.files[path]
+
+    def _search_path(self, path: str) -> list[str]:
+        """The file's own directory, then upwards to the project's root, with `src/` beside."""
+        here = os.path.dirname(os.path.abspath(path))
+        if here not in self.roots:
+            roots = []
+            folder = here
+            for _ in range(8):
+                roots.append(folder)
+                if self._exists(os.path.join(folder, "src", "__init__.py")) or os.path.isdir(
+                    os.path.join(folder, "src")
+                ):
+                    roots.append(os.path.join(folder, "src"))
+                if any(os.path.exists(os.path.join(folder, mark)) for mark in _ROOT_MARKS):
+                    break
+                parent = os.path.dirname(folder)
+                if parent == folder:
+                    break
+                folder = parent
+            self.roots[here] = roots
+        return self.roots[here]
+
+
+_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_WORDS = (b"backward", b"zero_grad", b".step(", b".grad", b"optim")
+_OUTSIDE = frozenset(
+    {"torch", "numpy", "os", "sys", "math", "time", "random", "json", "argparse", "logging", "typing",
+     "collections", "functools", "itertools", "tqdm", "torchvision", "torchaudio", "transformers",
+     "accelerate", "lightning", "pytorch_lightning", "datasets", "wandb", "sklearn", "scipy", "pandas",
+     "matplotlib", "PIL", "cv2", "einops", "timm", "deepspeed", "apex", "copy", "pathlib", "re"}
+)  # fmt: skip
+"""Packages that are never part of the project that is read; saves looking for them on disk."""
+
+
+def index(path: str, tree: ast.Module) -> Module:
+    """Reads what a module imports, defines and calls."""
+    module = Module(path, tree)
+    _imports(module)
+    for node in tree.body:
+        _top_level(module, node)
+    used: dict[str, set[str]] = {}
+    for inner in ast.walk(tree):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, (ast.Name, ast.Attribute)):
+            if inner.attr in _TELLING:
+                used.setdefault(text_of(inner.value), set()).add(inner.attr)
+        elif isinstance(inner, ast.Attribute) and inner.attr in _TELLING:
+            used.setdefault(text_of(inner.value), set()).add(inner.attr)
+    module.methods = {name: frozenset(attrs) for name, attrs in used.items()}
+    return module
+
+
+_TELLING = frozenset(
+    {"step", "zero_grad", "backward", "scale", "unscale_", "update", "prepare", "accumulate", "setup",
+     "unwrap_model", "gather", "gather_for_metrics", "sync_gradients", "is_main_process",
+     "wait_for_everyone", "clip_grad_norm_", "clip_gradients", "setup_dataloaders", "setup_module",
+     "launch", "is_local_main_process"}
+)  # fmt: skip
+
+
+def text_of(node: ast.expr) -> str:
+    """The source text of a name or a short expression, on one line."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{text_of(node.value)}.{node.attr}"
+    try:
+        return ast.unparse(node)
+    except (RecursionError, ValueError):
+        return "…"
+
+
+def _imports(module: Module) -> None:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                module.imports[name] = alias.name if alias.asname else alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            prefix = "." * node.level + (node.module or "")
+            for alias in node.names:
+                if alias.name == "*":
+                    module.stars.append(prefix)
+                    continue
+                joint = "" if prefix.endswith(".") or not prefix else "."
+                module.imports[alias.asname or alias.name] = f"{prefix}{joint}{alias.name}"
+
+
+def _top_level(module: Module, node: ast.stmt) -> None:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        module.functions[node.name] = node
+    elif isinstance(node, ast.ClassDef):
+        module.classes[node.name] = node
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                module.globals.setdefault(target.id, []).append(node.value)
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+        module.globals.setdefault(node.target.id, []).append(node.value)
+    elif isinstance(node, (ast.If, ast.Try, ast.With)):
+        for inner in ast.iter_child_nodes(node):
+            if isinstance(inner, ast.stmt):
+                _top_level(module, inner)
+            elif isinstance(inner, ast.ExceptHandler):
+                for statement in inner.body:
+                    _top_level(module, statement)
+
+
+def method_of(klass: ast.ClassDef, name: str) -> Function | None:
+    """The class's own method of this name."""
+    for node in klass.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            return node
+    return None
+
+
+def mentions(node: ast.AST) -> bool:
+    """Whether the code itself speaks of gradients."""
+    return any(
+        (isinstance(inner, ast.Attribute) and inner.attr in INTERESTING)
+        or (isinstance(inner, ast.Name) and inner.id in INTERESTING)
+        for inner in ast.walk(node)
+    )
