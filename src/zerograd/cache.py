@@ -5,9 +5,6 @@ are what they were. A cache that is missing, broken or of another version is no 
 ever fails a check.
 """
 
-# One read for all files, and no import that a warm check does not need: strings, not path objects.
-# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH109, PTH111, PTH116, PTH118, PTH120, PTH123
-
 from __future__ import annotations
 
 import contextlib

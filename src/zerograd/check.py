@@ -4,8 +4,6 @@ What is found out about a file does not depend on what the user selects, so that
 every selection.
 """
 
-# ruff: noqa: PTH100, PTH120 (paths are strings on the way through a check)
-
 from __future__ import annotations
 
 import os

@@ -3,9 +3,6 @@
 Settings that cannot be read are a `Problem` and count as not written: the check goes on without them.
 """
 
-# A path is a string here as in discover.py: pathlib costs more to import than this takes to run.
-# ruff: noqa: PTH120, PTH123
-
 from __future__ import annotations
 
 import os

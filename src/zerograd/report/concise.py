@@ -1,0 +1,16 @@
+"""One line for each finding, as editors and `grep` like it."""
+
+from __future__ import annotations
+
+from zerograd.finding import Report
+from zerograd.report.place import visible, where, where_problem
+
+
+def render(report: Report) -> str:
+    """`path:line:column: CODE name message`, one line each."""
+    lines = [
+        f"{where(one.site)}: {one.code} {one.name} {visible(one.message)}"
+        for one in report.findings
+    ]
+    lines += [f"{where_problem(one)}: {visible(one.message)}" for one in report.errors]
+    return "".join(f"{line}\n" for line in lines)

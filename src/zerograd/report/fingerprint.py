@@ -1,0 +1,31 @@
+"""A name for a finding that survives edits elsewhere in the file.
+
+It is made of what the finding is about, the rule, the file and the text of the line, and never of a
+line number; the second finding of the same kind on such a line is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+
+from zerograd.finding import Report
+from zerograd.report.place import key
+
+
+def fingerprints(report: Report) -> Iterator[str]:
+    """One for each finding of the report, in order."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    for finding in report.findings:
+        lines = report.sources.get(key(finding.site), ())
+        line = finding.site.line
+        text = lines[line - 1].strip() if 1 <= line <= len(lines) else finding.message
+        about = (finding.code, finding.site.path, text)
+        seen[about] += 1
+        yield digest(*about, str(seen[about]))
+
+
+def digest(*parts: str) -> str:
+    """A name for the parts."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()

@@ -1,0 +1,134 @@
+"""SARIF 2.1.0, the format that code scanning services read.
+
+Every result names its rule by index, and every rule of the catalogue comes with its page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from zerograd.events import Site
+from zerograd.finding import Finding, Problem, Report
+from zerograd.report.fingerprint import fingerprints
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_LEVELS = {"error": "error", "advice": "note"}
+
+
+class Described(Protocol):
+    """As much of a rule as a service shows."""
+
+    @property
+    def code(self) -> str:
+        """`ZG101`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """`stale-gradient`."""
+        ...
+
+    @property
+    def level(self) -> str:
+        """`error` or `advice`."""
+        ...
+
+    @property
+    def doc(self) -> str:
+        """The rule's page."""
+        ...
+
+
+def render(report: Report, *, rules: Sequence[Described] = (), version: str = "0") -> str:
+    """The report as one SARIF log with one run."""
+    index = {rule.code: number for number, rule in enumerate(rules)}
+    driver: dict[str, Any] = {
+        "name": "zerograd",
+        "semanticVersion": version,
+        "rules": [_rule(rule) for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": not report.errors,
+                "toolExecutionNotifications": [_notification(one) for one in report.errors],
+            }
+        ],
+        "results": [
+            _result(finding, fingerprint, index)
+            for finding, fingerprint in zip(report.findings, fingerprints(report), strict=True)
+        ],
+    }
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2) + "\n"
+
+
+def _rule(rule: Described) -> dict[str, Any]:
+    page = rule.doc.strip()
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": page.split("\n", 1)[0]},
+        "fullDescription": {"text": page},
+        "help": {"text": page, "markdown": page},
+        "defaultConfiguration": {"level": _LEVELS[rule.level]},
+    }
+
+
+def _result(finding: Finding, fingerprint: str, index: dict[str, int]) -> dict[str, Any]:
+    text = finding.message + (f"; {finding.help}" if finding.help else "")
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "level": _LEVELS[finding.level],
+        "message": {"text": text},
+        "locations": [_location(finding.site)],
+        "partialFingerprints": {"zerograd/v1": fingerprint},
+        "properties": {"certain": finding.certain, "when": list(finding.when)},
+    }
+    if finding.code in index:
+        result["ruleIndex"] = index[finding.code]
+    if finding.notes:
+        result["relatedLocations"] = [
+            {"id": number, "message": {"text": note.message}, **_location(note.site)}
+            for number, note in enumerate(finding.notes, start=1)
+        ]
+    return result
+
+
+def _location(site: Site) -> dict[str, Any]:
+    region = {"startLine": site.line, "startColumn": site.column}
+    if site.end_line:
+        region |= {"endLine": site.end_line, "endColumn": site.end_column}
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": {"uri": _uri(site.path)}, "region": region}
+    }
+    if site.cell is not None:
+        location["logicalLocations"] = [{"name": f"cell {site.cell}"}]
+    return location
+
+
+def _notification(problem: Problem) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(problem.path)}}
+    if problem.line is not None:
+        place["region"] = {"startLine": problem.line}
+    return {
+        "level": "error",
+        "message": {"text": f"{problem.path} {problem.message}"},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _uri(path: str) -> str:
+    """The path as a URI: relative stays relative, to the root of the checkout."""
+    uri = quote(path.replace(os.sep, "/").encode("utf-8", "surrogateescape"))
+    if not os.path.isabs(path):
+        return uri
+    return f"file:///{uri.lstrip('/')}"

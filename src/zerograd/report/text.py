@@ -1,0 +1,100 @@
+"""Findings for a person: what is wrong, where, since which earlier line, and what to do.
+
+The same on a terminal and in a pipe, but for the colours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from zerograd.finding import Finding, Problem, Report
+from zerograd.report.excerpt import Mark, Paint, excerpt
+from zerograd.report.place import visible, where, where_problem
+
+_STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "error": "1;31",
+    "advice": "1;33",
+    "mark": "31",
+    "note": "34",
+    "word": "36",
+}
+
+
+def colored(style: str, text: str) -> str:
+    """The text in the colour of its part."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def plain(style: str, text: str) -> str:
+    """The text as it is."""
+    return text
+
+
+def render(report: Report, *, color: bool = False) -> str:
+    """Every finding with its excerpt, then what could not be checked, then a summary."""
+    paint = colored if color else plain
+    blocks = ["\n".join(_finding(one, report, paint)) for one in report.findings]
+    if report.errors:
+        blocks.append("\n".join(_problem(one, paint) for one in report.errors))
+    blocks.append(summary(report))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
+    rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
+    doubt = "" if finding.certain else " (possible)"
+    yield f"{paint('bold', where(finding.site))}  {rule}{doubt}  {visible(finding.message)}"
+    marks = [Mark(finding.site, "^", finding.label)]
+    marks += [Mark(note.site, "-", note.message) for note in finding.notes]
+    yield from excerpt(marks, report.sources, paint)
+    for test in finding.when:
+        yield _word("when", visible(test), paint)
+    if finding.seen is not None:
+        times = "once" if finding.seen == 1 else f"{finding.seen} times"
+        rank = "" if finding.rank is None else f", on rank {finding.rank}"
+        yield _word("seen", times + rank, paint)
+    if finding.help:
+        yield _word("help", visible(finding.help) + _fixable(finding), paint)
+
+
+def _fixable(finding: Finding) -> str:
+    if finding.fix is None:
+        return ""
+    return "  [fix available]" if finding.fix.safe else "  [unsafe fix available]"
+
+
+def _word(word: str, text: str, paint: Paint) -> str:
+    return f"   {paint('word', word)}  {text}"
+
+
+def _problem(problem: Problem, paint: Paint) -> str:
+    place = paint("bold", where_problem(problem))
+    return f"{place}  {paint('error', 'problem')}  {visible(problem.message)}"
+
+
+def summary(report: Report) -> str:
+    """One line that says how it went."""
+    levels = Counter(finding.level for finding in report.findings)
+    parts = [
+        _count(levels["error"], "error", "errors"),
+        _count(levels["advice"], "advice", "advice"),
+        _count(len(report.errors), "problem", "problems"),
+    ]
+    told = ", ".join(part for part in parts if part) or "nothing to report"
+    return f"checked {_count(report.files, 'file', 'files') or 'no file'}: {told}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}" if number else ""
+
+
+def statistics(report: Report) -> str:
+    """How many findings each rule has, the most frequent first; then the summary."""
+    counts = Counter((one.code, one.name, one.level) for one in report.findings)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    lines = [f"{count:>5}  {code}  {name}  ({level})" for (code, name, level), count in ordered]
+    lines += [f"{where_problem(one)}  problem  {visible(one.message)}" for one in report.errors]
+    return "".join(f"{line}\n" for line in [*lines, summary(report)])
