@@ -41,10 +41,11 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# torch comes first and alone: with its exact pin pip takes the build that fits this machine.
+# torch comes first: with its exact pin pip takes the build that fits this machine. Without numpy
+# it warns on every start.
 $(VENV)/.torch: $(VENV)/.python $(PINS)
 	@echo "installing torch (once; it is large)"
-	$(PIP) install -c $(PINS) torch
+	$(PIP) install -c $(PINS) torch numpy
 	@touch $@
 
 $(VENV)/.zerograd: $(VENV)/.torch pyproject.toml src/zerograd/__init__.py

@@ -24,8 +24,10 @@ def show(*command: str, exit_code: int, expect: str = "") -> bool:
     """Run a command in full view; whether it ended, and said, what it should."""
     print(f"$ {' '.join(command)}", flush=True)
     program = {"python": [sys.executable], "zerograd": [sys.executable, "-m", "zerograd"]}
+    # Its output passes through here, so it cannot see the terminal by itself.
+    color = ["--color", "always"] if command[0] == "zerograd" and sys.stdout.isatty() else []
     done = subprocess.run(
-        [*program[command[0]], *command[1:]],
+        [*program[command[0]], *command[1:], *color],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
