@@ -10,14 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.guard import Const, Expr, Fact, Known, Value
-from zerograd.lifecycle import FIELDS, START, State, advance
+from zerograd.lifecycle import START, State, advance
 from zerograd.rule import Rule, Violation
 
-MOST_DECISIONS = 4
+MOST_DECISIONS = 3
 MOST_CONFIGURATIONS = 3000
 ROUNDS = 60
 
@@ -110,7 +111,8 @@ Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set
 
 Decision = tuple[str, bool]
 Decisions = frozenset[Decision]
-Configuration = tuple[State, Known]
+Configuration = tuple[int, Known]
+"""A state, by its number in the exploration, and what is known."""
 Configurations = dict[Configuration, set[Decisions]]
 
 
@@ -143,6 +145,8 @@ class Outcome:
 
 @dataclass
 class _Exploration:
+    """States and events are numbered, so that an edge that was taken before costs one look-up."""
+
     rules: Sequence[Rule]
     keep: frozenset[str]
     window: Window | None
@@ -150,11 +154,21 @@ class _Exploration:
     found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
     jumps: dict[str, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
-    moves: dict[tuple[State, Event], State] = field(default_factory=dict)
-    verdicts: dict[tuple[State, Event], tuple[tuple[Rule, Violation], ...]] = field(
+    states: list[State] = field(default_factory=list)
+    numbers: dict[State, int] = field(default_factory=dict)
+    events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
+    moves: dict[tuple[int, int], tuple[int, tuple[tuple[Rule, Violation], ...]]] = field(
         default_factory=dict
     )
     cut: bool = False
+
+    def number(self, state: State) -> int:
+        """The number of a state, of which only what the rules read is kept."""
+        state = _project(state, self.keep)
+        number = self.numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
+            self.states.append(state)
+        return number
 
     def run(self, flow: Flow, entry: Configurations) -> Configurations:
         if not entry or self.cut:
@@ -187,23 +201,32 @@ class _Exploration:
 
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
-        for (state, known), paths in entry.items():
-            event = self.concrete(flow, known) if self.window else flow.event
-            edge = (state, event)
-            if edge not in self.moves:
-                after = advance(state, event)
-                self.moves[edge] = _project(after, self.keep)
-                self.verdicts[edge] = tuple(
-                    (rule, violation)
-                    for rule in self.rules
-                    if (violation := rule.check(state, event)) is not None
-                )
-            for verdict in self.verdicts[edge]:
+        event = flow.event
+        for (number, known), paths in entry.items():
+            if self.window:
+                event = self.concrete(flow, known)
+            after, verdicts = self.moves.get((number, id(event))) or self.move(number, event)
+            for verdict in verdicts:
                 self.found.setdefault(verdict, set()).update(paths)
-            _add(out, (self.moves[edge], known), paths)
+            _add(out, (after, known), paths)
         for watcher in self.watchers:
             _merge(watcher, out)
         return out
+
+    def move(
+        self, number: int, event: Event
+    ) -> tuple[int, tuple[tuple[Rule, Violation], ...]]:
+        state = self.states[number]
+        verdicts = tuple(
+            (rule, violation)
+            for rule in self.rules
+            if (violation := rule.check(state, event)) is not None
+        )
+        # The event is kept, so that its id stays its own.
+        self.events[(id(event), -1, None, False)] = event
+        result = (self.number(advance(state, event)), verdicts)
+        self.moves[(number, id(event))] = result
+        return result
 
     def concrete(self, flow: Emit, known: Known) -> Event:
         window, event = self.window, flow.event
@@ -215,7 +238,12 @@ class _Exploration:
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
         last = bool(values.get(f"@last:{event.loop}", False))
-        return replace(event, length=window.length, divisor=divisor, last=last)
+        key = (id(event), window.length, divisor, last)
+        if key not in self.events:
+            made = replace(event, length=window.length, divisor=divisor, last=last)
+            self.events[key] = made
+            self.events[(id(event), -1, None, False)] = event
+        return self.events[key]
 
     def assign(self, flow: Set, entry: Configurations) -> Configurations:
         if self.window and flow.name in self.window.symbols:
@@ -295,8 +323,7 @@ class _Exploration:
         window = self.window
         assert window is not None
         if loop.paced is not None:
-            enter = Event(Kind.ENTER, loop.site, loop=loop.ident, guard=loop.paced)
-            entry = self.emit(Emit(enter), entry)
+            entry = self.emit(_ends(loop, Kind.ENTER), entry)
         out: Configurations = {}
         for trips, first, group in self.trips(loop, entry):
             for index in range(trips):
@@ -311,9 +338,7 @@ class _Exploration:
                     _merge(out, done)
                 group = self.once(loop, group)
                 if loop.paced is not None:
-                    step = loop.closes or loop.paced
-                    held = Event(Kind.HOLD, step, loop=loop.ident, guard=loop.paced)
-                    group = self.emit(Emit(held), group)
+                    group = self.emit(_ends(loop, Kind.HOLD), group)
             _merge(out, group)
         return {} if loop.forever else out
 
@@ -381,7 +406,7 @@ def explore(
     keep = frozenset().union(*(rule.reads for rule in rules))
     search = _Exploration(rules, keep, window, deadline)
     known = window.known() if window else guard.NOTHING
-    search.run(flow, {(_project(start, keep), known): {frozenset()}})
+    search.run(flow, {(search.number(start), known): {frozenset()}})
     outcomes = [
         Outcome(rule, violation, tuple(_smallest(paths)))
         for (rule, violation), paths in search.found.items()
@@ -389,27 +414,44 @@ def explore(
     return outcomes, search.cut
 
 
+@lru_cache(maxsize=256)
+def _ends(loop: Loop, kind: Kind) -> Emit:
+    """The event that a guarded loop gives when it begins, and after each of its iterations."""
+    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
+    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))
+
+
 def _project(state: State, keep: frozenset[str]) -> State:
-    drop = {name: getattr(START, name) for name in FIELDS - keep}
-    return replace(state, **drop) if drop else state
+    return State(**{name: getattr(state, name) for name in keep})
 
 
 def _add(into: Configurations, key: Configuration, paths: Iterable[Decisions]) -> set[Decisions]:
     """Adds the paths that are not implied by ones already there; returns those."""
-    have = into.setdefault(key, set())
-    new = set()
-    for path in paths:
-        if len(path) <= MOST_DECISIONS and not any(other <= path for other in have):
-            have -= {other for other in have if path < other}
-            have.add(path)
-            new.add(path)
+    have = into.get(key)
+    if have is None:
+        into[key] = new = set(paths)
+        return new
+    if _FREE in have:
+        return set()
+    new = {path for path in paths if not any(other <= path for other in have)}
     if new:
-        have_before = set(have)
-        _cancel(have)
-        new |= have - have_before
-    if not have:
-        del into[key]
-    return new & have
+        have |= new
+        _reduce(have)
+        new = have & new | {path for path in have if not path}
+    return new
+
+
+_FREE: Decisions = frozenset()
+
+
+def _reduce(paths: set[Decisions]) -> None:
+    """Keeps the smallest, and drops tests both of whose arms lead here."""
+    if _FREE in paths:
+        paths.clear()
+        paths.add(_FREE)
+        return
+    paths -= {path for path in paths if any(other < path for other in paths)}
+    _cancel(paths)
 
 
 def _cancel(paths: set[Decisions]) -> None:
@@ -431,8 +473,7 @@ def _cancel(paths: set[Decisions]) -> None:
 
 def _smallest(paths: set[Decisions]) -> list[Decisions]:
     kept = set(paths)
-    kept = {path for path in kept if not any(other < path for other in kept)}
-    _cancel(kept)
+    _reduce(kept)
     return sorted(kept, key=lambda path: (len(path), sorted(path)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Value = bool | int | float | str | None
 
@@ -54,8 +55,7 @@ class Opaque:
 Expr = Const | Var | Op | Opaque
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """That an atom came out true, or false, on this path."""
 
     text: str

@@ -21,7 +21,7 @@ from zerograd.static.source import Source
 from zerograd.static.subjects import Pace, Subject, View, walk
 from zerograd.static.values import Fn, Klass, Thing
 
-WINDOWS = (1, 2, 3, 4)
+WINDOWS = (2, 3)
 MOST_COUNTED = 2
 
 

@@ -134,9 +134,9 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
         return owner
     role = lower.role(owner, func.value)
     if role in (ACCELERATOR, FABRIC) and names.WRAPPERS.match(func.attr):
-        return arguments[0] if len(arguments) == 1 else Many(tuple(arguments))
+        return _wrapped(arguments[: len(node.args)])
     if owner.klass is not None or owner.key == "self":
-        if not _benign(func.attr) and func.attr not in _FORWARD and not _known_module_method(func.attr):
+        if names.MEDDLES.search(func.attr) and not _benign(func.attr):
             _unseen_method(lower, node, owner)
         return _result(lower, [], arguments, frozenset({owner.key}))
     if role == OPTIMIZER and not _benign(func.attr) and func.attr not in _OPTIMIZER_READS:
@@ -152,12 +152,13 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
     return _result(lower, [owner], arguments)
 
 
-_FORWARD = frozenset({"forward", "parameters", "named_parameters", "train", "eval", "state_dict", "modules"})
 _OPTIMIZER_READS = frozenset({"add_param_group", "state_dict", "load_state_dict", "share_memory", "train", "eval"})
 
 
-def _known_module_method(name: str) -> bool:
-    return name.startswith(("get", "compute", "calc", "sample", "predict", "encode", "decode", "_get", "_compute", "to"))
+def _wrapped(given: list[Value]) -> Value:
+    """What a wrapper gives back: each object it was handed, or the one."""
+    given = [value for value in given if not isinstance(value, Lit)]
+    return given[0] if len(given) == 1 else Many(tuple(given))
 
 
 def _unseen_method(lower: Lower, node: ast.Call, owner: Thing) -> None:
@@ -217,10 +218,14 @@ def _list_method(lower: Lower, func: ast.Attribute, owner: Many, arguments: list
 
 
 def _zero_grad(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
+    owner = as_object(lower, owner, func.value)
     if isinstance(owner, Thing):
         method = lower.attribute(owner, "zero_grad")
-        if isinstance(method, Fn) and lower.relevant(method):
+        if isinstance(method, Fn) and not _is_optimizer_class(lower, method):
             return None
+        if isinstance(method, Fn) and not _clears(method):
+            _arguments(lower, node)
+            return Lit(None)
     _arguments(lower, node)
     flag = _keyword(node, "set_to_none") or (node.args[0] if node.args else None)
     to_none = not (isinstance(flag, ast.Constant) and flag.value is False)
@@ -335,13 +340,14 @@ def _manual_backward(lower: Lower, node: ast.Call, func: ast.Attribute, owner: V
 
 
 def _step(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
-    if isinstance(owner, Many) and not owner.items:
-        return None
+    owner = as_object(lower, owner, func.value)
     if not isinstance(owner, Thing):
         return None
     method = lower.attribute(owner, "step")
-    if isinstance(method, Fn) and lower.relevant(method):
+    if isinstance(method, Fn) and not _is_optimizer_class(lower, method):
         return None
+    if isinstance(method, Fn):
+        return _own_step(lower, node, owner, method)
     arguments = _arguments(lower, node)
     role = lower.role(owner, func.value)
     stepped = arguments[0] if arguments else None
@@ -354,6 +360,43 @@ def _step(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Va
     if role != OPTIMIZER:
         return None if role == "" and arguments else Lit(None)
     return _optimizer_step(lower, node, owner, arguments)
+
+
+def as_object(lower: Lower, value: Value, node: ast.expr) -> Value:
+    """A result of an unseen call that the file uses as an object with a role is that object."""
+    if isinstance(value, Tensor):
+        role = lower.used_as(node)
+        if role:
+            return Thing(lower.variable(node) or text_of(node), role)
+    return value
+
+
+def _is_optimizer_class(lower: Lower, method: Fn) -> bool:
+    return method.klass is not None and role_of_class(lower, method.klass) == OPTIMIZER
+
+
+def _clears(method: Fn) -> bool:
+    """Whether a method visibly clears gradients."""
+    for node in ast.walk(method.node):
+        if isinstance(node, ast.Attribute) and node.attr in ("zero_grad", "zero_", "_foreach_zero_"):
+            return True
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Attribute) and target.attr == "grad" for target in node.targets
+        ):
+            return True
+    return False
+
+
+def _own_step(lower: Lower, node: ast.Call, owner: Thing, method: Fn) -> Value:
+    """The step of a project's own optimizer: it uses the gradients, and may clear them as well."""
+    arguments = _arguments(lower, node)
+    if arguments and isinstance(arguments[0], Fn):
+        _inline(lower, arguments[0], node, [], force=True)
+    lower.role(replace(owner, role=OPTIMIZER))
+    _emit_step(lower, node, owner.key)
+    if _clears(method) or (arguments and not isinstance(arguments[0], (Fn, Lit))):
+        _unseen(lower, node, frozenset({owner.key}))
+    return Lit(None)
 
 
 def _is_optimizer(lower: Lower, thing: Thing, node: ast.Call) -> bool:
@@ -392,6 +435,7 @@ def _optimizer_step(lower: Lower, node: ast.Call, owner: Thing, arguments: list[
 
 
 def _scale(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
+    owner = as_object(lower, owner, func.value)
     if not isinstance(owner, Thing) or lower.role(owner, func.value) != SCALER:
         return None
     value = mix(_arguments(lower, node)[:1])
@@ -411,6 +455,7 @@ def _unscale(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) ->
 
 
 def _update(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
+    owner = as_object(lower, owner, func.value)
     if not isinstance(owner, Thing) or lower.role(owner, func.value) != SCALER:
         return None
     _arguments(lower, node)
@@ -533,9 +578,12 @@ def _call_value(lower: Lower, node: ast.Call, callee: Value) -> Value:
             return _loss_scaler(lower, node, arguments)
         if optimizers or role == "":
             _hand_to_unseen(lower, node, arguments, text_of(node.func).rsplit(".", 1)[-1])
-        made = names.role_of_call(callee.key.split(".")[-1]) if role == "" else ""
+        last = callee.key.split(".")[-1]
+        made = names.role_of_call(last) if role == "" else ""
         if made:
-            return _make(lower, node, callee.key, made, arguments)
+            return _make(lower, node, last, made, arguments)
+        if last[:1].isupper() and not last.isupper() and callee.klass is None:
+            return _built(lower, node)
     return _result(lower, [callee], arguments)
 
 
@@ -797,17 +845,21 @@ def _outside(lower: Lower, node: ast.Call, name: str) -> Value:
         key = f"{lower.frame.prefix}{node.lineno}:{node.col_offset}"
         inner = Thing(f"{key}.optimizer", OTHER)
         return Many((Thing(key, ENGINE), inner, NOTHING, NOTHING))
-    if names.WRAPPERS.match(last) and arguments:
-        objects = [a for a in arguments if isinstance(a, (Thing, Many))]
-        return objects[0] if len(objects) == 1 else Many(tuple(objects)) if objects else NOTHING
+    if names.WRAPPERS.match(last) and node.args:
+        return _wrapped(arguments[: len(node.args)])
     _hand_to_unseen(lower, node, arguments, last)
     leaf = last == "Parameter" or _is_true(_keyword(node, "requires_grad"))
     built = last[:1].isupper() and (not name.startswith("torch.") or name.startswith("torch.nn."))
     if leaf or built:
-        key = f"{lower.frame.prefix}{node.lineno}:{node.col_offset}"
-        lower.fresh.add(key)
-        return Thing(key, made=True)
+        return _built(lower, node)
     return _result(lower, [], arguments)
+
+
+def _built(lower: Lower, node: ast.Call) -> Thing:
+    """A new object of a class that cannot be seen."""
+    key = f"{lower.frame.prefix}{node.lineno}:{node.col_offset}"
+    lower.fresh.add(key)
+    return Thing(key, made=True)
 
 
 _BuiltinCall = Callable[["Lower", ast.Call, str], "Value | None"]

@@ -490,9 +490,8 @@ class Lower:
             if isinstance(expr, Opaque) and not expr.text.rpartition("#")[2].startswith("len("):
                 expr = None
             self.out.append(Set(variable, expr))
+        value = self.as_used(target, value, source)
         if isinstance(target, ast.Name):
-            if isinstance(value, Thing) and value.made and value.role == "":
-                value = replace(value, key=value.key)
             self.frame.env[target.id] = value
         elif isinstance(target, ast.Attribute):
             owner = self.peek(target.value)
@@ -502,6 +501,28 @@ class Lower:
                 )
             if not (isinstance(owner, Thing) and owner.key == "self"):
                 self.hand_on(value)
+
+    def as_used(self, target: ast.expr, value: Value, source: ast.expr | None) -> Value:
+        """What an unseen call gave back is an object if the file uses it as one."""
+        if not isinstance(value, Tensor) or not isinstance(target, (ast.Name, ast.Attribute)):
+            return value
+        text = text_of(target)
+        methods = self.frame.module.methods.get(text, frozenset())
+        role = self.used_as(target)
+        if not role and not methods & names.OBJECT_METHODS:
+            return value
+        if role == OPTIMIZER and isinstance(source, ast.Call):
+            given = [self.peek(arg) for arg in source.args]
+            keys = [item.keys for item in given if isinstance(item, Params)]
+            params = frozenset().union(*keys) if len(keys) == 1 else None
+            return Thing(self.variable(target) or text, role, params)
+        return Thing(self.variable(target) or text, role)
+
+    def used_as(self, node: ast.expr) -> str:
+        """The role in which the file uses a name, whatever it was given."""
+        text = text_of(node)
+        methods = self.frame.module.methods.get(text, frozenset())
+        return names.role_of_use(text, methods) if methods else ""
 
     def renamed(self, value: Value, key: str) -> Value:
         """A value of no known role is called by the attribute that holds it."""
@@ -627,7 +648,7 @@ class Lower:
                     return self.global_name(inner, name, depth + 1)
         if name in _BUILTINS:
             return Origin(name)
-        return Thing(name)
+        return Origin(names.USUAL[name]) if name in names.USUAL else Thing(name)
 
     def imported(self, module: Module, dotted: str, depth: int = 0) -> Value:
         found = self.project.resolve(module, dotted) if depth < 4 else None

@@ -17,6 +17,15 @@ from zerograd.static.values import (
     SCALER,
 )
 
+USUAL = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim"}
+"""What these names mean where a star import hides their origin."""
+
+OBJECT_METHODS = frozenset(
+    {"parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict", "load_state_dict",
+     "param_groups", "no_sync", "modules"}
+)  # fmt: skip
+"""Whatever these are called on is an object, not the result of a computation."""
+
 INTERESTING = frozenset(
     {
         "backward",
@@ -115,6 +124,13 @@ BENIGN = re.compile(
     re.IGNORECASE,
 )
 """Unseen functions with such names read the optimizer, but leave its gradients alone."""
+
+MEDDLES = re.compile(
+    r"zero|grad|optim|step|update|backward|train|reset|clear|hook|before|after|begin|start|(^|_)on_|pre|post"
+    r"|fit|learn|run|iter|exec|process|handle|init|setup|finish|end|call",
+    re.IGNORECASE,
+)
+"""Unseen methods with such names may do something to the gradients of what their object holds."""
 
 RIVALS = frozenset(
     {"mxnet", "paddle", "tinygrad", "tensorflow", "keras", "jittor", "oneflow", "mindspore", "cntk",

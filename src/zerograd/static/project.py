@@ -9,7 +9,7 @@ import ast
 import os
 from dataclasses import dataclass, field
 
-from zerograd.static.names import INTERESTING, RIVALS
+from zerograd.static.names import INTERESTING, OBJECT_METHODS, RIVALS
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -66,6 +66,8 @@ class Project:
                         data = file.read()
                     if any(word in data for word in _WORDS):
                         self.modules[path] = index(path, ast.parse(data))
+                    else:
+                        self.modules[path] = Module(path, ast.Module([], []))
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
         return self.modules[path]
@@ -160,6 +162,7 @@ _TELLING = frozenset(
      "unwrap_model", "gather", "gather_for_metrics", "sync_gradients", "is_main_process",
      "wait_for_everyone", "clip_grad_norm_", "clip_gradients", "setup_dataloaders", "setup_module",
      "launch", "is_local_main_process"}
+    | OBJECT_METHODS
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ it steps), or a leaf that is stepped by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from zerograd import guard
@@ -96,11 +96,16 @@ class View:
     def of(self, flow: Flow) -> Flow:
         """The flow as the subject sees it."""
         self.seen = frozenset().union(
-            *(a.whose for a in walk(flow) if isinstance(a, Act) and a.event.kind is Kind.BACKWARD)
+            *(
+                act.whose | act.perhaps
+                for act in walk(flow)
+                if isinstance(act, Act) and act.event.kind is Kind.BACKWARD
+            )
         )
         self.note_feeding(flow, [])
-        needed = _needed(flow)
-        return self.project(flow, needed) or EMPTY
+        skeleton = self.project(flow, {}) or EMPTY
+        self.busy = False
+        return self.project(flow, _needed(flow, skeleton)) or EMPTY
 
     def note_feeding(self, flow: Flow, loops: list[int]) -> None:
         if isinstance(flow, Act) and flow.event.kind in (Kind.BACKWARD, Kind.UNKNOWN, Kind.ASSIGN):
@@ -111,7 +116,7 @@ class View:
         for part in children(flow):
             self.note_feeding(part, inner)
 
-    def project(self, flow: Flow, needed: frozenset[str]) -> Flow | None:
+    def project(self, flow: Flow, needed: Mapping[str, bool]) -> Flow | None:
         if isinstance(flow, Act):
             event = self.event(flow)
             if event is None:
@@ -126,7 +131,9 @@ class View:
         if isinstance(flow, Loop):
             return self.repeat(flow, needed)
         if isinstance(flow, Set):
-            return flow if flow.name in needed else None
+            if flow.name not in needed:
+                return None
+            return flow if needed[flow.name] or flow.value is None else Set(flow.name)
         if isinstance(flow, Block):
             self.labels[-1].add(flow.label)
             body = self.project(flow.body, needed)
@@ -135,7 +142,7 @@ class View:
             return self.attempt(flow, needed)
         return flow
 
-    def branch(self, alt: Alt, needed: frozenset[str]) -> Flow | None:
+    def branch(self, alt: Alt, needed: Mapping[str, bool]) -> Flow | None:
         if alt.exists is not None and self.is_mine(alt.exists[0]):
             return self.project(alt.then if alt.exists[1] else alt.orelse, needed)
         busy = self.busy
@@ -146,6 +153,10 @@ class View:
         self.busy = self.busy or busy_then
         if then is None and orelse is None:
             return None
+        if _fails(then):
+            return orelse
+        if _fails(orelse):
+            return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
         names = guard.reads(alt.test)
         changing = self.assigned[-1] if self.assigned else set()
@@ -163,7 +174,7 @@ class View:
             return quiet and not any(isinstance(part, Emit) for part in walk(arm or EMPTY))
         return True
 
-    def repeat(self, loop: Loop, needed: frozenset[str]) -> Flow | None:
+    def repeat(self, loop: Loop, needed: Mapping[str, bool]) -> Flow | None:
         changing = set(loop.targets)
         changing |= {part.name for part in walk(loop.body) if isinstance(part, Set)}
         self.assigned.append(changing)
@@ -178,7 +189,7 @@ class View:
             return orelse
         return replace(loop, body=body, orelse=orelse)
 
-    def attempt(self, flow: Try, needed: frozenset[str]) -> Flow | None:
+    def attempt(self, flow: Try, needed: Mapping[str, bool]) -> Flow | None:
         parts = [self.project(part, needed) for part in (flow.body, flow.orelse, flow.final)]
         handlers = [self.project(handler, needed) or EMPTY for handler in flow.handlers]
         if all(part is None for part in parts) and all(handler is EMPTY for handler in handlers):
@@ -224,7 +235,7 @@ class View:
         """Zero, clip, assign: by the optimizer, by its modules, or by something unresolved."""
         if act.anyone:
             return replace(event, may=True)
-        relations = [self.relation(key) for key in act.whose]
+        relations = [self.relation(key, event.kind is Kind.ZERO) for key in act.whose]
         if True in relations:
             return event
         if None in relations:
@@ -234,7 +245,7 @@ class View:
             return event
         return None
 
-    def relation(self, key: str) -> bool | None:
+    def relation(self, key: str, clears: bool) -> bool | None:
         """True: covers the subject; False: does not touch it; None: may touch some of it."""
         if self.is_mine(key):
             return True
@@ -244,9 +255,9 @@ class View:
             shared = other is not None and other.params and params and other.params >= params
             return bool(shared)
         if params is None:
-            if not self.others and any(within(r, key) or within(key, r) for r in self.seen):
-                return True
-            return None
+            alone = not self.others
+            related = any(within(r, key) or within(key, r) for r in self.seen)
+            return True if alone and (related or not clears) else None
         if all(within(param, key) for param in params):
             return True
         if any(within(param, key) or within(key, param) for param in params):
@@ -311,27 +322,43 @@ def _exit(arm: Flow | None) -> str | None:
     return None
 
 
-def _needed(flow: Flow) -> frozenset[str]:
-    """Variables that tests, counts and divisors read, directly or through others."""
-    needed: set[str] = set()
-    sets: dict[str, set[str]] = {}
+def _fails(arm: Flow | None) -> bool:
+    """An arm that only raises says nothing about the runs that go on."""
+    return isinstance(arm, Jump) and arm.label == "raise"
+
+
+def _needed(flow: Flow, skeleton: Flow) -> dict[str, bool]:
+    """Variables that the tests of a flow read, and whether their values could decide one."""
+    needed: dict[str, bool] = {}
+    sets: dict[str, list[Expr | None]] = {}
     for part in walk(flow):
+        if isinstance(part, Set):
+            sets.setdefault(part.name, []).append(part.value)
+    counters, meanings = _counters(flow), _meanings(flow)
+    decisive: set[str] = set()
+    for part in walk(skeleton):
         if isinstance(part, Alt):
-            needed |= guard.reads(part.test)
+            names = guard.reads(part.test)
+            needed.update(dict.fromkeys(names, False))
+            if all(name in counters or name in sets or name[0] == "@" for name in names):
+                decisive |= names
+            else:
+                modulo = _modulo(part.test, counters, meanings)
+                decisive |= names if modulo is not None or len(names) == 1 else frozenset()
         elif isinstance(part, Loop):
             for expr in (part.trips, part.test, part.first):
-                needed |= guard.reads(expr) if expr is not None else frozenset()
+                decisive |= guard.reads(expr) if expr is not None else frozenset()
         elif isinstance(part, Emit) and part.divisor is not None:
-            needed |= guard.reads(part.divisor)
-        elif isinstance(part, Set) and part.value is not None:
-            sets.setdefault(part.name, set()).update(guard.reads(part.value))
-    todo = list(needed)
+            decisive |= guard.reads(part.divisor)
+    todo = list(decisive)
     while todo:
-        for name in sets.get(todo.pop(), ()):
-            if name not in needed:
-                needed.add(name)
-                todo.append(name)
-    return frozenset(needed)
+        name = todo.pop()
+        if needed.get(name):
+            continue
+        needed[name] = True
+        for value in sets.get(name, ()):
+            todo.extend(guard.reads(value) if value is not None else ())
+    return needed
 
 
 # Guards that count
