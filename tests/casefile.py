@@ -9,23 +9,27 @@ expected stands as a comment at the end of the line it is about:
     loss.backward()  # not ZG101    the place where a naive reader would see one: nothing
 
 Everything else is silent: the findings of a case are exactly its expectations.
-A block opened with ```python run is a whole program that runs in a second on plain torch.
+A block opened with ```python run is a whole program that runs in a second on plain torch. Blocks
+opened with ```python cell and ```markdown cell are, in order, the cells of `notebook.ipynb`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 CASES = Path(__file__).parent / "cases"
 DEFAULT_FILE = "train.py"
+NOTEBOOK = "notebook.ipynb"
 
 _HEADING = re.compile(r"^## +(?P<claim>.+?)\s*$")
 _FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<info>.*)$")
 _FILE = re.compile(r"^# file: +(?P<path>\S+)\s*$")
 _EXPECT = re.compile(r"#\s*(?P<refuted>not\s+)?(?P<codes>ZG\d{3}\??(?:[,\s]+ZG\d{3}\??)*)\s*$")
 _CODE = re.compile(r"(?P<code>ZG\d{3})(?P<doubt>\??)")
+_INFOS = ("python", "python run", "python cell", "markdown cell")
 
 
 class CaseError(ValueError):
@@ -40,9 +44,21 @@ class Expectation:
     line: int
     code: str
     certain: bool = True
+    cell: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line} {self.code}{'' if self.certain else '?'}"
+        cell = "" if self.cell is None else f" cell {self.cell}"
+        return f"{self.path}{cell}:{self.line} {self.code}{'' if self.certain else '?'}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """The text of one file, or of one cell of the notebook."""
+
+    path: str
+    text: str
+    cell: int | None = None
+    is_code: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class Case:
     topic: str
     claim: str
     line: int
-    files: tuple[tuple[str, str], ...]
+    blocks: tuple[Block, ...]
     expected: frozenset[Expectation]
     refuted: frozenset[Expectation]
     runnable: bool
@@ -65,10 +81,19 @@ class Case:
     def silent(self) -> bool:
         return not self.expected
 
+    @property
+    def files(self) -> dict[str, str]:
+        """What stands in each file, in the order of the case."""
+        files = {block.path: block.text for block in self.blocks if block.cell is None}
+        cells = [block for block in self.blocks if block.cell is not None]
+        if cells:
+            files[NOTEBOOK] = _notebook(cells)
+        return files
+
     def write(self, root: Path) -> list[Path]:
         """Write the case's files below `root`; the paths in the order of the case."""
         paths = []
-        for name, text in self.files:
+        for name, text in self.files.items():
             path = root / PurePosixPath(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -76,17 +101,36 @@ class Case:
         return paths
 
 
-def expectations(path: str, text: str) -> tuple[set[Expectation], set[Expectation]]:
-    """What the comments of one file expect, and what they say must not be found."""
+def _notebook(cells: list[Block]) -> str:
+    """The cells as Jupyter saves them."""
+    body = [
+        {
+            "cell_type": "code" if cell.is_code else "markdown",
+            "metadata": {},
+            "source": cell.text.rstrip("\n").splitlines(keepends=True),
+            **({"execution_count": None, "outputs": []} if cell.is_code else {}),
+        }
+        for cell in cells
+    ]
+    metadata = {"language_info": {"name": "python"}}
+    book = {"cells": body, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(book, indent=1) + "\n"
+
+
+def expectations(block: Block) -> tuple[set[Expectation], set[Expectation]]:
+    """What the comments of one block expect, and what they say must not be found."""
     expected: set[Expectation] = set()
     refuted: set[Expectation] = set()
-    for number, line in enumerate(text.splitlines(), start=1):
+    if not block.is_code:
+        return expected, refuted
+    for number, line in enumerate(block.text.splitlines(), start=1):
         match = _EXPECT.search(line)
         if match is None:
             continue
         target = refuted if match["refuted"] else expected
         for code in _CODE.finditer(match["codes"]):
-            target.add(Expectation(path, number, code["code"], not code["doubt"]))
+            certain = not code["doubt"]
+            target.add(Expectation(block.path, number, code["code"], certain, block.cell))
     return expected, refuted
 
 
@@ -95,14 +139,14 @@ def parse(topic: str, markdown: str) -> list[Case]:
     cases: list[Case] = []
     claim: str | None = None
     start = 0
-    blocks: list[tuple[str, str]] = []
+    fenced: list[tuple[str, str]] = []
 
     def close() -> None:
         if claim is None:
             return
-        if not blocks:
+        if not fenced:
             raise CaseError(f"{topic}.md:{start}: a claim without code: {claim}")
-        cases.append(_case(topic, claim, start, blocks))
+        cases.append(_case(topic, claim, start, fenced))
 
     lines = markdown.splitlines()
     number = 0
@@ -111,7 +155,7 @@ def parse(topic: str, markdown: str) -> list[Case]:
         number += 1
         if heading := _HEADING.match(line):
             close()
-            claim, start, blocks = heading["claim"], number, []
+            claim, start, fenced = heading["claim"], number, []
         elif fence := _FENCE.match(line):
             opened = number
             body: list[str] = []
@@ -122,36 +166,35 @@ def parse(topic: str, markdown: str) -> list[Case]:
                 raise CaseError(f"{topic}.md:{opened}: a block that is never closed")
             number += 1
             if claim is not None:
-                blocks.append((fence["info"].strip(), "\n".join(body) + "\n"))
+                fenced.append((fence["info"].strip(), "\n".join(body) + "\n"))
     close()
     return cases
 
 
-def _case(topic: str, claim: str, line: int, blocks: list[tuple[str, str]]) -> Case:
+def _case(topic: str, claim: str, line: int, fenced: list[tuple[str, str]]) -> Case:
     where = f"{topic}.md:{line}"
-    files: dict[str, str] = {}
-    expected: set[Expectation] = set()
-    refuted: set[Expectation] = set()
-    for info, text in blocks:
-        if info not in {"python", "python run"}:
+    blocks: list[Block] = []
+    for info, text in fenced:
+        if info not in _INFOS:
             raise CaseError(f"{where}: a block of {info or 'no language'!r}, not of python")
+        if info.endswith("cell"):
+            cell = 1 + sum(block.cell is not None for block in blocks)
+            blocks.append(Block(NOTEBOOK, text, cell, info.startswith("python")))
+            continue
         named = _FILE.match(text.partition("\n")[0])
         name = named["path"] if named else DEFAULT_FILE
-        if name in files:
+        if any(block.path == name for block in blocks):
             raise CaseError(f"{where}: two blocks for {name}")
-        files[name] = text
-        wanted, unwanted = expectations(name, text)
-        expected |= wanted
-        refuted |= unwanted
-    runnable = all(info == "python run" for info, _ in blocks)
+        blocks.append(Block(name, text))
+    found = [expectations(block) for block in blocks]
     return Case(
         topic,
         claim,
         line,
-        tuple(files.items()),
-        frozenset(expected),
-        frozenset(refuted),
-        runnable,
+        tuple(blocks),
+        expected=frozenset().union(*(expected for expected, _ in found)),
+        refuted=frozenset().union(*(refuted for _, refuted in found)),
+        runnable=all(info == "python run" for info, _ in fenced),
     )
 
 

@@ -32,6 +32,7 @@ def findings(case: Case, root: Path, *, pedantic: bool) -> set[Expectation]:
     found: set[Expectation] = set()
     for path in case.write(root):
         report = check_file(path, pedantic=pedantic)
+        assert report.errors == []
         found |= {_expectation(finding, root) for finding in report.findings}
     return found
 
@@ -39,24 +40,23 @@ def findings(case: Case, root: Path, *, pedantic: bool) -> set[Expectation]:
 def _expectation(finding: Finding, root: Path) -> Expectation:
     path = Path(finding.site.path)
     name = path.relative_to(root) if path.is_absolute() else path
-    return Expectation(name.as_posix(), finding.site.line, finding.code, finding.certain)
+    site = finding.site
+    return Expectation(name.as_posix(), site.line, finding.code, finding.certain, site.cell)
 
 
 def difference(case: Case, found: set[Expectation], expected: set[Expectation]) -> str:
     """The case's code, each line that disagrees marked with what was missed or made up."""
     lines = [f"tests/cases/{case.topic}.md:{case.line}: {case.claim}"]
-    for name, text in case.files:
-        if len(case.files) > 1:
-            lines.append(f"--- {name}")
-        for number, line in enumerate(text.splitlines(), start=1):
+    for block in case.blocks:
+        if len(case.blocks) > 1:
+            lines.append(f"--- {block.path}" + (f" cell {block.cell}" if block.cell else ""))
+        for number, line in enumerate(block.text.splitlines(), start=1):
             lines.append(f"{number:4} | {line}")
-            for one in sorted(expected - found):
-                if (one.path, one.line) == (name, number):
-                    lines.append(f"     ^ missed: {one}")
-            for one in sorted(found - expected):
-                if (one.path, one.line) == (name, number):
-                    lines.append(f"     ^ made up: {one}")
-    strays = {one for one in found - expected if one.path not in dict(case.files)}
+            here = (block.path, block.cell, number)
+            for one in sorted(expected ^ found):
+                if (one.path, one.cell, one.line) == here:
+                    lines.append(f"     ^ {'missed' if one in expected else 'made up'}: {one}")
+    strays = {one for one in found - expected if one.path not in case.files}
     lines.extend(f"     made up elsewhere: {one}" for one in sorted(strays))
     return "\n".join(lines)
 
@@ -84,8 +84,9 @@ def test_a_case_file_holds_cases_of_valid_python(path: Path) -> None:
     cases = load(path)
     assert cases
     for case in cases:
-        for name, text in case.files:
-            ast.parse(text, filename=f"{case.id} {name}")
+        for block in case.blocks:
+            if block.cell is None:
+                ast.parse(block.text, filename=f"{case.id} {block.path}")
 
 
 def test_no_claim_is_made_twice() -> None:
