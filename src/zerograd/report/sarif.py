@@ -77,7 +77,7 @@ def _rule(rule: Described) -> dict[str, Any]:
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": page.split("\n", 1)[0]},
-        "fullDescription": {"text": page},
+        "fullDescription": {"text": page.split("\n## ", 1)[0].strip()},
         "help": {"text": page, "markdown": page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},
     }

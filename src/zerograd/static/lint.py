@@ -10,11 +10,11 @@ import ast
 import contextlib
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from zerograd.events import Site
-from zerograd.finding import Edit, Finding, Problem, Report
+from zerograd.finding import Finding, Problem, Report
 from zerograd.static import allow
+from zerograd.static.places import Places, in_cell
 from zerograd.static.source import (
     Source,
     Unreadable,
@@ -23,7 +23,6 @@ from zerograd.static.source import (
     parse,
     read,
     read_bytes,
-    worth_parsing,
 )
 
 BUDGET = 1.5
@@ -64,13 +63,8 @@ def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Re
     return _report(source, judge(source), pedantic)
 
 
-def judge_bytes(data: bytes, path: str, *, named: bool = False) -> Verdict:
-    """The verdict on a file's bytes; skipped unread when nothing in it touches gradients.
-
-    A file the user `named` is always read: it may be broken, and that is worth saying.
-    """
-    if not named and not worth_parsing(data):
-        return CLEAN
+def judge_bytes(data: bytes, path: str) -> Verdict:
+    """The verdict on a file's bytes."""
     try:
         return judge(from_bytes(data, path))
     except Unreadable as error:
@@ -91,10 +85,11 @@ def judge(source: Source) -> Verdict:
     except (RecursionError, MemoryError):
         message = "is nested too deeply to be followed and was not checked; split it, or exclude it"
         return Verdict(problems=(*problems, Problem(source.path, message)))
-    findings = list(analysis.findings)
     if analysis.cut:
-        message = f"took too long and was checked in part: {analysis.cut}"
+        message = f"was checked only in part ({analysis.cut}); split it, or exclude it"
         problems.append(Problem(source.path, message))
+    places = Places(source)
+    findings = [places.as_seen(finding) for finding in analysis.findings]
     findings = _allowed(source, tree, findings, complete=not analysis.cut)
     findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
     if source.cells is not None:
@@ -126,31 +121,6 @@ def _known(only: str = "") -> set[str]:
 
     rules = [rule for rule in RULES if only in ("", rule.only)]
     return {name for rule in rules for name in (rule.code, rule.name)}
-
-
-def in_cell(finding: Finding, source: Source) -> Finding:
-    """The finding with every place of this notebook given as a cell and a line in it."""
-
-    def placed(site: Site) -> Site:
-        if site.path != source.path:
-            return site
-        cell, line = source.place(site.line)
-        last = source.place(site.end_line)[1] if site.end_line else 0
-        return replace(site, cell=cell, line=line, end_line=last)
-
-    def moved(edit: Edit) -> Edit:
-        if edit.path != source.path:
-            return edit
-        cell, line = source.place(edit.line)
-        return replace(edit, cell=cell, line=line, end_line=edit.end_line - edit.line + line)
-
-    fix = finding.fix
-    return replace(
-        finding,
-        site=placed(finding.site),
-        notes=tuple(replace(note, site=placed(note.site)) for note in finding.notes),
-        fix=fix and replace(fix, edits=tuple(map(moved, fix.edits))),
-    )
 
 
 def _report(source: Source, verdict: Verdict, pedantic: bool) -> Report:
