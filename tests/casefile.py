@@ -103,7 +103,7 @@ class Case:
 
 def _notebook(cells: list[Block]) -> str:
     """The cells as Jupyter saves them."""
-    body = [
+    body: list[dict[str, object]] = [
         {
             "cell_type": "code" if cell.is_code else "markdown",
             "metadata": {},
