@@ -27,7 +27,8 @@ speaks for the statement it stands behind; alone on a line, for the statement or
 before the first statement, for the whole file.
 """
 
-MARK = "zerograd: allow"
+MARK = "zerograd:"
+"""A text without it holds no such comment."""
 _COMMENT = re.compile(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
 
 

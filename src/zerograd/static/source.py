@@ -109,6 +109,9 @@ def read_bytes(path: str) -> bytes:
     """The bytes of a file, or `Unreadable`."""
     try:
         with open(path, "rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > MAX_NOTEBOOK_BYTES:
+                raise Unreadable(Problem(path, _too_big(size)))
             return stream.read()
     except (OSError, ValueError) as error:
         raise Unreadable(Problem(path, cannot_read(error))) from None

@@ -1,0 +1,60 @@
+"""Runs the real command in a real process, with a cache of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FORGOTTEN_ZERO = """\
+import torch
+
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(1), torch.ones(1))] * 3:
+    loss = (model(x) - y).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+RIGHT = FORGOTTEN_ZERO.replace(
+    "    loss.backward()", "    optimizer.zero_grad()\n    loss.backward()"
+)
+
+Done = subprocess.CompletedProcess[str]
+
+
+def environment(cache: Path, **more: str) -> dict[str, str]:
+    """The environment of a user who has nothing to do with the tests."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    return {**kept, "ZEROGRAD_CACHE_DIR": str(cache), "PYTHONUTF8": "1", **more}
+
+
+def zerograd(*words: str | Path, cwd: Path, stdin: str | bytes | None = None, **env: str) -> Done:
+    """`zerograd WORDS…` in a directory; its cache is kept beside the directory."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [sys.executable, "-m", "zerograd", *map(str, words)],
+        cwd=cwd,
+        env=environment(cwd.with_name(f"{cwd.name}.cache"), **env),
+        input=b"" if data is None else data,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
+    assert "Traceback" not in out + err, out + err
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def write(folder: Path, files: dict[str, str | bytes]) -> Path:
+    """Write files below a folder; the folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content, encoding="utf-8")
+    return folder
