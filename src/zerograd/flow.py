@@ -44,8 +44,10 @@ class Alt:
     then: Flow
     orelse: Flow
     site: Site
-    invariant: bool = False
-    """The test cannot change while the loop around it runs."""
+    changing: frozenset[str] = frozenset()
+    """Variables that get new values while the loop around it runs."""
+    counts: bool = False
+    """An accumulation guard: what cannot be said of it is left aside, the count decides."""
     spans: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
     free: tuple[bool, bool] = (False, False)
     """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
@@ -69,6 +71,8 @@ class Loop:
     orelse: Flow | None = None
     paced: Site | None = None
     """The guard that decides in which iterations the step runs, if there is one."""
+    counted: bool = False
+    """A guard reads its counter, so it has to run long enough for the guard to come round."""
     closes: Site | None = None
     """That step."""
     over: str = ""
@@ -126,12 +130,14 @@ class Window:
     sizes: frozenset[Fact] = frozenset()
     counters: frozenset[str] = frozenset()
 
+    def constants(self) -> Known:
+        """What no assignment changes."""
+        names: list[tuple[str | Fact, Value]] = [(name, self.length) for name in self.symbols]
+        return frozenset(names + [(fact, self.batches) for fact in self.sizes])
+
     def known(self) -> Known:
         """What holds from the start."""
-        names: list[tuple[str | Fact, Value]] = [(name, self.length) for name in self.symbols]
-        names += [(fact, self.batches) for fact in self.sizes]
-        names += [(name, 0) for name in self.counters]
-        return frozenset(names)
+        return self.constants().union((name, 0) for name in self.counters)
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,16 @@ class Outcome:
     rule: Rule
     violation: Violation
     decisions: tuple[Decisions, ...]
+
+
+@dataclass
+class Result:
+    """What exploring a flow gave."""
+
+    outcomes: list[Outcome]
+    enclosures: dict[Decision, set[tuple[str, int, int]]]
+    """Lines (path, first, last) inside which a decision is no decision: its test is invariant."""
+    cut: bool
 
 
 @dataclass
@@ -160,6 +176,7 @@ class _Exploration:
     moves: dict[tuple[int, int], tuple[int, tuple[tuple[Rule, Violation], ...]]] = field(
         default_factory=dict
     )
+    enclosures: dict[Decision, set[tuple[str, int, int]]] = field(default_factory=dict)
     cut: bool = False
 
     def number(self, state: State) -> int:
@@ -252,6 +269,8 @@ class _Exploration:
         for (state, known), paths in entry.items():
             value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
             after = guard.assigned(known, flow.name)
+            if self.window:
+                after = after | self.window.constants()
             # Without executed guards only flags are followed: numbers would never end.
             followed = isinstance(value, (int, float, str)) if self.window else False
             if value is None or isinstance(value, bool) or followed:
@@ -260,25 +279,35 @@ class _Exploration:
         return out
 
     def branch(self, alt: Alt, entry: Configurations) -> Configurations:
-        text = guard.show(alt.test)
-        learned = (guard.facts(alt.test, True), guard.facts(alt.test, False))
         arms: tuple[Configurations, Configurations] = ({}, {})
-        open_ = False
+        learned: tuple[set[tuple[Fact, bool]], set[tuple[Fact, bool]]] = (set(), set())
         for (state, known), paths in entry.items():
-            truth = guard.truth_of(alt.test, dict(known))
+            values = dict(known)
+            truth = guard.truth_of(alt.test, values)
+            if truth is None and alt.counts and self.window:
+                truth = guard.leaning(alt.test, values)
             if truth is not None:
                 _add(arms[not truth], (state, known), paths)
                 continue
-            open_ = True
+            rest = guard.residual(alt.test, values)
+            text = guard.show(rest)
             for index, arm in enumerate(arms):
-                decided = paths if alt.free[index] else _decide(paths, (text, index == 0))
+                facts = guard.facts(rest, index == 0)
+                learned[index].update(facts)
+                decided: Iterable[Decisions] = paths
+                if not alt.free[index]:
+                    decided = _decide(paths, (text, index == 0))
+                    self.enclose(alt, rest, (text, index == 0))
                 if decided:
-                    _add(arm, (state, known.union(learned[index])), decided)
+                    _add(arm, (state, known.union(facts)), decided)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
-        if not open_:
-            _merge(then, orelse)
-            return then
         return _join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
+
+    def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
+        """Remembers within which lines an invariant test is no decision."""
+        first, last = alt.spans[not decision[1]]
+        if guard.stable(test) and not guard.reads(test) & alt.changing:
+            self.enclosures.setdefault(decision, set()).add((alt.site.path, first, last))
 
     def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
         outer = {
@@ -351,11 +380,21 @@ class _Exploration:
             trips = guard.evaluate(loop.trips, values) if loop.trips else guard.UNKNOWN
             first = guard.evaluate(loop.first, values)
             if not isinstance(trips, int) or not 0 < trips <= 3 * self.window.batches:
-                trips = self.window.batches if loop.paced is not None else 2
+                trips = self.usual(loop, trips)
             number = first if isinstance(first, int) else 0
             _add(groups.setdefault((trips, number), {}), key, paths)
         for (trips, number), group in groups.items():
             yield trips, number, group
+
+    def usual(self, loop: Loop, trips: object) -> int:
+        """How often a loop of unknown length is run; a literal multiple of N leaves no remainder."""
+        assert self.window is not None
+        if not loop.counted:
+            return 2
+        literals = [int(name[1:]) for name in self.window.symbols if name[1:].isdigit()]
+        if isinstance(trips, int) and literals and all(trips % n == 0 for n in literals):
+            return 2 * self.window.length
+        return self.window.batches
 
     def split(
         self, test: Expr, entry: Configurations, index: int
@@ -400,8 +439,8 @@ def explore(
     start: State = START,
     window: Window | None = None,
     deadline: float = float("inf"),
-) -> tuple[list[Outcome], bool]:
-    """All violations in all words of the flow; and whether the deadline cut the search short."""
+) -> Result:
+    """All violations in all words of the flow."""
     rules = list(rules)
     keep = frozenset().union(*(rule.reads for rule in rules))
     search = _Exploration(rules, keep, window, deadline)
@@ -411,7 +450,7 @@ def explore(
         Outcome(rule, violation, tuple(_smallest(paths)))
         for (rule, violation), paths in search.found.items()
     ]
-    return outcomes, search.cut
+    return Result(outcomes, search.enclosures, search.cut)
 
 
 @lru_cache(maxsize=256)

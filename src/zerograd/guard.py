@@ -160,6 +160,32 @@ def truth_of(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
     return None if fact is None else bool(fact)
 
 
+def residual(expr: Expr, known: Mapping[str | Fact, Value]) -> Expr:
+    """What is left of a test when the parts that are known are taken out."""
+    if isinstance(expr, Op) and expr.op in ("and", "or"):
+        open_ = tuple(residual(arg, known) for arg in expr.args if truth_of(arg, known) is None)
+        if len(open_) == 1:
+            return open_[0]
+        return expr if len(open_) == len(expr.args) else Op(expr.op, open_)
+    if isinstance(expr, Op) and expr.op == "not":
+        inner = residual(expr.args[0], known)
+        return expr if inner is expr.args[0] else Op("not", (inner,))
+    return expr
+
+
+def leaning(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
+    """The truth of a test when its unknown parts are left aside."""
+    if isinstance(expr, Op) and expr.op == "not":
+        inner = leaning(expr.args[0], known)
+        return None if inner is None else not inner
+    if isinstance(expr, Op) and expr.op in ("and", "or"):
+        said = [truth for arg in expr.args if (truth := leaning(arg, known)) is not None]
+        if not said:
+            return None
+        return all(said) if expr.op == "and" else any(said)
+    return truth_of(expr, known)
+
+
 def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
     """What is known of the atoms once the whole came out so."""
     if isinstance(expr, Op) and expr.op == "not":

@@ -68,6 +68,8 @@ class State:
     """A backward of a loss that was not scaled."""
     held: Event | None = None
     """The guard that kept the window open."""
+    cut: bool = False
+    """A clear has dropped the beginning of the window."""
     carried: bool = False
     """The window was open when the loop over the data began anew."""
     lent: tuple[Event, Event] | None = None
@@ -76,8 +78,6 @@ class State:
     """The subject's own backward that added onto a lent contribution."""
     divisors: frozenset[int | None] = frozenset()
     """What the window's losses were divided by."""
-    longest: int = 0
-    """The longest window that a guard held open so far."""
 
 
 FIELDS = frozenset(State.__dataclass_fields__)
@@ -106,9 +106,9 @@ def _zero(state: State, event: Event) -> State:
         scale=Scale.PLAIN,
         cleared=event,
         dropped=dropped,
+        cut=state.held is not None or (state.cut and state.grads in EMPTY),
         unscaled=state.unscaled,
         stepped=state.stepped,
-        longest=state.longest,
     )
 
 
@@ -156,8 +156,10 @@ def _scale_after_backward(state: State, event: Event) -> Scale:
 
 def _step(state: State, event: Event) -> State:
     if event.foreign:
-        if state.backward is None or state.grads in (Grads.SPENT, Grads.STALE):
+        unsure = state.backward is None or state.backward.may
+        if unsure or state.grads in (Grads.SPENT, Grads.STALE):
             return state
+        assert state.backward is not None
         return replace(state, lent=(state.backward, event))
     stepped = event if event.scaled else state.stepped
     if state.grads in EMPTY:
@@ -168,7 +170,6 @@ def _step(state: State, event: Event) -> State:
         used=event,
         unscaled=state.unscaled,
         stepped=stepped,
-        longest=state.longest,
     )
 
 
@@ -197,7 +198,7 @@ def _update(state: State, event: Event) -> State:
 def _hold(state: State, event: Event) -> State:
     if state.backward is None:
         return state
-    return replace(state, held=event, longest=max(state.longest, state.window))
+    return replace(state, held=event)
 
 
 def _enter(state: State, event: Event) -> State:
@@ -207,8 +208,7 @@ def _enter(state: State, event: Event) -> State:
 def _assign(state: State, event: Event) -> State:
     if event.may:
         return _unknown(state, event)
-    deposit = State(grads=Grads.LIVE, window=1, unscaled=state.unscaled, stepped=state.stepped)
-    return replace(deposit, longest=state.longest)
+    return State(grads=Grads.LIVE, window=1, unscaled=state.unscaled, stepped=state.stepped)
 
 
 def _new(state: State, event: Event) -> State:

@@ -46,6 +46,8 @@ class Rule:
     """The fields of `State` that the law looks at, or that lead to them."""
     level: Literal["error", "advice"] = "error"
     only: Literal["both", "static", "runtime"] = "both"
+    most_decisions: int = 2
+    """How many branch decisions a finding in source may depend on."""
 
     def __post_init__(self) -> None:
         unknown = self.reads - FIELDS

@@ -54,4 +54,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "window", "carried"}),
     level="advice",
+    most_decisions=0,
 )

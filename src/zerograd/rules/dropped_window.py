@@ -37,6 +37,8 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     if event.kind is Kind.ZERO and event.loop == held.loop:
         return None  # zero-in-window
+    if before.window > event.length:
+        return None  # misplaced-guard
     if event.kind is Kind.ZERO:
         end = Evidence(event.site, "cleared here")
     else:
@@ -55,6 +57,7 @@ RULE = Rule(
     name="dropped-window",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "held"}),
+    reads=frozenset({"grads", "backward", "held", "window"}),
     level="advice",
+    most_decisions=0,
 )

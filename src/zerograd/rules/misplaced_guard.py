@@ -33,9 +33,11 @@ from zerograd.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
+    if event.kind is Kind.END:
+        return _never(before, event)
     if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
         return None
-    if event.last or before.carried or before.backward is None or before.window == 0:
+    if event.last or before.carried or before.cut or before.backward is None or before.window == 0:
         return None
     if before.window == event.length:
         return None
@@ -55,11 +57,30 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
+def _never(before: State, event: Event) -> Violation | None:
+    held, backward = before.held, before.backward
+    if held is None or backward is None or held.guard is None or event.length < 2:
+        return None
+    if before.carried or before.window <= event.length:
+        return None
+    return Violation(
+        site=held.guard,
+        message="the guard leaves a window open that has long been full",
+        label="never true when it should be",
+        evidence=(
+            Evidence(backward.site, f"backward number {before.window} of a window of {event.length}"),
+            Evidence(held.site, "this step does not come"),
+        ),
+        help="count micro-batches from 1: (i + 1) % N == 0",
+    )
+
+
 RULE = Rule(
     code="ZG302",
     name="misplaced-guard",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "window", "carried", "held", "longest"}),
+    reads=frozenset({"grads", "backward", "window", "carried", "held", "cut"}),
     level="advice",
+    most_decisions=0,
 )

@@ -33,7 +33,7 @@ from zerograd.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not event.bare or event.may or before.grads is not Grads.NONE:
+    if not event.bare or before.grads is not Grads.NONE:
         return None
     evidence: tuple[Evidence, ...] = ()
     if before.cleared is not None:

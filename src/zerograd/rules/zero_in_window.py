@@ -55,4 +55,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "held"}),
+    most_decisions=0,  # a clear behind a test is how bad batches are skipped
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.finding import Finding, Note
-from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Seq, Window, explore
+from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Result, Seq, Window, explore
 from zerograd.rule import Rule
 from zerograd.rules import RULES
 from zerograd.static import subjects
@@ -18,11 +18,13 @@ from zerograd.static.lower import Cut, Lower
 from zerograd.static.names import LIGHTNING_STEP
 from zerograd.static.project import Module, Project, mentions
 from zerograd.static.source import Source
-from zerograd.static.subjects import Pace, Subject, View, walk
+from zerograd.static.pace import Pace
+from zerograd.static.pace import pace as pace_of
+from zerograd.static.shape import rebuild, walk
+from zerograd.static.subjects import Subject, View
 from zerograd.static.values import Fn, Klass, Thing
 
 WINDOWS = (2, 3)
-MOST_COUNTED = 2
 
 
 @dataclass
@@ -115,35 +117,35 @@ class _Search:
     def explore(
         self, flow: Flow, subject: Subject, others: list[Subject], lower: Lower, repeated: bool
     ) -> None:
-        view = View(subject, others, lower.roles, lower.idle)
-        seen, pace = subjects.pace(view.of(flow))
+        view = View(subject, others, lower.roles, lower.idle, lower.fresh)
+        seen, pace = pace_of(view.of(flow))
         if pace is not None and not repeated:
             steps = [e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP]
             end = Event(Kind.END, steps[0].site, subject=subject.key)
             seen = Seq((seen, Emit(end)))
         kinds = {e.event.kind for e in walk(seen) if isinstance(e, Emit)}
         for rules in _groups(kinds, pace is not None):
-            for outcome in self.outcomes_of(seen, rules, pace):
-                self.keep(outcome, seen)
+            self.examine(seen, rules, pace)
 
-    def outcomes_of(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> Iterator[Outcome]:
+    def examine(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> None:
         windows: list[Window | None] = [None]
         if pace is not None:
             windows = [
                 Window(n, 2 * n + 1, pace.symbols | {"@N"}, pace.sizes, pace.counters) for n in WINDOWS
             ]
         for window in windows:
-            found, cut = explore(flow, rules, window=window, deadline=self.deadline)
-            if cut:
+            result = explore(flow, rules, window=window, deadline=self.deadline)
+            if result.cut:
                 self.cut = "too many paths"
-            yield from found
+            for outcome in result.outcomes:
+                self.keep(outcome, result)
 
-    def keep(self, outcome: Outcome, flow: Flow) -> None:
+    def keep(self, outcome: Outcome, result: Result) -> None:
         """Remembers a violation with the fewest decisions that count against it."""
         violation = outcome.violation
         for decisions in outcome.decisions:
-            counted = _counted(decisions, flow, violation.site, violation.step)
-            if len(counted) <= MOST_COUNTED:
+            counted = _counted(decisions, result, violation.site, violation.step)
+            if len(counted) <= outcome.rule.most_decisions:
                 key = (outcome.rule.code, violation.site)
                 self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
 
@@ -162,13 +164,14 @@ class _Search:
                 continue
             end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
             for rules in _groups({Kind.END}, True):
-                for outcome in self.outcomes_of(Emit(end), rules, None):
-                    self.keep(outcome, Emit(end))
+                self.examine(Emit(end), rules, None)
 
     def findings(self) -> list[Finding]:
         """What was kept, worded, in order of the source."""
         made = []
-        for (_, _), kept in self.outcomes.items():
+        for (code, site), kept in self.outcomes.items():
+            if (_STRONGER.get(code), site) in self.outcomes:
+                continue
             outcome, count, decisions = min(kept, key=lambda item: item[1])
             both = {frozenset(decisions) for _, _, decisions in kept}
             if count and _cancels(both):
@@ -187,6 +190,8 @@ def _groups(kinds: set[Kind], paced: bool) -> Iterator[list[Rule]]:
                 yield rules
 
 
+_STRONGER = {"ZG303": "ZG304"}
+"""A remainder that is carried into the next epoch is dropped only at the very end."""
 _WINDOW_CODES = frozenset({"ZG301", "ZG302", "ZG303", "ZG304", "ZG103"})
 _GROUPS: tuple[tuple[frozenset[str], frozenset[Kind]], ...] = (
     (frozenset({"ZG101", "ZG105", "ZG203"}), frozenset({Kind.STEP})),
@@ -213,22 +218,24 @@ def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:
         site=violation.site,
         label=violation.label,
         notes=tuple(Note(evidence.site, evidence.message) for evidence in violation.evidence),
-        certain=count < MOST_COUNTED,
+        certain=count < 2,
         when=tuple(sorted(text if taken else f"not ({text})" for text, taken in decisions)),
         help=violation.help,
     )
 
 
-def _counted(decisions: Decisions, flow: Flow, site: Site, step: Site | None) -> Decisions:
+def _counted(decisions: Decisions, result: Result, site: Site, step: Site | None) -> Decisions:
     """The decisions that count: an invariant test around the reported line does not."""
-    lines = [site.line] + ([step.line] if step is not None else [])
-    free = set()
-    for alt in walk(flow):
-        if isinstance(alt, Alt) and alt.invariant and alt.site.path == site.path:
-            for index, (first, last) in enumerate(alt.spans):
-                if any(first <= line <= last for line in lines):
-                    free.add((guard.show(alt.test), index == 0))
-    return decisions - free
+    places = [(place.path, place.line) for place in (site, step) if place is not None]
+    return frozenset(
+        decision
+        for decision in decisions
+        if not any(
+            path == enclosing and first <= line <= last
+            for enclosing, first, last in result.enclosures.get(decision, ())
+            for path, line in places
+        )
+    )
 
 
 def _cancels(paths: set[Decisions]) -> bool:
@@ -285,6 +292,6 @@ def _inside(flow: Flow) -> Flow:
         return replace(flow, event=replace(flow.event, loop=-1))
     if isinstance(flow, Loop):
         return replace(flow, body=_inside(flow.body))
-    return subjects.rebuild(flow, _inside)
+    return rebuild(flow, _inside)
 
 

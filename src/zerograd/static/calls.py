@@ -22,6 +22,7 @@ from zerograd.static.values import (
     OPTIMIZER,
     OTHER,
     SCALER,
+    Bound,
     Fn,
     Grad,
     Klass,
@@ -35,6 +36,7 @@ from zerograd.static.values import (
     Value,
     mix,
     roots,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ def call(lower: Lower, node: ast.Call) -> Value:
     if isinstance(node.func, ast.Attribute):
         return _method_call(lower, node, node.func)
     callee = lower.value(node.func)
+    if isinstance(callee, Bound):
+        func = ast.copy_location(ast.Attribute(node.func, callee.name, ast.Load()), node.func)
+        handled = _METHODS[callee.name](lower, node, func, callee.owner)
+        return handled if handled is not None else NOTHING
     if isinstance(callee, Origin):
         return _outside(lower, node, callee.name)
     return _call_value(lower, node, callee)
@@ -63,6 +69,11 @@ def _keyword(node: ast.Call, *wanted: str) -> ast.expr | None:
     return next((keyword.value for keyword in node.keywords if keyword.arg in wanted), None)
 
 
+def _keyword_is(node: ast.Call, name: str, value: str) -> bool:
+    given = _keyword(node, name)
+    return isinstance(given, ast.Constant) and given.value == value
+
+
 def _is_true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
@@ -71,7 +82,7 @@ def _is_true(node: ast.expr | None) -> bool:
 
 
 def _method_call(lower: Lower, node: ast.Call, func: ast.Attribute) -> Value:
-    if _is_super(func.value):
+    if is_super(func.value):
         return _super_call(lower, node, func.attr)
     owner = lower.value(func.value)
     handler = _METHODS.get(func.attr)
@@ -104,7 +115,7 @@ def _method_call(lower: Lower, node: ast.Call, func: ast.Attribute) -> Value:
     return _result(lower, [owner], arguments)
 
 
-def _is_super(node: ast.expr) -> bool:
+def is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
@@ -133,7 +144,11 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
     if func.attr in names.PASS_THROUGH:
         return owner
     role = lower.role(owner, func.value)
-    if role in (ACCELERATOR, FABRIC) and names.WRAPPERS.match(func.attr):
+    if role in (ACCELERATOR, FABRIC) and names.PREPARES.match(func.attr):
+        for argument in arguments:
+            for prepared in argument.items if isinstance(argument, Many) else (argument,):
+                if isinstance(prepared, Thing):
+                    lower.prepared[prepared.key] = text_of(func.value)
         return _wrapped(arguments[: len(node.args)])
     if owner.klass is not None or owner.key == "self":
         if names.MEDDLES.search(func.attr) and not _benign(func.attr):
@@ -184,7 +199,8 @@ def _parameter_method(
         _act(lower, Kind.CLIP, node, owner.keys, may=owner.some, bare=lower.unguarded)
     elif func.attr in ("div_", "mul_", "copy_", "add_", "sub_", "set_"):
         kind = Kind.UNSCALE if func.attr in ("div_", "mul_") else Kind.ASSIGN
-        _act(lower, kind, node, owner.keys, scaled=False, may=kind is Kind.ASSIGN)
+        bare = lower.unguarded and not owner.some
+        _act(lower, kind, node, owner.keys, scaled=False, may=kind is Kind.ASSIGN, bare=bare)
     return owner
 
 
@@ -275,14 +291,24 @@ def _backward(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -
     arguments = _arguments(lower, node)
     if _keyword(node, "inputs") is not None:
         return Lit(None)
-    same = bool(node.args) and text_of(node.args[0]) == text_of(func.value)
-    _emit_backward(lower, node, owner, own_gradient=same, bypasses=_bypassed(lower))
+    given = node.args[0] if node.args else _keyword(node, "gradient")
+    same = given is not None and text_of(given) == text_of(func.value)
+    _emit_backward(lower, node, owner, own_gradient=same, bypasses=_bypassed(lower, owner))
     del arguments
     return Lit(None)
 
 
-def _bypassed(lower: Lower) -> str:
-    return lower.accumulating or ""
+def _bypassed(lower: Lower, owner: Value) -> str:
+    """The wrapper that had to run this backward."""
+    if lower.accumulating:
+        return lower.accumulating
+    for key in roots(owner)[0]:
+        if lower.roles.get(key) == ENGINE:
+            return "the engine"
+        for prepared, wrapper in lower.prepared.items():
+            if within(key, prepared):
+                return wrapper
+    return ""
 
 
 def _is_wrapper(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thing) -> bool:
@@ -322,10 +348,12 @@ def _emit_backward(
     else:
         tensor = Tensor(sure, perhaps, divided=None, scaled=None)
     frozen = {key for key in sure if key in lower.frozen}
-    act = Act(_BLANK, whose=(sure - frozen) | whose, perhaps=perhaps | frozen)
-    act.anyone = not act.whose and not act.perhaps
+    act = Act(_BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen)
+    act.anyone = not act.whose and not act.perhaps and not frozen
     divisor: int | None = 0
-    if tensor.divided and tensor.divisor is not None:
+    if fields.get("bypasses"):
+        divisor = 0
+    elif tensor.divided and tensor.divisor is not None:
         act.divisor = tensor.divisor
     elif tensor.divided is False:
         divisor = None
@@ -526,7 +554,7 @@ def _requires_grad(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Val
     on = not arguments or arguments[0] != Lit(False)
     freeze(lower, owner, not on)
     if isinstance(owner, Tensor) and on:
-        return Thing(f"{lower.frame.prefix}{node.lineno}:{node.col_offset}", "", made=True)
+        return _built(lower, node)
     return owner
 
 
@@ -584,7 +612,7 @@ def _call_value(lower: Lower, node: ast.Call, callee: Value) -> Value:
             return _make(lower, node, last, made, arguments)
         if last[:1].isupper() and not last.isupper() and callee.klass is None:
             return _built(lower, node)
-    return _result(lower, [callee], arguments)
+    return _result(lower, [callee], arguments, node=node)
 
 
 def _loss_scaler(lower: Lower, node: ast.Call, arguments: list[Value]) -> Value:
@@ -616,6 +644,7 @@ def _construct(lower: Lower, node: ast.Call, klass: Klass) -> Value:
     params = _parameters_of(arguments[0]) if role == OPTIMIZER and arguments else None
     thing = Thing(key, "" if role == OPTIMIZER else role, params, klass, made=True)
     lower.fresh.add(key)
+    announce(lower, node, key)
     for base in lower.lineage(klass):
         init = method_of(base.node, "__init__")
         if init is not None:
@@ -684,9 +713,9 @@ def _make(
     lower.params[key] = params
     if not lower.quiet:
         lower.made[key] = lower.site(node)
-        fresh = params is not None and all(k.split(".")[0] in lower.fresh for k in params)
-        act = Act(_BLANK, whose=frozenset({key}))
-        lower.emit(Kind.NEW if fresh else Kind.UNKNOWN, node, act)
+        if params is None:
+            # Who knows what it steps: another optimizer may have left something there.
+            lower.emit(Kind.UNKNOWN, node, Act(_BLANK, whose=frozenset({key})))
     return thing
 
 
@@ -738,11 +767,14 @@ def _inline(
     starred = any(isinstance(arg, ast.Starred) for arg in node.args)
     given: list[tuple[str, Value, ast.expr | None]] = []
     if not starred:
+        surplus = arguments[len(_positional(fn, bound)) : len(node.args)]
+        if fn.node.args.vararg is not None:
+            values[fn.node.args.vararg.arg] = Many(tuple(surplus))
         nodes: list[ast.expr | None] = [*node.args]
         positional = arguments[: len(node.args)]
         given += [
             (arg.arg, value, source)
-            for arg, value, source in zip(formal, positional, nodes, strict=False)
+            for arg, value, source in zip(_positional(fn, bound), positional, nodes, strict=False)
         ]
     for keyword, value in zip(node.keywords, arguments[len(node.args) :], strict=False):
         if keyword.arg is not None:
@@ -755,6 +787,11 @@ def _inline(
     for arg in formal:
         values.setdefault(arg.arg, NOTHING if arg.arg in ("args", "kwargs") else Thing(f"{arg.arg}"))
     return lower.enter(fn, values, aliases)
+
+
+def _positional(fn: Fn, bound: bool) -> list[ast.arg]:
+    args = [*fn.node.args.posonlyargs, *fn.node.args.args]
+    return args[1:] if bound else args
 
 
 def _defaults(lower: Lower, fn: Fn, values: dict[str, Value]) -> None:
@@ -802,6 +839,7 @@ def _result(
     callees: list[Value],
     arguments: list[Value],
     perhaps: frozenset[str] = frozenset(),
+    node: ast.Call | None = None,
 ) -> Value:
     """What an unseen function gives back: computed from its arguments, for all we know."""
     if lower.no_grad:
@@ -809,6 +847,8 @@ def _result(
     things = frozenset(a.key for a in arguments if isinstance(a, Thing))
     result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
     result = replace(result, maybe=(result.maybe | things | perhaps) - result.roots, divisor=None, divided=False)
+    if node is not None and _keyword_is(node, "reduction", "sum"):
+        result = replace(result, divided=None)
     return replace(result, scaled=False if result.scaled is None else result.scaled)
 
 
@@ -852,14 +892,21 @@ def _outside(lower: Lower, node: ast.Call, name: str) -> Value:
     built = last[:1].isupper() and (not name.startswith("torch.") or name.startswith("torch.nn."))
     if leaf or built:
         return _built(lower, node)
-    return _result(lower, [], arguments)
+    return _result(lower, [], arguments, node=node)
 
 
 def _built(lower: Lower, node: ast.Call) -> Thing:
     """A new object of a class that cannot be seen."""
     key = f"{lower.frame.prefix}{node.lineno}:{node.col_offset}"
     lower.fresh.add(key)
+    announce(lower, node, key)
     return Thing(key, made=True)
+
+
+def announce(lower: Lower, node: ast.AST, key: str) -> None:
+    """New parameters have no gradients; those of a module are its own affair."""
+    if not lower.quiet and lower.frame.owner is None:
+        _act(lower, Kind.NEW, node, frozenset({key}))
 
 
 _BuiltinCall = Callable[["Lower", ast.Call, str], "Value | None"]
@@ -903,6 +950,11 @@ def _chain(lower: Lower, node: ast.Call, name: str) -> Value | None:
     if arguments and all(isinstance(argument, Params) for argument in arguments):
         return Params(frozenset().union(*(a.keys for a in arguments if isinstance(a, Params))))
     return NOTHING
+
+
+def _partial(lower: Lower, node: ast.Call, name: str) -> Value | None:
+    arguments = _arguments(lower, node)
+    return arguments[0] if arguments and isinstance(arguments[0], (Bound, Fn)) else None
 
 
 def _dict(lower: Lower, node: ast.Call, name: str) -> Value | None:
@@ -965,6 +1017,7 @@ _BUILTIN_CALLS: dict[str, _BuiltinCall] = {
     "chain": _chain,
     "from_iterable": _chain,
     "dict": _dict,
+    "partial": _partial,
     "backward": _autograd_backward,
     "_foreach_zero_": _foreach,
     "getattr": _getattr,

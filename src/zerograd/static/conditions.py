@@ -62,6 +62,8 @@ def expression(lower: Lower, node: ast.expr) -> Expr:
         return Op(_OPERATORS[type(node.op)], (left, right), text_of(node))
     if isinstance(node, ast.Compare):
         return _comparison(lower, node)
+    if isinstance(node, ast.Call) and text_of(node.func).endswith("is_grad_enabled"):
+        return Const(True)
     if isinstance(node, ast.NamedExpr):
         return expression(lower, node.value)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
@@ -98,6 +100,8 @@ def _comparison(lower: Lower, node: ast.Compare) -> Expr:
 
 
 def _name(lower: Lower, node: ast.Name | ast.Attribute) -> Expr:
+    if isinstance(node, ast.Attribute) and node.attr == "requires_grad":
+        return Const(True)
     if isinstance(node, ast.Attribute) and node.attr == "sync_gradients":
         return lower.synchronises()
     variable = lower.variable(node)

@@ -19,6 +19,7 @@ from zerograd.static.project import Function, Module, Project, mentions, method_
 from zerograd.static.values import (
     NOTHING,
     OPTIMIZER,
+    Bound,
     Fn,
     Grad,
     Klass,
@@ -73,6 +74,7 @@ class Lower:
         self.loops: list[int] = [0]
         self.made: dict[str, Site] = {}
         self.fresh: set[str] = set()
+        self.prepared: dict[str, str] = {}
         self.params: dict[str, frozenset[str] | None] = {}
         self.handed: set[str] = set()
         self.idle: dict[int, Site] = {}
@@ -713,7 +715,7 @@ class Lower:
             return owner
         if isinstance(owner, Tensor):
             if attr == "grad":
-                return Grad(owner.roots)
+                return Grad(frozenset({"@result"}))
             return Tensor() if attr in names.CUT else owner
         if isinstance(owner, Origin):
             if owner.name.startswith("module:"):
@@ -729,6 +731,8 @@ class Lower:
     def thing_attribute(self, owner: Thing, attr: str) -> Value:
         if (owner.key, attr) in self.heap:
             return self.heap[(owner.key, attr)]
+        if attr in ("zero_grad", "step") and owner.klass is None:
+            return Bound(owner, attr)
         if attr == "grad":
             return Grad(frozenset({owner.key}))
         if attr in ("module", "data", "_orig_mod"):
@@ -820,6 +824,19 @@ class Lower:
                 else NOTHING
             )
         return value
+
+    def kept_arguments(self, owner: Thing, method: Function) -> dict[str, Value]:
+        """Arguments that a method stores are known by the attribute that holds them."""
+        me = method.args.args[0].arg
+        formal = {arg.arg for arg in _parameters(method)}
+        kept: dict[str, Value] = {}
+        for node in ast.walk(method):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+                target = node.targets[0]
+                if node.value.id in formal and isinstance(target, ast.Attribute):
+                    if isinstance(target.value, ast.Name) and target.value.id == me:
+                        kept[node.value.id] = Thing(f"{owner.key}.{target.attr}")
+        return kept
 
     def locals_before(self, method: Function, node: ast.expr) -> None:
         """Simple local variables that an attribute's value is built from."""
@@ -940,6 +957,11 @@ class Lower:
             elif isinstance(call.func, ast.Attribute):
                 if isinstance(call.func.value, ast.Name) and call.func.value.id in ("self", "cls"):
                     for klass in self.lineage(fn.klass) if fn.klass is not None else []:
+                        method = method_of(klass.node, call.func.attr)
+                        if method is not None:
+                            yield Fn(method, klass.module, call.func.attr, None, None, klass)
+                elif calls.is_super(call.func.value) and fn.klass is not None:
+                    for klass in self.lineage(fn.klass)[1:]:
                         method = method_of(klass.node, call.func.attr)
                         if method is not None:
                             yield Fn(method, klass.module, call.func.attr, None, None, klass)

@@ -33,6 +33,8 @@ INTERESTING = frozenset(
         "step",
         "manual_backward",
         "unscale_",
+        "requires_grad",
+        "requires_grad_",
         "grad",
         "optimizer_step",
         "first_step",
@@ -102,11 +104,14 @@ PASS_THROUGH = frozenset(
 """Methods that give back the object they are called on."""
 
 WRAPPERS = re.compile(
-    r"(DataParallel|DistributedDataParallel|DDP|FSDP|FullyShardedDataParallel|compile|prepare\w*"
-    r"|convert_sync_batchnorm|setup\w*|initialize|fully_shard|script|parallelize\w*|to_device"
-    r"|watch|unwrap_model|deepcopy|optimize|MMDataParallel|MMDistributedDataParallel)$"
+    r"(DataParallel|DistributedDataParallel|DDP|FSDP|FullyShardedDataParallel|compile"
+    r"|convert_sync_batchnorm|initialize|fully_shard|script|parallelize\w*|to_device"
+    r"|watch|unwrap_model|optimize|MMDataParallel|MMDistributedDataParallel)$"
 )
 """Calls that give back what they are handed, wrapped."""
+
+PREPARES = re.compile(r"(prepare|setup)")
+"""Methods of accelerate and Fabric that give back what they are handed, wrapped."""
 
 CUT = frozenset({"detach", "item", "numpy", "tolist", "data", "detach_", "shape", "size", "argmax"})
 """Methods and attributes behind which no gradient flows."""

@@ -6,14 +6,16 @@ it steps), or a leaf that is stepped by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try
-from zerograd.guard import Const, Expr, Op, Var
+from zerograd.guard import Expr
 from zerograd.static.acts import Act
+from zerograd.static.pace import Counting
+from zerograd.static.shape import children, leaves_by, walk
 from zerograd.static.values import OPTIMIZER, within
 
 MOST_PARTS = 4
@@ -27,35 +29,6 @@ class Subject:
 
     key: str
     params: frozenset[str] | None = None
-
-
-def children(flow: Flow) -> Iterator[Flow]:
-    """The parts of a flow."""
-    if isinstance(flow, Seq):
-        yield from flow.items
-    elif isinstance(flow, Alt):
-        yield flow.then
-        yield flow.orelse
-    elif isinstance(flow, Loop):
-        yield flow.body
-        if flow.orelse is not None:
-            yield flow.orelse
-    elif isinstance(flow, Block):
-        yield flow.body
-    elif isinstance(flow, Try):
-        yield flow.body
-        yield from flow.handlers
-        yield flow.orelse
-        yield flow.final
-
-
-def walk(flow: Flow) -> Iterator[Flow]:
-    """The flow and all its parts."""
-    todo = [flow]
-    while todo:
-        part = todo.pop()
-        yield part
-        todo.extend(children(part))
 
 
 def subjects(flow: Flow, params: dict[str, frozenset[str] | None]) -> list[Subject]:
@@ -85,6 +58,7 @@ class View:
     others: list[Subject]
     roles: dict[str, str]
     idle: dict[int, Site]
+    fresh: set[str]
     seen: frozenset[str] = frozenset()
     """Everything that some loss runs through."""
     fed: set[int] = field(default_factory=set)
@@ -158,16 +132,14 @@ class View:
         if _fails(orelse):
             return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
-        names = guard.reads(alt.test)
-        changing = self.assigned[-1] if self.assigned else set()
-        invariant = guard.stable(alt.test) and not names & changing
+        changing = frozenset(self.assigned[-1] if self.assigned else ())
         return replace(
-            alt, then=then or EMPTY, orelse=orelse or EMPTY, free=free, invariant=invariant
+            alt, then=then or EMPTY, orelse=orelse or EMPTY, free=free, changing=changing
         )
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
         """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""
-        label = _exit(arm)
+        label = leaves_by(arm)
         if label is None:
             return False
         if label.startswith("continue:") or label in self.labels[-1]:
@@ -212,8 +184,12 @@ class View:
             return self.step(act, event)
         if kind is Kind.UPDATE:
             return event
-        if kind in (Kind.UNKNOWN, Kind.NEW):
+        if kind is Kind.UNKNOWN:
             return event if any(self.touched(key) for key in act.whose) else None
+        if kind is Kind.NEW:
+            made = next(iter(act.whose))
+            params = self.subject.params
+            return event if params and all(within(param, made) for param in params) else None
         if kind is Kind.UNSCALE and act.anyone:
             return event
         return self.on_gradients(act, event)
@@ -249,6 +225,8 @@ class View:
         """True: covers the subject; False: does not touch it; None: may touch some of it."""
         if self.is_mine(key):
             return True
+        if key.startswith("@"):
+            return False
         params = self.subject.params
         if self.roles.get(key) == OPTIMIZER:
             other = next((s for s in self.others if s.key == key), None)
@@ -265,7 +243,8 @@ class View:
         elsewhere = any(
             within(param, key) or within(key, param) for other in self.others for param in other.params or ()
         )
-        return False if elsewhere else None
+        known = key in self.fresh and all(param.split(".")[0] in self.fresh for param in params)
+        return False if elsewhere or known else None
 
     def backward(self, act: Act, event: Event) -> Event | None:
         mine = self.reach(self.subject, act)
@@ -307,21 +286,6 @@ class View:
         return False if matched else None
 
 
-def _exit(arm: Flow | None) -> str | None:
-    """The label by which an arm always leaves."""
-    if isinstance(arm, Jump):
-        return arm.label
-    if isinstance(arm, Seq):
-        for item in arm.items:
-            label = _exit(item)
-            if label is not None:
-                return label
-    if isinstance(arm, Alt):
-        labels = {_exit(arm.then), _exit(arm.orelse)}
-        return labels.pop() if len(labels) == 1 else None
-    return None
-
-
 def _fails(arm: Flow | None) -> bool:
     """An arm that only raises says nothing about the runs that go on."""
     return isinstance(arm, Jump) and arm.label == "raise"
@@ -334,16 +298,16 @@ def _needed(flow: Flow, skeleton: Flow) -> dict[str, bool]:
     for part in walk(flow):
         if isinstance(part, Set):
             sets.setdefault(part.name, []).append(part.value)
-    counters, meanings = _counters(flow), _meanings(flow)
+    counting = Counting.of(flow)
     decisive: set[str] = set()
     for part in walk(skeleton):
         if isinstance(part, Alt):
             names = guard.reads(part.test)
             needed.update(dict.fromkeys(names, False))
-            if all(name in counters or name in sets or name[0] == "@" for name in names):
+            if all(name in counting.counters or name in sets or name[0] == "@" for name in names):
                 decisive |= names
             else:
-                modulo = _modulo(part.test, counters, meanings)
+                modulo = counting.modulo(part.test)
                 decisive |= names if modulo is not None or len(names) == 1 else frozenset()
         elif isinstance(part, Loop):
             for expr in (part.trips, part.test, part.first):
@@ -359,192 +323,3 @@ def _needed(flow: Flow, skeleton: Flow) -> dict[str, bool]:
         for value in sets.get(name, ()):
             todo.extend(guard.reads(value) if value is not None else ())
     return needed
-
-
-# Guards that count
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What has to be given numbers so that a flow's accumulation guards can be executed."""
-
-    symbols: frozenset[str]
-    sizes: frozenset[guard.Fact]
-    counters: frozenset[str]
-
-
-def pace(flow: Flow) -> tuple[Flow, Pace | None]:
-    """Marks the loops whose step a counter guards; None where there is nothing to execute."""
-    counters = _counters(flow)
-    meanings = _meanings(flow)
-    counting: dict[int, tuple[Site, Site]] = {}
-    symbols: set[str] = set()
-    _find_guards(flow, [], [], counters, meanings, counting, symbols)
-    micro = _micro_batches(flow)
-    symbols |= micro
-    if not counting and not micro:
-        return flow, None
-    marked = _mark(flow, counting)
-    overs = {loop.over for loop in walk(marked) if isinstance(loop, Loop) and loop.paced and loop.over}
-    sizes = {
-        guard.Fact(part.text, part.reads)
-        for expr in _expressions(flow)
-        for part in guard.parts(expr)
-        if isinstance(part, guard.Opaque) and part.text.rpartition("#")[2] in {f"len({o})" for o in overs}
-    }
-    return marked, Pace(frozenset(symbols), frozenset(sizes), frozenset(counters))
-
-
-def _expressions(flow: Flow) -> Iterator[Expr]:
-    for part in walk(flow):
-        if isinstance(part, Alt):
-            yield part.test
-        elif isinstance(part, Set) and part.value is not None:
-            yield part.value
-        elif isinstance(part, Loop):
-            yield from (expr for expr in (part.trips, part.first, part.test) if expr is not None)
-
-
-def _counters(flow: Flow) -> set[str]:
-    """Loop counters, and variables that are counted up."""
-    found = {part.counter for part in walk(flow) if isinstance(part, Loop) and part.counter}
-    for part in walk(flow):
-        if isinstance(part, Set) and isinstance(part.value, Op) and part.value.op in "+-":
-            left, right = part.value.args
-            if left == Var(part.name) and isinstance(right, Const):
-                found.add(part.name)
-    return found
-
-
-def _meanings(flow: Flow) -> dict[str, list[Expr]]:
-    meanings: dict[str, list[Expr]] = {}
-    for part in walk(flow):
-        if isinstance(part, Set) and part.value is not None:
-            meanings.setdefault(part.name, []).append(part.value)
-    return meanings
-
-
-def _modulo(
-    expr: Expr, counters: set[str], meanings: dict[str, list[Expr]], depth: int = 0
-) -> set[str] | None:
-    """The names of N in a test that counts; None if it does not count."""
-    found: set[str] | None = None
-    for part in guard.parts(expr):
-        if isinstance(part, Op) and part.op == "%":
-            left, right = part.args
-            names = guard.reads(left)
-            counted = names and all(_counts(name, counters, meanings) for name in names)
-            if counted and guard.reads(right):
-                found = (found or set()) | set(guard.reads(right))
-        elif isinstance(part, Var) and depth < 3 and part.name not in counters:
-            for meaning in meanings.get(part.name, ()):
-                inner = _modulo(meaning, counters, meanings, depth + 1)
-                if inner is not None:
-                    found = (found or set()) | inner
-    return found
-
-
-def _counts(name: str, counters: set[str], meanings: dict[str, list[Expr]]) -> bool:
-    if name in counters or name.startswith("@count:"):
-        return True
-    known = meanings.get(name)
-    return bool(known) and all(
-        guard.reads(value) and guard.reads(value) <= counters for value in known or ()
-    )
-
-
-def _reset_compare(expr: Expr, counters: set[str], meanings: dict[str, list[Expr]]) -> set[str] | None:
-    """`count == N` where the count is set back: the names of N."""
-    for part in guard.parts(expr):
-        if isinstance(part, Op) and part.op in ("==", ">=", ">") and len(part.args) == 2:
-            left, right = part.args
-            if isinstance(left, Var) and left.name in counters and isinstance(right, Var):
-                resets = [v for v in meanings.get(left.name, ()) if isinstance(v, Const)]
-                if len(resets) >= 2 and right.name not in counters and right.name not in meanings:
-                    return {right.name}
-    return None
-
-
-def _find_guards(
-    flow: Flow,
-    loops: list[int],
-    guards: list[tuple[int, Alt, set[str]]],
-    counters: set[str],
-    meanings: dict[str, list[Expr]],
-    found: dict[int, tuple[Site, Site]],
-    symbols: set[str],
-) -> None:
-    """Finds steps and clears under tests that count, or behind a `continue` under one."""
-    if isinstance(flow, Emit) and flow.event.kind in (Kind.STEP, Kind.ZERO) and not flow.event.foreign:
-        for loop, alt, names in guards:
-            if loops and loop == loops[-1]:
-                symbols |= names
-                if flow.event.kind is Kind.STEP:
-                    found.setdefault(loop, (alt.site, flow.event.site))
-        return
-    inner_guards = list(guards)
-    if isinstance(flow, Alt):
-        names = _modulo(flow.test, counters, meanings) or _reset_compare(flow.test, counters, meanings)
-        if names is not None and loops:
-            inner_guards.append((loops[-1], flow, names))
-    inner_loops = [*loops, flow.ident] if isinstance(flow, Loop) else loops
-    for part in children(flow):
-        _find_guards(part, inner_loops, inner_guards, counters, meanings, found, symbols)
-        if isinstance(part, Alt) and _exit(part.then) is not None and loops:
-            # What follows `if …: continue` stands under the opposite of its test.
-            names = _modulo(part.test, counters, meanings)
-            if names is not None:
-                inner_guards.append((loops[-1], part, names))
-
-
-def _micro_batches(flow: Flow) -> set[str]:
-    """`for … in range(accumulation_steps)` around a backward whose step comes after the loop."""
-    names: set[str] = set()
-    for part in walk(flow):
-        if isinstance(part, Loop) and isinstance(part.trips, Var) and _is_accumulation(part.trips.name):
-            kinds = {e.event.kind for e in walk(part.body) if isinstance(e, Emit) and not e.event.foreign}
-            if Kind.BACKWARD in kinds and Kind.STEP not in kinds:
-                names.add(part.trips.name)
-    return names
-
-
-def _is_accumulation(name: str) -> bool:
-    return any(word in name.lower() for word in ("accum", "micro"))
-
-
-def _mark(flow: Flow, counting: dict[int, tuple[Site, Site]]) -> Flow:
-    def again(part: Flow) -> Flow:
-        return _mark(part, counting)
-
-    if isinstance(flow, Emit):
-        guarded = counting.get(flow.event.loop)
-        if guarded is not None and flow.event.kind is Kind.STEP:
-            return Emit(replace(flow.event, guard=guarded[0]), flow.divisor)
-        return flow
-    if isinstance(flow, Loop):
-        paced, closes = counting.get(flow.ident, (None, None))
-        orelse = again(flow.orelse) if flow.orelse is not None else None
-        return replace(flow, body=again(flow.body), orelse=orelse, paced=paced, closes=closes)
-    return rebuild(flow, again)
-
-
-def rebuild(flow: Flow, change: object) -> Flow:
-    """The flow with its parts changed."""
-    apply = change
-    assert callable(apply)
-    if isinstance(flow, Seq):
-        return Seq([apply(item) for item in flow.items])
-    if isinstance(flow, Alt):
-        return replace(flow, then=apply(flow.then), orelse=apply(flow.orelse))
-    if isinstance(flow, Block):
-        return Block(apply(flow.body), flow.label)
-    if isinstance(flow, Try):
-        handlers: Iterable[Flow] = [apply(handler) for handler in flow.handlers]
-        return replace(
-            flow,
-            body=apply(flow.body),
-            handlers=list(handlers),
-            orelse=apply(flow.orelse),
-            final=apply(flow.final),
-        )
-    return flow

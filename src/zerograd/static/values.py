@@ -109,13 +109,21 @@ class Fn:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A method of an object under a name of its own: `clear = optimizer.zero_grad`."""
+
+    owner: Thing
+    name: str
+
+
+@dataclass(frozen=True)
 class Origin:
     """A name from outside the project: `torch.optim.Adam`."""
 
     name: str
 
 
-Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Table | Fn | Origin
+Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Table | Fn | Origin | Bound
 NOTHING = Tensor(divided=None, scaled=None)
 """A value of which nothing is known."""
 

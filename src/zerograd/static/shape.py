@@ -1,0 +1,71 @@
+"""The shape of flows: their parts, how they are left, and how they are rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
+
+
+def children(flow: Flow) -> Iterator[Flow]:
+    """The parts of a flow."""
+    if isinstance(flow, Seq):
+        yield from flow.items
+    elif isinstance(flow, Alt):
+        yield flow.then
+        yield flow.orelse
+    elif isinstance(flow, Loop):
+        yield flow.body
+        if flow.orelse is not None:
+            yield flow.orelse
+    elif isinstance(flow, Block):
+        yield flow.body
+    elif isinstance(flow, Try):
+        yield flow.body
+        yield from flow.handlers
+        yield flow.orelse
+        yield flow.final
+
+
+def walk(flow: Flow) -> Iterator[Flow]:
+    """The flow and all its parts, in no order."""
+    todo = [flow]
+    while todo:
+        part = todo.pop()
+        yield part
+        todo.extend(children(part))
+
+
+def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:
+    """The flow with its parts changed."""
+    if isinstance(flow, Seq):
+        return Seq([change(item) for item in flow.items])
+    if isinstance(flow, Alt):
+        return replace(flow, then=change(flow.then), orelse=change(flow.orelse))
+    if isinstance(flow, Loop):
+        orelse = change(flow.orelse) if flow.orelse is not None else None
+        return replace(flow, body=change(flow.body), orelse=orelse)
+    if isinstance(flow, Block):
+        return Block(change(flow.body), flow.label)
+    if isinstance(flow, Try):
+        return replace(
+            flow,
+            body=change(flow.body),
+            handlers=[change(handler) for handler in flow.handlers],
+            orelse=change(flow.orelse),
+            final=change(flow.final),
+        )
+    return flow
+
+
+def leaves_by(arm: Flow | None) -> str | None:
+    """The label by which a flow always leaves; None if it can come to its end."""
+    if isinstance(arm, Jump):
+        return arm.label
+    if isinstance(arm, Seq):
+        return next((label for item in arm.items if (label := leaves_by(item)) is not None), None)
+    if isinstance(arm, Alt):
+        first, second = leaves_by(arm.then), leaves_by(arm.orelse)
+        return first if first is not None and second is not None else None
+    return None
