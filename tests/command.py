@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 FORGOTTEN_ZERO = """\
@@ -48,7 +49,7 @@ def zerograd(*words: str | Path, cwd: Path, stdin: str | bytes | None = None, **
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
 
-def write(folder: Path, files: dict[str, str | bytes]) -> Path:
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write files below a folder; the folder."""
     for name, content in files.items():
         path = folder / name

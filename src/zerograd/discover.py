@@ -82,6 +82,7 @@ class Discovery:
         self._loader = loader
         self._settings: dict[str, Settings | None] = {}
         self._taken: set[str] = set()
+        self._met = 0
         self._tests_left_out = False
 
     def add(self, path: str) -> None:
@@ -128,15 +129,15 @@ class Discovery:
             (self._exclude, _way(absolute, os.getcwd())),
         ]
         prefix = "" if os.path.normpath(top) == "." else os.path.join(top, "")
-        taken = len(self.found.targets)
         problems = len(self.found.problems)
+        self._met = 0
         self._tests_left_out = False
         todo = [_Directory(prefix, absolute, settings, tuple(filters))]
         while todo:
             # Depth first and in order, so that a report reads like a listing.
             here = todo.pop()
             todo.extend(reversed(list(self._walk(here, is_top=here.absolute == absolute))))
-        if taken == len(self.found.targets) and problems == len(self.found.problems):
+        if not self._met and problems == len(self.found.problems):
             self._problem(top, _NOTHING_BUT_TESTS if self._tests_left_out else _NOTHING)
 
     def _walk(self, here: _Directory, *, is_top: bool) -> Iterator[_Directory]:
@@ -195,6 +196,7 @@ class Discovery:
     def _take(
         self, path: str, status: os.stat_result, settings: Settings, *, named: bool = False
     ) -> None:
+        self._met += 1
         if path not in self._taken:
             self._taken.add(path)
             target = Target(path, status.st_mtime_ns, status.st_size, settings, named)

@@ -58,8 +58,9 @@ def _hint(word: str, rules: Sequence[Named]) -> str:
 
     names = {rule.name: f"{rule.name} ({rule.code})" for rule in rules}
     names.update({rule.code: f"{rule.code} ({rule.name})" for rule in rules})
-    text = word.strip()
-    close = get_close_matches(text.lower(), names, 3, 0.5) or get_close_matches(text.upper(), names)
+    lower, upper = word.strip().lower(), word.strip().upper()
+    close = [name for name in names if lower and lower in name.split("-")]
+    close = close or get_close_matches(lower, names, 3, 0.6) or get_close_matches(upper, names)
     if close:
         return f"; did you mean {' or '.join(names[name] for name in close)}?"
     return "; zerograd explain lists them"

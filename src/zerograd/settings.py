@@ -69,7 +69,7 @@ def load(path: str) -> tuple[Settings | None, list[Problem]]:
     try:
         table = _parse(data)
     except (ValueError, RecursionError) as error:
-        return None, [_broken(path, error)]
+        return None, [_broken(path, error, data)]
     section = table.get("tool", {})
     section = section.get("zerograd") if isinstance(section, dict) else None
     if section is None:
@@ -86,12 +86,13 @@ def _parse(data: bytes) -> Mapping[str, Any]:
     return tomllib.loads(data.decode("utf-8-sig"))
 
 
-def _broken(path: str, error: ValueError | RecursionError) -> Problem:
+def _broken(path: str, error: ValueError | RecursionError, data: bytes) -> Problem:
     import re
 
     text = str(error)
-    place = re.search(r" \(at line (\d+), column (\d+)\)", text)
-    line = int(place[1]) if place else None
+    place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", text)
+    last = data.rstrip().count(b"\n") + 1
+    line = int(place[1] or last) if place else None
     reason = text[: place.start()] if place else text
     return Problem(path, f"is not valid TOML ({reason}); its settings are not used", line)
 

@@ -85,11 +85,13 @@ class _Worker:
         self.process.start()
         theirs.close()
         self.chunk: dict[int, Job] = {}
+        self.busy = False
         self.at: int | None = None
         self.since = time.monotonic()
 
     def give(self, chunk: dict[int, Job]) -> None:
-        self.chunk, self.at, self.since = chunk, None, time.monotonic()
+        self.chunk, self.busy = chunk, True
+        self.at, self.since = None, time.monotonic()
         # That a process has just died is noticed when it is listened to.
         with contextlib.suppress(OSError):
             self.pipe.send(list(chunk.items()))
@@ -131,13 +133,13 @@ class _Pool:
         self.todo.extend(dict(self.jobs[at : at + size]) for at in starts)
         for _ in range(min(processes, len(self.todo))):
             self._start()
-        while any(worker.chunk for worker in self.workers):
-            timeout = min(worker.patience() for worker in self.workers if worker.chunk)
-            ready = wait([worker.pipe for worker in self.workers], timeout)
-            for worker in list(self.workers):
+        while busy := [worker for worker in self.workers if worker.busy]:
+            timeout = min(worker.patience() for worker in busy)
+            ready = wait([worker.pipe for worker in busy], timeout)
+            for worker in busy:
                 if worker.pipe in ready:
                     self._listen(worker)
-                elif worker.chunk and not worker.patience():
+                elif not worker.patience():
                     self._lose(worker, TOO_LONG)
             self.progress(self.done + len(self.verdicts))
         return [self.verdicts[number] for number, _ in self.jobs]
@@ -157,7 +159,9 @@ class _Pool:
         if message is None:
             # What it did not speak of is clean.
             self.verdicts.update(dict.fromkeys(worker.chunk, CLEAN))
-            worker.give(self.todo.popleft() if self.todo else {})
+            worker.busy = False
+            if self.todo:
+                worker.give(self.todo.popleft())
             return
         number, verdict = message
         worker.at = number
