@@ -38,7 +38,7 @@ class Seq:
 
 @dataclass(eq=False)
 class Alt:
-    """A branch. The spans are the lines of its arms, by path."""
+    """A branch."""
 
     test: Expr
     then: Flow
@@ -48,7 +48,6 @@ class Alt:
     """Variables that get new values while the loop around it runs."""
     counts: bool = False
     """An accumulation guard: what cannot be said of it is left aside, the count decides."""
-    spans: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
     free: tuple[bool, bool] = (False, False)
     """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
     exists: tuple[str, bool] | None = None
@@ -113,6 +112,35 @@ class Set:
 
 Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set
 
+def children(flow: Flow) -> Iterator[Flow]:
+    """The parts of a flow."""
+    if isinstance(flow, Seq):
+        yield from flow.items
+    elif isinstance(flow, Alt):
+        yield flow.then
+        yield flow.orelse
+    elif isinstance(flow, Loop):
+        yield flow.body
+        if flow.orelse is not None:
+            yield flow.orelse
+    elif isinstance(flow, Block):
+        yield flow.body
+    elif isinstance(flow, Try):
+        yield flow.body
+        yield from flow.handlers
+        yield flow.orelse
+        yield flow.final
+
+
+def walk(flow: Flow) -> Iterator[Flow]:
+    """The flow and all its parts, in no order."""
+    todo = [flow]
+    while todo:
+        part = todo.pop()
+        yield part
+        todo.extend(children(part))
+
+
 Decision = tuple[str, bool]
 Decisions = frozenset[Decision]
 Configuration = tuple[int, Known]
@@ -154,8 +182,8 @@ class Result:
     """What exploring a flow gave."""
 
     outcomes: list[Outcome]
-    enclosures: dict[Decision, set[tuple[str, int, int]]]
-    """Lines (path, first, last) inside which a decision is no decision: its test is invariant."""
+    enclosures: dict[Decision, set[Site]]
+    """Calls inside an arm of an invariant test, for which that test is no decision."""
     cut: bool
 
 
@@ -176,7 +204,8 @@ class _Exploration:
     moves: dict[tuple[int, int], tuple[int, tuple[tuple[Rule, Violation], ...]]] = field(
         default_factory=dict
     )
-    enclosures: dict[Decision, set[tuple[str, int, int]]] = field(default_factory=dict)
+    enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
+    enclosed: set[tuple[int, Decision]] = field(default_factory=set)
     cut: bool = False
 
     def number(self, state: State) -> int:
@@ -304,10 +333,14 @@ class _Exploration:
         return _join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
 
     def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
-        """Remembers within which lines an invariant test is no decision."""
-        first, last = alt.spans[not decision[1]]
+        """Remembers for which calls an invariant test is no decision."""
+        if (id(alt), decision) in self.enclosed:
+            return
+        self.enclosed.add((id(alt), decision))
         if guard.stable(test) and not guard.reads(test) & alt.changing:
-            self.enclosures.setdefault(decision, set()).add((alt.site.path, first, last))
+            arm = alt.then if decision[1] else alt.orelse
+            inside = self.enclosures.setdefault(decision, set())
+            inside.update(part.event.site for part in walk(arm) if isinstance(part, Emit))
 
     def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
         outer = {

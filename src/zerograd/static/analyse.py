@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.finding import Finding, Note
-from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Result, Seq, Window, explore
+from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Result, Seq, Window, explore, walk
 from zerograd.rule import Rule
 from zerograd.rules import RULES
 from zerograd.static import subjects
@@ -20,7 +20,7 @@ from zerograd.static.project import Module, Project, mentions
 from zerograd.static.source import Source
 from zerograd.static.pace import Pace
 from zerograd.static.pace import pace as pace_of
-from zerograd.static.shape import rebuild, walk
+from zerograd.static.shape import rebuild
 from zerograd.static.subjects import Subject, View
 from zerograd.static.values import Fn, Klass, Thing
 
@@ -226,15 +226,10 @@ def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:
 
 def _counted(decisions: Decisions, result: Result, site: Site, step: Site | None) -> Decisions:
     """The decisions that count: an invariant test around the reported line does not."""
-    places = [(place.path, place.line) for place in (site, step) if place is not None]
     return frozenset(
         decision
         for decision in decisions
-        if not any(
-            path == enclosing and first <= line <= last
-            for enclosing, first, last in result.enclosures.get(decision, ())
-            for path, line in places
-        )
+        if not {site, step} & result.enclosures.get(decision, set())
     )
 
 

@@ -1054,6 +1054,8 @@ def store_attribute(
 def _assign_gradient(
     lower: Lower, owner: Value, value: Value, source: ast.expr | None, node: ast.AST
 ) -> None:
+    if isinstance(owner, Tensor) and roots(owner)[0]:
+        return  # the gradient of a result, not of a parameter
     if value == Lit(None) or (source is not None and _is_zeros(source)):
         clear(lower, owner, node, to_none=value == Lit(None))
         return

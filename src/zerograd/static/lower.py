@@ -11,11 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from zerograd.events import Event, Kind, Site
-from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Set, Try
+from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Op, Opaque, Var
 from zerograd.static import calls, conditions, names
 from zerograd.static.acts import Act
-from zerograd.static.project import Function, Module, Project, mentions, method_of, text_of
+from zerograd.static.project import (
+    Function,
+    Module,
+    Project,
+    called_names,
+    mentions,
+    method_of,
+    text_of,
+)
 from zerograd.static.values import (
     NOTHING,
     OPTIMIZER,
@@ -246,8 +254,7 @@ class Lower:
         self.some = partial
         self.merge(after_then, leaves(then), leaves(orelse))
         if then is not EMPTY or orelse is not EMPTY:
-            spans = (_span(node.body), _span(node.orelse))
-            alt = Alt(test, then, orelse, self.site(node.test), spans=spans)
+            alt = Alt(test, then, orelse, self.site(node.test))
             if exists is not None:
                 alt.exists = exists
             self.out.append(alt)
@@ -287,8 +294,7 @@ class Lower:
                 flow = body
                 continue
             test = Opaque(self.frame.prefix + text, self.reads(node.subject))
-            spans = (_span(case.body), (0, 0))
-            flow = Alt(test, body, flow, self.site(case.pattern), spans=spans)
+            flow = Alt(test, body, flow, self.site(case.pattern))
         self.out.append(flow)
 
     def do_While(self, node: ast.While) -> None:
@@ -303,7 +309,7 @@ class Lower:
     do_AsyncFor = do_For
 
     def iterate(
-        self, target: ast.expr, iterable: ast.expr, node: ast.For | ast.comprehension
+        self, target: ast.expr, iterable: ast.expr, node: ast.For | ast.AsyncFor | ast.comprehension
     ) -> None:
         """A loop over known items is written out; one over parameters is one act for all of them."""
         plain = _stripped(iterable)
@@ -318,9 +324,12 @@ class Lower:
             self.written_out(target, [element], node)
             self.in_parameters = outer
             return
-        if isinstance(node, ast.For):
+        if isinstance(node, (ast.For, ast.AsyncFor)):
             counter, first, trips, over = self.counting(target, plain)
             targets = frozenset(self.bind_targets(target, value, plain))
+            if trips == Const(1):
+                self.written_out(target, [Tensor()], node)
+                return
             self.loop(node, targets, counter, None, False, first, trips, over)
             return
         list(self.bind_targets(target, value, plain))
@@ -350,9 +359,9 @@ class Lower:
         return None
 
     def written_out(
-        self, target: ast.expr, items: list[Value], node: ast.For | ast.comprehension
+        self, target: ast.expr, items: list[Value], node: ast.For | ast.AsyncFor | ast.comprehension
     ) -> None:
-        if not isinstance(node, ast.For):
+        if not isinstance(node, (ast.For, ast.AsyncFor)):
             self.store(target, items[0] if items else NOTHING, None, target)
             return
         self.count += 1
@@ -400,7 +409,7 @@ class Lower:
 
     def loop(
         self,
-        node: ast.For | ast.While,
+        node: ast.For | ast.AsyncFor | ast.While,
         targets: frozenset[str],
         counter: str | None,
         test: Expr | None,
@@ -931,45 +940,44 @@ class Lower:
     def relevant(self, fn: Fn, depth: int = 0) -> bool:
         """Whether a function, or one it calls, does anything to gradients."""
         known = fn.module.relevant.get(fn.node)
-        if known is not None:
-            return known
-        fn.module.relevant[fn.node] = False
-        result = mentions(fn.node) or any(
-            inner is not None and self.relevant(inner, depth + 1)
-            for inner in self.callees(fn)
-            if depth < 6
-        )
-        fn.module.relevant[fn.node] = result
-        return result
+        if known is None:
+            fn.module.relevant[fn.node] = False
+            known = mentions(fn.node) or (depth < 6 and self.calls_relevant(fn, depth))
+            fn.module.relevant[fn.node] = known
+        return known
 
-    def callees(self, fn: Fn) -> Iterator[Fn | None]:
-        for call in ast.walk(fn.node):
-            if not isinstance(call, ast.Call):
-                continue
-            if isinstance(call.func, ast.Name):
-                value = self.global_name(fn.module, call.func.id)
-                if isinstance(value, Klass):
-                    method = method_of(value.node, "__init__")
-                    yield (
-                        Fn(method, value.module, "__init__", None, None, value) if method else None
-                    )
-                yield value if isinstance(value, Fn) else None
-            elif isinstance(call.func, ast.Attribute):
-                if isinstance(call.func.value, ast.Name) and call.func.value.id in ("self", "cls"):
-                    for klass in self.lineage(fn.klass) if fn.klass is not None else []:
-                        method = method_of(klass.node, call.func.attr)
-                        if method is not None:
-                            yield Fn(method, klass.module, call.func.attr, None, None, klass)
-                elif calls.is_super(call.func.value) and fn.klass is not None:
-                    for klass in self.lineage(fn.klass)[1:]:
-                        method = method_of(klass.node, call.func.attr)
-                        if method is not None:
-                            yield Fn(method, klass.module, call.func.attr, None, None, klass)
-                elif isinstance(call.func.value, ast.Name):
-                    owner = fn.module.imports.get(call.func.value.id)
-                    if owner is not None:
-                        value = self.imported(fn.module, f"{owner}.{call.func.attr}")
-                        yield value if isinstance(value, Fn) else None
+    def calls_relevant(self, fn: Fn, depth: int) -> bool:
+        module = fn.module
+        for name in called_names(fn.node):
+            head, _, last = name.rpartition(".")
+            for klass, method in module.methods_named(last):
+                if self.relevant(Fn(method, module, last, None, None, Klass(klass, module)), depth + 1):
+                    return True
+            first = (head or last).split(".")[0]
+            if first in module.imports or (not head and last in module.functions):
+                value = self.global_name(module, first)
+                if isinstance(value, Origin) and value.name.startswith("module:"):
+                    value = self.attribute(value, last)
+                if self.matters(value, depth + 1):
+                    return True
+        bases = self.lineage(fn.klass)[1:] if fn.klass is not None and depth < 3 else []
+        return any(
+            self.relevant(Fn(method, base.module, method.name, None, None, base), depth + 1)
+            for base in bases
+            for method in base.node.body
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+        )
+
+    def matters(self, value: Value, depth: int) -> bool:
+        if isinstance(value, Fn):
+            return self.relevant(value, depth)
+        if isinstance(value, Klass):
+            return any(
+                self.relevant(Fn(method, value.module, method.name, None, None, value), depth)
+                for method in value.node.body
+                if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+            )
+        return False
 
     # Expressions
 
@@ -1069,6 +1077,9 @@ class Lower:
         if isinstance(node.op, ast.Div) and not isinstance(left, Lit):
             return replace(result, divisor=conditions.expression(self, node.right), divided=True)
         if isinstance(node.op, ast.Mult):
+            plain = [side for side in (left, right) if not mix([side]).roots]
+            if len(plain) == 1 and not isinstance(plain[0], Lit):
+                result = replace(result, divided=None)
             for side in (node.left, node.right):
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Div):
                     if isinstance(side.left, ast.Constant) and side.left.value in (1, 1.0):
@@ -1116,7 +1127,7 @@ class Lower:
                 self.iterate(part.target, part.iter, part)
                 for test in part.ifs:
                     self.value(test)
-            value = self.value(node.elt)
+            value = self.repeated(node)
             if isinstance(value, (Params, Grad)):
                 return value
             if isinstance(value, Tensor):
@@ -1124,6 +1135,19 @@ class Lower:
             return Many((value,)) if isinstance(value, Table) else NOTHING
         finally:
             self.frame.env = env
+
+    def repeated(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Value:
+        """The item of a comprehension; what it does is done in a loop."""
+        self.count += 1
+        self.loops.append(self.count)
+        out, self.out = self.out, []
+        try:
+            return self.value(node.elt)
+        finally:
+            body, self.out = self.out, out
+            ident = self.loops.pop()
+            if any(isinstance(part, Act) for part in walk(Seq(body))):
+                self.out.append(Loop(Seq(body), ident, self.site(node)))
 
     of_GeneratorExp = of_ListComp
     of_SetComp = of_ListComp
@@ -1241,10 +1265,6 @@ def _is_attribute(node: ast.AST, me: str, attr: str) -> bool:
 
 def _asks_requires_grad(node: ast.expr) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "requires_grad" for n in ast.walk(node))
-
-
-def _span(body: Sequence[ast.stmt]) -> tuple[int, int]:
-    return (body[0].lineno, body[-1].end_lineno or body[-1].lineno) if body else (0, 0)
 
 
 def _loaded(node: ast.expr) -> ast.expr:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
-from zerograd.flow import Alt, Emit, Flow, Loop, Seq, Set
+from zerograd.flow import Alt, Emit, Flow, Loop, Seq, Set, children, walk
 from zerograd.guard import Const, Expr, Fact, Op, Opaque, Var
-from zerograd.static.shape import children, leaves_by, rebuild, walk
+from zerograd.static.shape import leaves_by, rebuild
 
 
 @dataclass(frozen=True)

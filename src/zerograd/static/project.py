@@ -9,7 +9,7 @@ import ast
 import os
 from dataclasses import dataclass, field
 
-from zerograd.static.names import INTERESTING, OBJECT_METHODS, RIVALS
+from zerograd.static.names import INTERESTING, OBJECT_METHODS, RIVALS, SCALER_NAME
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -31,6 +31,16 @@ class Module:
     """What is called on each receiver, by the receiver's text."""
     relevant: dict[ast.AST, bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
+
+    def methods_named(self, name: str) -> list[tuple[ast.ClassDef, Function]]:
+        """The methods of this name in all classes of the module."""
+        if not self.by_name:
+            for klass in self.classes.values():
+                for node in klass.body:
+                    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                        self.by_name.setdefault(node.name, []).append((klass, node))
+        return self.by_name.get(name, [])
 
     @property
     def speaks_torch(self) -> bool:
@@ -64,7 +74,7 @@ class Project:
                 if os.path.getsize(path) <= LARGEST_IMPORT:
                     with open(path, "rb") as file:
                         data = file.read()
-                    if any(word in data for word in _WORDS):
+                    if path.endswith("__init__.py") or any(word in data for word in _WORDS):
                         self.modules[path] = index(path, ast.parse(data))
                     else:
                         self.modules[path] = Module(path, ast.Module([], []))
@@ -222,10 +232,20 @@ def method_of(klass: ast.ClassDef, name: str) -> Function | None:
     return None
 
 
+def called_names(node: ast.AST) -> set[str]:
+    """What some code calls, by dotted name."""
+    return {
+        text_of(inner.func)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Call) and isinstance(inner.func, (ast.Name, ast.Attribute))
+    }
+
+
 def mentions(node: ast.AST) -> bool:
     """Whether the code itself speaks of gradients."""
     return any(
         (isinstance(inner, ast.Attribute) and inner.attr in INTERESTING)
         or (isinstance(inner, ast.Name) and inner.id in INTERESTING)
+        or (isinstance(inner, ast.Call) and SCALER_NAME.search(text_of(inner.func)) is not None)
         for inner in ast.walk(node)
     )

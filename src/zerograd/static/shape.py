@@ -2,39 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
-
-
-def children(flow: Flow) -> Iterator[Flow]:
-    """The parts of a flow."""
-    if isinstance(flow, Seq):
-        yield from flow.items
-    elif isinstance(flow, Alt):
-        yield flow.then
-        yield flow.orelse
-    elif isinstance(flow, Loop):
-        yield flow.body
-        if flow.orelse is not None:
-            yield flow.orelse
-    elif isinstance(flow, Block):
-        yield flow.body
-    elif isinstance(flow, Try):
-        yield flow.body
-        yield from flow.handlers
-        yield flow.orelse
-        yield flow.final
-
-
-def walk(flow: Flow) -> Iterator[Flow]:
-    """The flow and all its parts, in no order."""
-    todo = [flow]
-    while todo:
-        part = todo.pop()
-        yield part
-        todo.extend(children(part))
 
 
 def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:

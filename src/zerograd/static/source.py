@@ -24,7 +24,7 @@ MAX_TOKENS = 200_000
 _ALWAYS_SMALL = 2 * MAX_TOKENS
 """A file of fewer bytes than this cannot hold MAX_TOKENS tokens and line ends."""
 
-_INTERESTING = re.compile(rb"backward|zero_grad|\.step\s*\(|_step\(")
+_INTERESTING = re.compile(rb"backward|zero_grad|\.step\s*\(|_step\(|scaler\(")
 _TORCHLIKE = re.compile(rb"torch|lightning|accelerate|deepspeed|apex|optim")
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
-from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try
+from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, children, walk
 from zerograd.guard import Expr
 from zerograd.static.acts import Act
 from zerograd.static.pace import Counting
-from zerograd.static.shape import children, leaves_by, walk
+from zerograd.static.shape import leaves_by
 from zerograd.static.values import OPTIMIZER, within
 
 MOST_PARTS = 4
@@ -163,7 +163,8 @@ class View:
 
     def attempt(self, flow: Try, needed: Mapping[str, bool]) -> Flow | None:
         parts = [self.project(part, needed) for part in (flow.body, flow.orelse, flow.final)]
-        handlers = [self.project(handler, needed) or EMPTY for handler in flow.handlers]
+        projected = [self.project(handler, needed) for handler in flow.handlers]
+        handlers = [handler or EMPTY for handler in projected if not _fails(handler)]
         if all(part is None for part in parts) and all(handler is EMPTY for handler in handlers):
             return None
         body, orelse, final = (part or EMPTY for part in parts)
