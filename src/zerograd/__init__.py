@@ -23,15 +23,17 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'zerograd' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:
+    # A type checker would take this for a promise that every name exists.
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'zerograd' has no attribute {name!r}")
+        from importlib import import_module
 
-    module, attribute = _HOME[name]
-    value = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
+        module, attribute = _HOME[name]
+        value = getattr(import_module(module), attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

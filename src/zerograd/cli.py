@@ -158,6 +158,9 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.statistics and arguments.format not in ("text", "concise"):
         _say(f"--statistics goes with --format text, not with {arguments.format}")
         return COULD_NOT
+    if _words(arguments.select) == ():
+        _say("--select names no rule; without it every rule counts")
+        return COULD_NOT
     progress = _Progress()
     try:
         outcome = run(_options(arguments), progress.tell)
