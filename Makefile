@@ -32,7 +32,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .zerograd_cache
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp is newer than what it was made from, so that a second run installs nothing.
 $(VENV)/.python:

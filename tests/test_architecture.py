@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from command import FORGOTTEN_ZERO, environment
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "zerograd"
@@ -105,7 +106,7 @@ def without_torch(tmp_path: Path) -> dict[str, str]:
     (poison / "torch").mkdir(parents=True)
     # SystemExit passes through every `except Exception` and `except ImportError`.
     (poison / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
-    return {**os.environ, "PYTHONPATH": str(poison)}
+    return environment(tmp_path / "cache", PYTHONPATH=str(poison))
 
 
 def run(
@@ -134,18 +135,6 @@ def test_importing_zerograd_does_not_import_torch(without_torch: dict[str, str])
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-FORGOTTEN_ZERO = """\
-import torch
-
-model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in [(torch.ones(1), torch.ones(1))] * 3:
-    loss = (model(x) - y).square().mean()
-    loss.backward()
-    optimizer.step()
-"""
-
-
 def test_check_does_not_import_torch(without_torch: dict[str, str], tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"train{number}.py").write_text(FORGOTTEN_ZERO)
@@ -159,7 +148,7 @@ def test_check_does_not_import_torch(without_torch: dict[str, str], tmp_path: Pa
 def test_check_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FORGOTTEN_ZERO)
     (tmp_path / "pyproject.toml").write_text("[tool.zerograd]\nselect = ['ZG101']\n")
-    env = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    env = environment(tmp_path / "cache", PYTHONPATH=str(SOURCE.parent))
     done = run("-S", "-m", "zerograd", "check", "train.py", env=env, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "ZG101" in done.stdout
