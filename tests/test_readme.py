@@ -52,3 +52,10 @@ def test_every_file_the_readme_points_at_exists() -> None:
         page = ROOT / name
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name} points at {target}"
+
+
+def test_the_demo_goes_as_expected() -> None:
+    done = run("docs/demo.py")
+    assert done.returncode == 0, done.stdout
+    assert "used by step() 8.0" in done.stdout
+    assert "ZG101 stale-gradient" in done.stdout
