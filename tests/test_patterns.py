@@ -60,13 +60,17 @@ def test_what_lies_in_an_excluded_directory_cannot_be_taken_back() -> None:
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "[a]", "a b"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
-PIECES = st.sampled_from(["a", "b", ".py", "*", "?", "**", "/", "[ab]", "[!a]", "\\*", "\\", " "])
+PIECES = st.sampled_from(["a", "b", ".py", "*", "?", "[ab]", "[!a]", "\\*", "\\", " "])
+# `a**` is left out: git takes it for `a*` or for more, depending on what stands before it.
+PARTS = st.just("**") | st.lists(PIECES, min_size=1, max_size=3).map("".join)
 LINES = st.lists(
     st.builds(
-        "".join,
-        st.tuples(
-            st.sampled_from(["", "!", "/"]), st.lists(PIECES, min_size=1, max_size=4).map("".join)
-        ),
+        "{}{}{}".format,
+        st.sampled_from(["", "!", "/", "!/"]),
+        st.lists(
+            PARTS.filter(lambda part: part == "**" or "**" not in part), min_size=1, max_size=3
+        ).map("/".join),
+        st.sampled_from(["", "/", "//", " "]),
     ),
     min_size=1,
     max_size=4,

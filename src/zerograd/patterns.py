@@ -37,7 +37,7 @@ class Patterns:
         negated = pattern.startswith("!")
         pattern = pattern.removeprefix("!").removeprefix("./")
         only_directories = pattern.endswith("/")
-        pattern = pattern.rstrip("/")
+        pattern = pattern.removesuffix("/")
         if not pattern:
             return
         anchored = "/" in pattern
