@@ -12,7 +12,7 @@ from zerograd.flow import Seq, Set
 from zerograd.guard import Const, Op, Var
 from zerograd.static import names
 from zerograd.static.acts import Act
-from zerograd.static.project import method_of, text_of
+from zerograd.static.project import is_generator, method_of, text_of
 from zerograd.static.values import (
     ACCELERATOR,
     ENGINE,
@@ -747,8 +747,7 @@ def _inline(
 
     if arguments is None:
         arguments = _arguments(lower, node)
-    generator = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(fn.node))
-    visible = len(lower.stack) < DEEPEST_CALL and fn.node not in lower.stack and not generator
+    visible = len(lower.stack) < DEEPEST_CALL and fn.node not in lower.stack and not is_generator(fn.node)
     wanted = force or lower.relevant(fn) or _gives_optimizer(fn)
     if not visible or not wanted or lower.quiet > 3:
         if wanted and not lower.quiet:

@@ -19,6 +19,7 @@ from zerograd.static.project import (
     Function,
     Module,
     Project,
+    assigned_names,
     called_names,
     mentions,
     method_of,
@@ -45,6 +46,7 @@ from zerograd.static.values import (
 
 DEEPEST_CALL = 10
 MOST_ACTS = 1500
+MOST_STATEMENTS = 6000
 EMPTY = Seq(())
 
 
@@ -91,6 +93,7 @@ class Lower:
         self.evaluating: set[tuple[str, str]] = set()
         self.count = 0
         self.acts = 0
+        self.steps = 0
         self.no_grad = 0
         self.quiet = 0
         self.unguarded = True
@@ -170,6 +173,9 @@ class Lower:
     # Statements
 
     def statements(self, body: Sequence[ast.stmt]) -> None:
+        self.steps += len(body)
+        if self.steps > MOST_STATEMENTS or time.monotonic() > self.deadline:
+            raise Cut
         for node in body:
             handler = getattr(self, f"do_{type(node).__name__}", None)
             if handler is not None:
@@ -420,7 +426,7 @@ class Lower:
     ) -> None:
         self.count += 1
         ident = self.count
-        for name in _assigned_in(node):
+        for name in assigned_names(node):
             if isinstance(self.frame.env.get(name), Lit):
                 self.frame.env[name] = NOTHING
         idle = calls.idle_loss(node)
@@ -790,21 +796,11 @@ class Lower:
 
     def assigned_attribute(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
         values: list[Value] = []
-        for method in klass.node.body:
-            if (
-                not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-                or not method.args.args
-            ):
-                if isinstance(method, ast.Assign) and any(
-                    isinstance(t, ast.Name) and t.id == attr for t in method.targets
-                ):
-                    values.append(self.peek(method.value))
-                continue
-            me = method.args.args[0].arg
-            for statement in ast.walk(method):
-                found = _assignment_to(statement, me, attr)
-                if found is not None:
-                    values.append(self.attribute_value(owner, klass, method, *found))
+        for method, node, index in klass.module.attributes_of(klass.node).get(attr, ()):
+            if method is None:
+                values.append(self.peek(node))
+            else:
+                values.append(self.attribute_value(owner, klass, method, node, index))
         values = [value for value in values if value != Lit(None)] or values
         if not values:
             return None
@@ -906,12 +902,12 @@ class Lower:
             fn.frame,
             dict(values),
             aliases,
-            frozenset(_assigned_in(node)) | frozenset(values),
+            frozenset(assigned_names(node)) | frozenset(values),
             fn.owner,
             fn.klass,
             label=f"return:{self.count}",
         )
-        for name in _assigned_in(node):
+        for name in assigned_names(node):
             frame.aliases.pop(name, None)
         self.frame = frame
         self.stack.append(node)
@@ -941,6 +937,8 @@ class Lower:
         """Whether a function, or one it calls, does anything to gradients."""
         known = fn.module.relevant.get(fn.node)
         if known is None:
+            if time.monotonic() > self.deadline:
+                raise Cut
             fn.module.relevant[fn.node] = False
             known = mentions(fn.node) or (depth < 6 and self.calls_relevant(fn, depth))
             fn.module.relevant[fn.node] = known
@@ -1218,49 +1216,6 @@ def _parameters(node: Function | ast.Lambda) -> list[ast.arg]:
     args = node.args
     extra = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
     return [*args.posonlyargs, *args.args, *args.kwonlyargs, *extra]
-
-
-def _assigned_in(node: ast.AST) -> list[str]:
-    """Names that some code assigns, its inner functions left out."""
-    found: list[str] = []
-    todo = list(ast.iter_child_nodes(node))
-    while todo:
-        inner = todo.pop()
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-            found.append(inner.id)
-        if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            todo.extend(ast.iter_child_nodes(inner))
-        elif not isinstance(inner, ast.Lambda):
-            found.append(inner.name)
-    return found
-
-
-def _assignment_to(node: ast.AST, me: str, attr: str) -> tuple[ast.expr, int | None] | None:
-    if isinstance(node, ast.AnnAssign) and node.value is not None:
-        pairs = [(node.target, node.value)]
-    elif isinstance(node, ast.Assign):
-        pairs = [(target, node.value) for target in node.targets]
-    else:
-        return None
-    for target, value in pairs:
-        if _is_attribute(target, me, attr):
-            return value, None
-        if isinstance(target, ast.Tuple):
-            for index, item in enumerate(target.elts):
-                if _is_attribute(item, me, attr):
-                    if isinstance(value, ast.Tuple) and index < len(value.elts):
-                        return value.elts[index], None
-                    return value, index
-    return None
-
-
-def _is_attribute(node: ast.AST, me: str, attr: str) -> bool:
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr == attr
-        and isinstance(node.value, ast.Name)
-        and node.value.id == me
-    )
 
 
 def _asks_requires_grad(node: ast.expr) -> bool:

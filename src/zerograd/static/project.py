@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeGuard
 
 from zerograd.static.names import INTERESTING, OBJECT_METHODS, RIVALS, SCALER_NAME
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
+MOST_IMPORTS = 40
+"""Other modules that are read for one file."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
+"""By attribute: the assigning method (None: the class body), the value, the index in a tuple."""
 
 
 @dataclass(eq=False)
@@ -31,6 +41,7 @@ class Module:
     """What is called on each receiver, by the receiver's text."""
     relevant: dict[ast.AST, bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
 
     def methods_named(self, name: str) -> list[tuple[ast.ClassDef, Function]]:
@@ -41,6 +52,12 @@ class Module:
                     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         self.by_name.setdefault(node.name, []).append((klass, node))
         return self.by_name.get(name, [])
+
+    def attributes_of(self, klass: ast.ClassDef) -> AttributeTable:
+        """What a class and its methods assign to each attribute."""
+        if klass not in self.attributes:
+            self.attributes[klass] = _attribute_table(klass)
+        return self.attributes[klass]
 
     @property
     def speaks_torch(self) -> bool:
@@ -67,6 +84,8 @@ class Project:
     def load(self, path: str) -> Module | None:
         """The module in this file; None if it cannot be used."""
         path = os.path.abspath(path)
+        if path not in self.modules and len(self.read) >= MOST_IMPORTS:
+            return None
         self.read.add(path)
         if path not in self.modules:
             self.modules[path] = None
@@ -241,6 +260,7 @@ def called_names(node: ast.AST) -> set[str]:
     }
 
 
+@lru_cache(maxsize=4096)
 def mentions(node: ast.AST) -> bool:
     """Whether the code itself speaks of gradients."""
     return any(
@@ -248,4 +268,70 @@ def mentions(node: ast.AST) -> bool:
         or (isinstance(inner, ast.Name) and inner.id in INTERESTING)
         or (isinstance(inner, ast.Call) and SCALER_NAME.search(text_of(inner.func)) is not None)
         for inner in ast.walk(node)
+    )
+
+
+@lru_cache(maxsize=4096)
+def assigned_names(node: ast.AST) -> frozenset[str]:
+    """Names that some code assigns, its inner functions left out."""
+    found: list[str] = []
+    todo = list(ast.iter_child_nodes(node))
+    while todo:
+        inner = todo.pop()
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
+            found.append(inner.id)
+        if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(inner))
+        elif not isinstance(inner, ast.Lambda):
+            found.append(inner.name)
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def is_generator(node: ast.AST) -> bool:
+    """Whether calling a function runs none of its body."""
+    return any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(node))
+
+
+def _attribute_table(klass: ast.ClassDef) -> AttributeTable:
+    table: AttributeTable = {}
+    for member in klass.body:
+        if isinstance(member, ast.Assign):
+            for target in member.targets:
+                if isinstance(target, ast.Name):
+                    table.setdefault(target.id, []).append((None, member.value, None))
+        if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.args.args:
+            me = member.args.args[0].arg
+            for node in ast.walk(member):
+                for attr, value, index in _stored(node, me):
+                    table.setdefault(attr, []).append((member, value, index))
+    return table
+
+
+def _stored(node: ast.AST, me: str) -> Iterator[tuple[str, ast.expr, int | None]]:
+    """The attributes of an object that a statement assigns."""
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        pairs = [(node.target, node.value)]
+    elif isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    else:
+        return
+    for target, value in pairs:
+        if not isinstance(target, ast.Tuple):
+            if _is_attribute_of(target, me):
+                yield target.attr, value, None
+            continue
+        for index, item in enumerate(target.elts):
+            if _is_attribute_of(item, me):
+                if isinstance(value, ast.Tuple) and index < len(value.elts):
+                    yield item.attr, value.elts[index], None
+                else:
+                    yield item.attr, value, index
+
+
+def _is_attribute_of(node: ast.expr, me: str) -> TypeGuard[ast.Attribute]:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == me
     )

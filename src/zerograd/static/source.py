@@ -24,8 +24,13 @@ MAX_TOKENS = 200_000
 _ALWAYS_SMALL = 2 * MAX_TOKENS
 """A file of fewer bytes than this cannot hold MAX_TOKENS tokens and line ends."""
 
-_INTERESTING = re.compile(rb"backward|zero_grad|\.step\s*\(|_step\(|scaler\(")
-_TORCHLIKE = re.compile(rb"torch|lightning|accelerate|deepspeed|apex|optim")
+_BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
+"""A call or a method: most that is written of backward is about compatibility."""
+_STEP = re.compile(rb"step\s*\(")
+_SPECIAL_STEPS = (b"optimizer_", b"first_")
+_OTHERS_STEP = (b"env.", b"envs.", b"scheduler.", b"sched.")
+"""Who steps and is no optimizer: simulations and schedulers."""
+_TORCH = re.compile(rb"torch|lightning|accelerate|deepspeed|apex|optim")
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n")
@@ -97,11 +102,19 @@ class Source:
 
 def worth_parsing(data: bytes) -> bool:
     """Whether the bytes of a file name anything that touches gradients."""
-    for match in _INTERESTING.finditer(data):
-        if match[0] in (b"backward", b"zero_grad"):
+    if b"zero_grad" in data or (b"backward" in data and _BACKWARD.search(data)):
+        return True
+    # Who only steps may leave the backward to a function of another file.
+    return b"step" in data and _steps(data) and bool(_TORCH.search(data))
+
+
+def _steps(data: bytes) -> bool:
+    for match in _STEP.finditer(data):
+        before = data[max(0, match.start() - 10) : match.start()]
+        if before.endswith(_SPECIAL_STEPS):
             return True
-        # A step alone is as likely a simulation's: torch must be somewhere near.
-        return b"zero_grad" in data or b"backward" in data or bool(_TORCHLIKE.search(data))
+        if before.endswith(b".") and not before.endswith(_OTHERS_STEP):
+            return True
     return False
 
 
