@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
-from zerograd import __version__
+from zerograd import __version__, cli
 
 POSSIBLE = """\
 import torch
@@ -341,6 +341,21 @@ def test_a_reader_that_has_read_enough_ends_it_quietly(here: Path) -> None:
         running.stdout.read(10)
         running.stdout.close()
         assert running.stderr.read() == b""
+
+
+def test_a_check_that_takes_long_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress = cli._Progress()
+    progress.tell(1, 9)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(cli._Progress, "AFTER", 0.0)
+    late = cli._Progress()
+    late.tell(7, 9)
+    late.tell(8, 9)
+    late.end()
+    assert capsys.readouterr().err == "\r\x1b[Kchecking: 7 of 9 files\r\x1b[K"
 
 
 def test_help_teaches_by_examples(here: Path) -> None:

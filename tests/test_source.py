@@ -168,12 +168,20 @@ def test_no_bytes_raise_anything_but_unreadable(data: bytes, path: str) -> None:
     ("code", "expected"),
     [
         (b"loss.backward()", True),
+        (b"loss.backward ()", True),
+        (b"self.manual_backward(loss)", True),
+        (b"backward_step(loss)", True),
+        (b"run = loss.backward", True),
+        (b"# for backward compatibility (and backwards, too)", False),
+        (b"import torch\nscheduler.step()\nenv.step(a)", False),
+        (b"import torch\noptimizer.first_step(zero=True)", True),
         (b"optimizer.zero_grad()", True),
         (b"import torch\noptimizer.step()", True),
         (b"import torch\nxm.optimizer_step(optimizer)", True),
         (b"env.step(action)", False),
         (b"print('hello')", False),
-        (b"env.step(action)\nself.optimizer = Adam()", True),
+        (b"env.step(action)\nself.optimizer = Adam()", False),
+        (b"self.policy.step()\nself.optimizer = Adam()", True),
     ],
 )
 def test_only_bytes_that_touch_gradients_are_worth_parsing(code: bytes, expected: bool) -> None:

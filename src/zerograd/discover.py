@@ -87,6 +87,8 @@ class Discovery:
 
     def add(self, path: str) -> None:
         """Take a file, or every file worth checking below a directory."""
+        if os.pardir not in path:
+            path = os.path.normpath(path)
         try:
             status = os.stat(path)
         except (OSError, ValueError) as error:
