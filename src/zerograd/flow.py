@@ -320,11 +320,12 @@ class _Exploration:
                 continue
             rest = guard.residual(alt.test, values)
             text = guard.show(rest)
+            usual = guard.healthy(rest)
             for index, arm in enumerate(arms):
                 facts = guard.facts(rest, index == 0)
                 learned[index].update(facts)
                 decided: Iterable[Decisions] = paths
-                if not alt.free[index]:
+                if not alt.free[index] and usual is not (index == 0):
                     decided = _decide(paths, (text, index == 0))
                     self.enclose(alt, rest, (text, index == 0))
                 if decided:

@@ -186,6 +186,26 @@ def leaning(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
     return truth_of(expr, known)
 
 
+def healthy(expr: Expr) -> bool | None:
+    """How a test for inf or nan comes out in a run where nothing is wrong."""
+    if isinstance(expr, Op) and expr.op == "not":
+        inner = healthy(expr.args[0])
+        return None if inner is None else not inner
+    if isinstance(expr, Op) and expr.op in ("and", "or"):
+        said = {healthy(arg) for arg in expr.args}
+        return said.pop() if len(said) == 1 else None
+    if isinstance(expr, Opaque) and expr.text.endswith(")"):
+        name = expr.text.partition("(")[0].rpartition(".")[2]
+        if name in ("isnan", "isinf"):
+            return False
+        if name == "isfinite":
+            return True
+        if name in ("any", "all", "item"):
+            found = [word for word in ("isnan", "isinf", "isfinite") if word in expr.text]
+            return found == ["isfinite"] if found else None
+    return None
+
+
 def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
     """What is known of the atoms once the whole came out so."""
     if isinstance(expr, Op) and expr.op == "not":

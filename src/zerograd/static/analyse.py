@@ -81,6 +81,11 @@ class _Search:
             flow = self.lowered(lower, fn)
             inlined |= lower.inlined
             yield flow, lower, fn.name == LIGHTNING_STEP
+            for inner in lower.closures:
+                if inner.node not in inlined and lower.relevant(inner):
+                    flow = self.lowered(lower, inner)
+                    inlined |= lower.inlined
+                    yield flow, lower, False
 
     def lowered(self, lower: Lower, fn: Fn | None) -> Flow:
         try:
@@ -255,26 +260,27 @@ def _handed_counter(flow: Flow) -> bool:
     if any(isinstance(part, Loop) for part in walk(flow)):
         return False
     for part in walk(flow):
-        if isinstance(part, Alt) and any(
-            isinstance(e, Emit) and e.event.kind is Kind.STEP for e in walk(part)
-        ):
+        if isinstance(part, Alt) and _steps_under(part):
             if any(isinstance(p, guard.Op) and p.op == "%" for p in guard.parts(part.test)):
                 return True
     return False
 
 
 def _repeat(flow: Flow) -> Flow:
-    """A function that is called once per batch, as a loop."""
+    """A function that is called once per batch, as a loop that counts what guards its step."""
     counter = None
     for part in walk(flow):
-        if isinstance(part, Alt):
+        if isinstance(part, Alt) and _steps_under(part):
             for op in guard.parts(part.test):
                 if isinstance(op, guard.Op) and op.op == "%":
                     counter = next(iter(sorted(guard.reads(op.args[0]))), counter)
     site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
-    relooped = _inside(flow)
     targets = frozenset({counter}) if counter else frozenset()
-    return Loop(relooped, -1, site, targets, counter)
+    return Loop(_inside(flow), -1, site, targets, counter)
+
+
+def _steps_under(alt: Alt) -> bool:
+    return any(isinstance(e, Emit) and e.event.kind is Kind.STEP for e in walk(alt))
 
 
 def _inside(flow: Flow) -> Flow:

@@ -138,11 +138,14 @@ def _super_call(lower: Lower, node: ast.Call, name: str) -> Value:
 
 def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thing) -> Value:
     method = lower.attribute(owner, func.attr)
-    if isinstance(method, Fn):
+    if isinstance(method, (Fn, Klass)):
+        return _call_value(lower, node, method)
+    if func.attr in names.PASS_THROUGH:
+        _arguments(lower, node)
+        return owner
+    if isinstance(method, Thing) and lower.holds(owner, func.attr):
         return _call_value(lower, node, method)
     arguments = _arguments(lower, node)
-    if func.attr in names.PASS_THROUGH:
-        return owner
     role = lower.role(owner, func.value)
     if role in (ACCELERATOR, FABRIC) and names.PREPARES.match(func.attr):
         for argument in arguments:
@@ -153,7 +156,7 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
     if owner.klass is not None or owner.key == "self":
         if names.MEDDLES.search(func.attr) and not _benign(func.attr):
             _unseen_method(lower, node, owner)
-        return _result(lower, [], arguments, frozenset({owner.key}))
+        return _result(lower, [method], arguments, frozenset({owner.key}), node)
     if role == OPTIMIZER and not _benign(func.attr) and func.attr not in _OPTIMIZER_READS:
         _unseen(lower, node, frozenset({owner.key}))
     _hand_to_unseen(lower, node, arguments, func.attr)

@@ -84,6 +84,7 @@ class Lower:
         self.loops: list[int] = [0]
         self.made: dict[str, Site] = {}
         self.fresh: set[str] = set()
+        self.closures: list[Fn] = []
         self.prepared: dict[str, str] = {}
         self.params: dict[str, frozenset[str] | None] = {}
         self.handed: set[str] = set()
@@ -232,7 +233,10 @@ class Lower:
         self.value(node.test)
 
     def do_FunctionDef(self, node: Function) -> None:
-        self.frame.env[node.name] = Fn(node, self.frame.module, node.name, None, self.frame)
+        fn = Fn(node, self.frame.module, node.name, None, self.frame)
+        self.frame.env[node.name] = fn
+        if self.frame is not self.top:
+            self.closures.append(fn)
 
     do_AsyncFunctionDef = do_FunctionDef
 
@@ -759,6 +763,10 @@ class Lower:
             if found is not None:
                 return found
         return Thing(f"{owner.key}.{attr}")
+
+    def holds(self, owner: Thing, attr: str) -> bool:
+        """Whether an object is seen to keep something under this name."""
+        return (owner.key, attr) in self.heap
 
     def class_attribute(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
         """What the methods of a class assign to an attribute, seen from outside its constructor."""

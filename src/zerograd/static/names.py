@@ -125,7 +125,7 @@ BENIGN = re.compile(
     r"save|log|eval|valid|test|print|dump|record|write|writer|checkpoint|summar|load|state|adjust"
     r"|(^|_)lr|sched|warm|monitor|info|count|isinstance|len|hasattr|getattr|id$|type$|str$|repr|format"
     r"|plot|display|metric|progress|device|dict|append|barrier|watch|seed|param|config|callback|mode"
-    r"|collect|report|track|meter|lambda",
+    r"|collect|report|track|meter|lambda|context|ctx",
     re.IGNORECASE,
 )
 """Unseen functions with such names read the optimizer, but leave its gradients alone."""
@@ -178,10 +178,10 @@ def role_of_use(text: str, methods: frozenset[str]) -> str:
             return ENGINE
     if "accelerator" in name.lower():
         return ACCELERATOR
-    if SCHEDULER.search(name):
-        return OTHER
     if {"zero_grad", "step"} <= methods:
         return OPTIMIZER
+    if SCHEDULER.search(name):
+        return OTHER
     if methods & {"unscale_"} or ({"scale", "update"} <= methods) or {"scale", "step"} <= methods:
         return SCALER
     if OPTIMIZER_NAME.search(name) and not NOT_AN_OPTIMIZER.search(name):

@@ -104,7 +104,7 @@ class _Guards:
     symbols: set[str] = field(default_factory=set)
     sites: dict[int, Alt] = field(default_factory=dict)
     steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
-    backwards: dict[int, list[list[Alt]]] = field(default_factory=dict)
+    backwards: dict[int, list[tuple[bool, list[Alt]]]] = field(default_factory=dict)
     micro: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)
 
@@ -127,12 +127,13 @@ class _Guards:
         return self.counting.symbols(alt.test) is not None
 
     def note(self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]) -> None:
-        if event.foreign or event.may or not loops:
+        if event.foreign or not loops:
             return
         own = [alt for loop, alt in guards if loop == loops[-1]]
         if event.kind is Kind.BACKWARD:
             for loop in loops:
-                self.backwards.setdefault(loop, []).append([alt for _, alt in guards])
+                around = [alt for _, alt in guards]
+                self.backwards.setdefault(loop, []).append((event.may, around))
         if event.kind is Kind.STEP:
             self.steps.setdefault(loops[-1], []).append((event, own))
         if event.kind in (Kind.STEP, Kind.ZERO, Kind.BACKWARD):
@@ -149,7 +150,10 @@ class _Guards:
             event, guards = steps[0]
             guard_of_step = guards[-1]
             feeding = self.backwards.get(loop, [])
-            outside = any(guard_of_step not in around for around in feeding)
+            inside = any(guard_of_step in around for _, around in feeding)
+            outside = any(
+                guard_of_step not in around and not (may and inside) for may, around in feeding
+            )
             if outside and self.belongs(guard_of_step, loop):
                 found[loop] = (guard_of_step, event.site)
         return found
