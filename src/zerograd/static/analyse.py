@@ -16,7 +16,7 @@ from zerograd.rules import RULES
 from zerograd.static import subjects
 from zerograd.static.lower import Cut, Lower
 from zerograd.static.names import LIGHTNING_STEP
-from zerograd.static.project import Module, Project, mentions
+from zerograd.static.project import Module, Project
 from zerograd.static.source import Source
 from zerograd.static.pace import Pace
 from zerograd.static.pace import pace as pace_of
@@ -66,11 +66,12 @@ class _Search:
         inlined: set[ast.AST] = set()
         lower = Lower(self.project, self.module, self.deadline)
         functions = list(self.functions())
-        if mentions(self.module.tree):
+        if self.module.facts[self.module.tree].mentions:
             flow = self.lowered(lower, None)
             inlined |= lower.inlined
             yield flow, lower, False
-        called = _called_names(self.module.tree)
+        calls = self.module.facts[self.module.tree].calls
+        called = {name.rpartition(".")[2] for name in calls}
         functions.sort(key=lambda fn: fn.name in called)
         for fn in functions:
             if fn.node in inlined:
@@ -242,17 +243,6 @@ def _cancels(paths: set[Decisions]) -> bool:
     """Whether both arms of some test lead here."""
     singles = {next(iter(path)) for path in paths if len(path) == 1}
     return any((text, not taken) in singles for text, taken in singles)
-
-
-def _called_names(tree: ast.Module) -> set[str]:
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name):
-                found.add(node.func.id)
-            elif isinstance(node.func, ast.Attribute):
-                found.add(node.func.attr)
-    return found
 
 
 def _handed_counter(flow: Flow) -> bool:

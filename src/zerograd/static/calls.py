@@ -12,7 +12,8 @@ from zerograd.flow import Seq, Set
 from zerograd.guard import Const, Op, Var
 from zerograd.static import names
 from zerograd.static.acts import Act
-from zerograd.static.project import is_generator, method_of, text_of
+from zerograd.static.facts import text_of
+from zerograd.static.project import method_of
 from zerograd.static.values import (
     ACCELERATOR,
     ENGINE,
@@ -750,7 +751,7 @@ def _inline(
 
     if arguments is None:
         arguments = _arguments(lower, node)
-    visible = len(lower.stack) < DEEPEST_CALL and fn.node not in lower.stack and not is_generator(fn.node)
+    visible = len(lower.stack) < DEEPEST_CALL and fn.node not in lower.stack and not fn.module.facts[fn.node].yields
     wanted = force or lower.relevant(fn) or _gives_optimizer(fn)
     if not visible or not wanted or lower.quiet > 3:
         if wanted and not lower.quiet:
@@ -811,10 +812,7 @@ def _gives_optimizer(fn: Fn) -> bool:
     """A factory of the project: its body says what the optimizer steps."""
     if names.role_of_call(fn.name) != OPTIMIZER or isinstance(fn.node, ast.Lambda):
         return False
-    return any(
-        isinstance(n, ast.Call) and names.role_of_call(text_of(n.func)) == OPTIMIZER
-        for n in ast.walk(fn.node)
-    )
+    return any(names.role_of_call(name) == OPTIMIZER for name in fn.module.facts[fn.node].calls)
 
 
 def _attributes_used(lower: Lower, fn: Fn) -> frozenset[str]:
@@ -822,11 +820,7 @@ def _attributes_used(lower: Lower, fn: Fn) -> frozenset[str]:
     if not isinstance(fn.owner, Thing) or isinstance(fn.node, ast.Lambda) or not fn.node.args.args:
         return frozenset()
     me = fn.node.args.args[0].arg
-    used = {
-        n.attr
-        for n in ast.walk(fn.node)
-        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == me
-    }
+    used = {attr for name, attr in fn.module.facts[fn.node].attributes if name == me}
     keys = set()
     for attr in used:
         value = lower.attribute(fn.owner, attr)

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from zerograd.guard import Const, Expr, Op, Opaque, Var
-from zerograd.static.project import text_of
+from zerograd.static.facts import text_of
 from zerograd.static.values import Lit, Thing
 
 if TYPE_CHECKING:

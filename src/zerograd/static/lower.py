@@ -15,16 +15,8 @@ from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Op, Opaque, Var
 from zerograd.static import calls, conditions, names
 from zerograd.static.acts import Act
-from zerograd.static.project import (
-    Function,
-    Module,
-    Project,
-    assigned_names,
-    called_names,
-    mentions,
-    method_of,
-    text_of,
-)
+from zerograd.static.facts import Function, text_of
+from zerograd.static.project import Module, Project, assigned_names, method_of
 from zerograd.static.values import (
     NOTHING,
     OPTIMIZER,
@@ -790,7 +782,7 @@ class Lower:
         return None
 
     def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
-        returns = [n.value for n in ast.walk(method) if isinstance(n, ast.Return) and n.value]
+        returns = klass.module.facts[method].returns
         if len(returns) != 1 or not method.args.args:
             return None
         frame = self.frame
@@ -824,8 +816,9 @@ class Lower:
         frame = self.frame
         env: dict[str, Value] = {arg.arg: NOTHING for arg in _parameters(method)}
         env[method.args.args[0].arg] = owner
+        env.update(self.kept_arguments(owner, klass, method))
         self.frame = Frame(klass.module, prefix=f"{owner.key}.", env=env, klass=klass, owner=owner)
-        self.locals_before(method, node)
+        self.locals_before(klass, method, node)
         try:
             value = self.peek(node)
         finally:
@@ -838,30 +831,25 @@ class Lower:
             )
         return value
 
-    def kept_arguments(self, owner: Thing, method: Function) -> dict[str, Value]:
+    def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
         """Arguments that a method stores are known by the attribute that holds them."""
         me = method.args.args[0].arg
         formal = {arg.arg for arg in _parameters(method)}
         kept: dict[str, Value] = {}
-        for node in ast.walk(method):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-                target = node.targets[0]
-                if node.value.id in formal and isinstance(target, ast.Attribute):
-                    if isinstance(target.value, ast.Name) and target.value.id == me:
-                        kept[node.value.id] = Thing(f"{owner.key}.{target.attr}")
+        for node in klass.module.facts[method].assigns:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(node.value, ast.Name) and node.value.id in formal:
+                if isinstance(target, ast.Attribute) and text_of(target.value) == me:
+                    kept[node.value.id] = Thing(f"{owner.key}.{target.attr}")
         return kept
 
-    def locals_before(self, method: Function, node: ast.expr) -> None:
+    def locals_before(self, klass: Klass, method: Function, node: ast.expr) -> None:
         """Simple local variables that an attribute's value is built from."""
         wanted = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        for statement in ast.walk(method):
-            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                target = statement.targets[0]
-                if (
-                    isinstance(target, ast.Name)
-                    and target.id in wanted
-                    and statement.lineno < node.lineno
-                ):
+        for statement in klass.module.facts[method].assigns:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            if isinstance(target, ast.Name) and target.id in wanted and statement.value is not None:
+                if statement.lineno < node.lineno:
                     self.frame.env[target.id] = self.peek(statement.value)
 
     def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
@@ -910,12 +898,12 @@ class Lower:
             fn.frame,
             dict(values),
             aliases,
-            frozenset(assigned_names(node)) | frozenset(values),
+            self.locals_of(fn) | frozenset(values),
             fn.owner,
             fn.klass,
             label=f"return:{self.count}",
         )
-        for name in assigned_names(node):
+        for name in self.locals_of(fn):
             frame.aliases.pop(name, None)
         self.frame = frame
         self.stack.append(node)
@@ -941,6 +929,9 @@ class Lower:
             self.stack.pop()
             self.frame = caller
 
+    def locals_of(self, fn: Fn) -> frozenset[str]:
+        return frozenset(fn.module.facts[fn.node].assigned)
+
     def relevant(self, fn: Fn, depth: int = 0) -> bool:
         """Whether a function, or one it calls, does anything to gradients."""
         known = fn.module.relevant.get(fn.node)
@@ -948,13 +939,13 @@ class Lower:
             if time.monotonic() > self.deadline:
                 raise Cut
             fn.module.relevant[fn.node] = False
-            known = mentions(fn.node) or (depth < 6 and self.calls_relevant(fn, depth))
+            known = fn.module.facts[fn.node].mentions or (depth < 6 and self.calls_relevant(fn, depth))
             fn.module.relevant[fn.node] = known
         return known
 
     def calls_relevant(self, fn: Fn, depth: int) -> bool:
         module = fn.module
-        for name in called_names(fn.node):
+        for name in fn.module.facts[fn.node].calls:
             head, _, last = name.rpartition(".")
             for klass, method in module.methods_named(last):
                 if self.relevant(Fn(method, module, last, None, None, Klass(klass, module)), depth + 1):

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeGuard
 
-from zerograd.static.names import INTERESTING, OBJECT_METHODS, RIVALS, SCALER_NAME
+from zerograd.static import facts
+from zerograd.static.facts import Facts, Function
+from zerograd.static.names import RIVALS
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
+MOST_RECENT = 48
 MOST_IMPORTS = 40
 """Other modules that are read for one file."""
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
@@ -41,6 +44,7 @@ class Module:
     """What is called on each receiver, by the receiver's text."""
     relevant: dict[ast.AST, bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    facts: dict[ast.AST, Facts] = field(default_factory=dict)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
 
@@ -56,7 +60,7 @@ class Module:
     def attributes_of(self, klass: ast.ClassDef) -> AttributeTable:
         """What a class and its methods assign to each attribute."""
         if klass not in self.attributes:
-            self.attributes[klass] = _attribute_table(klass)
+            self.attributes[klass] = _attribute_table(klass, self.facts)
         return self.attributes[klass]
 
     @property
@@ -93,10 +97,7 @@ class Project:
                 if os.path.getsize(path) <= LARGEST_IMPORT:
                     with open(path, "rb") as file:
                         data = file.read()
-                    if path.endswith("__init__.py") or any(word in data for word in _WORDS):
-                        self.modules[path] = index(path, ast.parse(data))
-                    else:
-                        self.modules[path] = Module(path, ast.Module([], []))
+                    self.modules[path] = _indexed(path, data)
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
         return self.modules[path]
@@ -159,7 +160,7 @@ class Project:
 
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_WORDS = (b"backward", b"zero_grad", b".step(", b".grad", b"optim")
+_SPEAKS = re.compile(rb"backward\(|zero_grad|\.step\(|\.grad\b|scaler\(|[Oo]ptim")
 _OUTSIDE = frozenset(
     {"torch", "numpy", "os", "sys", "math", "time", "random", "json", "argparse", "logging", "typing",
      "collections", "functools", "itertools", "tqdm", "torchvision", "torchaudio", "transformers",
@@ -169,58 +170,30 @@ _OUTSIDE = frozenset(
 """Packages that are never part of the project that is read; saves looking for them on disk."""
 
 
+def _indexed(path: str, data: bytes) -> Module:
+    """The module in a file's bytes; an empty one where nothing in it touches gradients."""
+    stamp = (path, hash(data))
+    if stamp not in _RECENT:
+        while len(_RECENT) >= MOST_RECENT:
+            del _RECENT[next(iter(_RECENT))]
+        speaks = path.endswith("__init__.py") or _SPEAKS.search(data) is not None
+        tree = ast.parse(data) if speaks else ast.Module([], [])
+        _RECENT[stamp] = index(path, tree)
+    return _RECENT[stamp]
+
+
+_RECENT: dict[tuple[str, int], Module] = {}
+"""Modules that files of one project import again and again."""
+
+
 def index(path: str, tree: ast.Module) -> Module:
     """Reads what a module imports, defines and calls."""
-    module = Module(path, tree)
-    _imports(module)
+    file = facts.read(tree)
+    methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
+    module = Module(path, tree, file.imports, methods=methods, stars=file.stars, facts=file.functions)
     for node in tree.body:
         _top_level(module, node)
-    used: dict[str, set[str]] = {}
-    for inner in ast.walk(tree):
-        if isinstance(inner, ast.Attribute) and isinstance(inner.value, (ast.Name, ast.Attribute)):
-            if inner.attr in _TELLING:
-                used.setdefault(text_of(inner.value), set()).add(inner.attr)
-        elif isinstance(inner, ast.Attribute) and inner.attr in _TELLING:
-            used.setdefault(text_of(inner.value), set()).add(inner.attr)
-    module.methods = {name: frozenset(attrs) for name, attrs in used.items()}
     return module
-
-
-_TELLING = frozenset(
-    {"step", "zero_grad", "backward", "scale", "unscale_", "update", "prepare", "accumulate", "setup",
-     "unwrap_model", "gather", "gather_for_metrics", "sync_gradients", "is_main_process",
-     "wait_for_everyone", "clip_grad_norm_", "clip_gradients", "setup_dataloaders", "setup_module",
-     "launch", "is_local_main_process"}
-    | OBJECT_METHODS
-)  # fmt: skip
-
-
-def text_of(node: ast.expr) -> str:
-    """The source text of a name or a short expression, on one line."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{text_of(node.value)}.{node.attr}"
-    try:
-        return ast.unparse(node)
-    except (RecursionError, ValueError):
-        return "…"
-
-
-def _imports(module: Module) -> None:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.asname or alias.name.split(".")[0]
-                module.imports[name] = alias.name if alias.asname else alias.name.split(".")[0]
-        elif isinstance(node, ast.ImportFrom):
-            prefix = "." * node.level + (node.module or "")
-            for alias in node.names:
-                if alias.name == "*":
-                    module.stars.append(prefix)
-                    continue
-                joint = "" if prefix.endswith(".") or not prefix else "."
-                module.imports[alias.asname or alias.name] = f"{prefix}{joint}{alias.name}"
 
 
 def _top_level(module: Module, node: ast.stmt) -> None:
@@ -251,49 +224,23 @@ def method_of(klass: ast.ClassDef, name: str) -> Function | None:
     return None
 
 
-def called_names(node: ast.AST) -> set[str]:
-    """What some code calls, by dotted name."""
-    return {
-        text_of(inner.func)
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Call) and isinstance(inner.func, (ast.Name, ast.Attribute))
-    }
-
-
 @lru_cache(maxsize=4096)
-def mentions(node: ast.AST) -> bool:
-    """Whether the code itself speaks of gradients."""
-    return any(
-        (isinstance(inner, ast.Attribute) and inner.attr in INTERESTING)
-        or (isinstance(inner, ast.Name) and inner.id in INTERESTING)
-        or (isinstance(inner, ast.Call) and SCALER_NAME.search(text_of(inner.func)) is not None)
-        for inner in ast.walk(node)
-    )
-
-
-@lru_cache(maxsize=4096)
-def assigned_names(node: ast.AST) -> frozenset[str]:
-    """Names that some code assigns, its inner functions left out."""
-    found: list[str] = []
-    todo = list(ast.iter_child_nodes(node))
+def assigned_names(loop: ast.AST) -> frozenset[str]:
+    """Names that a loop assigns, its inner functions left out."""
+    found: set[str] = set()
+    todo = list(ast.iter_child_nodes(loop))
     while todo:
-        inner = todo.pop()
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-            found.append(inner.id)
-        if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            todo.extend(ast.iter_child_nodes(inner))
-        elif not isinstance(inner, ast.Lambda):
-            found.append(inner.name)
+        node = todo.pop()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif not isinstance(node, ast.Lambda):
+            todo.extend(ast.iter_child_nodes(node))
     return frozenset(found)
 
 
-@lru_cache(maxsize=4096)
-def is_generator(node: ast.AST) -> bool:
-    """Whether calling a function runs none of its body."""
-    return any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(node))
-
-
-def _attribute_table(klass: ast.ClassDef) -> AttributeTable:
+def _attribute_table(klass: ast.ClassDef, known: dict[ast.AST, Facts]) -> AttributeTable:
     table: AttributeTable = {}
     for member in klass.body:
         if isinstance(member, ast.Assign):
@@ -302,7 +249,7 @@ def _attribute_table(klass: ast.ClassDef) -> AttributeTable:
                     table.setdefault(target.id, []).append((None, member.value, None))
         if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.args.args:
             me = member.args.args[0].arg
-            for node in ast.walk(member):
+            for node in known[member].assigns:
                 for attr, value, index in _stored(node, me):
                     table.setdefault(attr, []).append((member, value, index))
     return table
