@@ -17,9 +17,7 @@ from zerograd.finding import Problem, Report
 from zerograd.selection import Selection, UnknownRule, expand, resolve
 from zerograd.settings import DEFAULT, Settings
 from zerograd.settings import load as load_settings
-from zerograd.static.bounded import Job, guarded
 from zerograd.static.lint import Verdict, add_sources, judge, lines_of
-from zerograd.static.pool import judge_all
 from zerograd.static.source import Unreadable, from_bytes
 
 Progress = Callable[[int, int], object]
@@ -87,6 +85,8 @@ def run(options: Options, progress: Progress) -> Outcome:
 
 
 def _judge_stdin(options: Options, report: Report) -> Verdict:
+    from zerograd.static.bounded import guarded
+
     path = options.stdin_filename or "<stdin>"
     data = options.stdin or b""
     try:
@@ -108,6 +108,9 @@ def _verdicts(
     unknown = [number for number, verdict in enumerate(known) if verdict is None]
     if not unknown:
         return [verdict for verdict in known if verdict is not None]
+    from zerograd.static.bounded import Job
+    from zerograd.static.pool import judge_all
+
     jobs = [Job(targets[number].path, targets[number].named) for number in unknown]
     judged = judge_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
     for number, verdict in zip(unknown, judged, strict=True):

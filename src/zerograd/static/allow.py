@@ -27,8 +27,6 @@ speaks for the statement it stands behind; alone on a line, for the statement or
 before the first statement, for the whole file.
 """
 
-MARK = "zerograd:"
-"""A text without it holds no such comment."""
 _COMMENT = re.compile(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
 
 
@@ -54,8 +52,6 @@ class Allow:
 
 def find_allows(text: str, path: str, tree: ast.Module, known: Collection[str]) -> list[Allow]:
     """The allow comments of a file, each with the lines it speaks for."""
-    if MARK not in text:
-        return []
     found = []
     spans = _Spans(tree)
     lines = text.split("\n")

@@ -13,8 +13,6 @@ import time
 from dataclasses import dataclass
 
 from zerograd.finding import Finding, Problem, Report
-from zerograd.static import allow
-from zerograd.static.places import Places, in_cell
 from zerograd.static.source import (
     Source,
     Unreadable,
@@ -27,6 +25,9 @@ from zerograd.static.source import (
 
 BUDGET = 1.5
 """Seconds for one file; with the last stretch that no deadline interrupts it stays under two."""
+
+_MARK = "zerograd:"
+"""A text without it holds no allow comment."""
 
 
 @dataclass(frozen=True)
@@ -88,31 +89,34 @@ def judge(source: Source) -> Verdict:
     if analysis.cut:
         message = f"was checked only in part ({analysis.cut}); split it, or exclude it"
         problems.append(Problem(source.path, message))
-    places = Places(source)
-    findings = [places.as_seen(finding) for finding in analysis.findings]
-    findings = _allowed(source, tree, findings, complete=not analysis.cut)
-    findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
-    if source.cells is not None:
-        findings = [in_cell(finding, source) for finding in findings]
+    findings = list(analysis.findings)
+    if findings or _MARK in source.text:
+        findings = _as_told(source, tree, findings, complete=not analysis.cut)
     return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends))
 
 
-def _allowed(
+def _as_told(
     source: Source, tree: ast.Module, findings: list[Finding], *, complete: bool
 ) -> list[Finding]:
-    """The findings that no comment allows, and the comments that allow nothing."""
+    """The findings as the user sees them, but for what the author allows; and idle allows."""
+    from zerograd.static import allow
+    from zerograd.static.places import Places, in_cell
+
+    places = Places(source)
+    findings = [places.as_seen(finding) for finding in findings]
     for path in {finding.site.path for finding in findings} - {source.path}:
-        # A function of another file may be where it shows: that file's comments speak for it.
+        # It may show in a function of another file: that file's comments speak for it.
         with contextlib.suppress(Unreadable):
             other = read(path)
-            if allow.MARK in other.text:
+            if _MARK in other.text:
                 allows = allow.find_allows(other.text, path, parse(other), _known())
                 findings = allow.apply(findings, allows)
-    if allow.MARK not in source.text:
-        return findings
-    allows = allow.find_allows(source.text, source.path, tree, _known())
-    findings = allow.apply(findings, allows)
-    return findings + allow.unused(allows, _known("runtime")) if complete else findings
+    if _MARK in source.text:
+        allows = allow.find_allows(source.text, source.path, tree, _known())
+        findings = allow.apply(findings, allows)
+        findings += allow.unused(allows, _known("runtime")) if complete else []
+    findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
+    return [in_cell(one, source) for one in findings] if source.cells is not None else findings
 
 
 def _known(only: str = "") -> set[str]:

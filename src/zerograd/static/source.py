@@ -35,21 +35,18 @@ _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n")
 
-_PYTHON_2 = tuple(
-    (said, re.compile(looks), what)
-    for said, looks, what in (
-        ("Missing parentheses in call to 'print'", "", "a print statement"),
-        ("Missing parentheses in call to 'exec'", "", "an exec statement"),
-        ("multiple exception types", "", "`except E, e`"),
-        ("leading zeros", "", "an old octal literal"),
-        ("invalid decimal literal", r"\b\d+[lL]\b", "a long literal"),
-        ("syntax", r"^\s*raise\s+[\w.]+\s*,", "`raise E, value`"),
-        ("syntax", r"[\w)]\s*<>\s*[\w(]", "the `<>` operator"),
-        ("syntax", r"[=(]\s*`[^`]+`", "backquotes"),
-        ("syntax", r"\b[uU][rR]['\"]", "a `ur` string"),
-        ("", r"^\s*def\s+\w+\s*\((.*,)?\s*\(\w+,", "a tuple parameter"),
-        ("tabs and spaces", "", "tabs mixed with spaces"),
-    )
+_PYTHON_2 = (
+    ("Missing parentheses in call to 'print'", "", "a print statement"),
+    ("Missing parentheses in call to 'exec'", "", "an exec statement"),
+    ("multiple exception types", "", "`except E, e`"),
+    ("leading zeros", "", "an old octal literal"),
+    ("invalid decimal literal", r"\b\d+[lL]\b", "a long literal"),
+    ("syntax", r"^\s*raise\s+[\w.]+\s*,", "`raise E, value`"),
+    ("syntax", r"[\w)]\s*<>\s*[\w(]", "the `<>` operator"),
+    ("syntax", r"[=(]\s*`[^`]+`", "backquotes"),
+    ("syntax", r"\b[uU][rR]['\"]", "a `ur` string"),
+    ("", r"^\s*def\s+\w+\s*\((.*,)?\s*\(\w+,", "a tuple parameter"),
+    ("tabs and spaces", "", "tabs mixed with spaces"),
 )
 """What the parser says, what the line looks like, and what of Python 2 that is."""
 
@@ -264,7 +261,7 @@ def why_broken(error: SyntaxError, text: str) -> str:
     if "nested parentheses" in reason:
         return _TOO_DEEP
     for said, looks, what in _PYTHON_2:
-        if said in reason and looks.search(line):
+        if said in reason and re.search(looks, line):
             return (
                 f"is Python 2 ({what}), which is not checked; convert it to Python 3 or exclude it"
             )
