@@ -301,7 +301,7 @@ class _Exploration:
             if self.window:
                 after = after | self.window.constants()
             # Without executed guards only flags are followed: numbers would never end.
-            followed = isinstance(value, (int, float, str)) if self.window else False
+            followed = isinstance(value, (int, float, str) if self.window else str)
             if value is None or isinstance(value, bool) or followed:
                 after = after | {(flow.name, value)}  # type: ignore[operator]
             _add(out, (state, after), paths)
@@ -451,10 +451,11 @@ class _Exploration:
         else:
             out = self.run(flow.body, entry)
         out = self.run(flow.orelse, out)
-        decision = (f"an exception in line {flow.site.line}", True)
+        # An exception between two calls is rarer than either arm of a branch: it counts twice.
+        where = f"an exception in line {flow.site.line}"
         failed: Configurations = {}
         for key, paths in seen.items():
-            decided = _decide(paths, decision)
+            decided = _decide(_decide(paths, (where, True)), (f"{where} that is caught", True))
             if decided:
                 _add(failed, key, decided)
         for handler in flow.handlers:

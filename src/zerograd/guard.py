@@ -234,7 +234,18 @@ def _fact(expr: Expr) -> Fact:
         return Fact(expr.text, expr.reads)
     if isinstance(expr, Var):
         return Fact(expr.name, frozenset({expr.name}))
-    return Fact(show(expr), reads(expr))
+    return Fact(_canonical(expr), reads(expr))
+
+
+def _canonical(expr: Expr) -> str:
+    """A text that is the same wherever the same variables are asked for the same thing."""
+    if isinstance(expr, Const):
+        return repr(expr.value)
+    if isinstance(expr, Var):
+        return expr.name
+    if isinstance(expr, Opaque):
+        return expr.text
+    return f"({expr.op} {' '.join(map(_canonical, expr.args))})"
 
 
 def _junction(expr: Op, known: Mapping[str | Fact, Value]) -> Value | _Unknown:

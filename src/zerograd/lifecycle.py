@@ -99,7 +99,8 @@ def _zero(state: State, event: Event) -> State:
     if event.may:
         return _unknown(state, event)
     dropped = state.dropped if state.grads in EMPTY else None
-    if state.backward is not None and state.grads is not Grads.SPENT:
+    if state.backward is not None and not state.backward.may and state.lent is None:
+        # What another subject's step has used was not dropped in vain.
         dropped = (state.backward, event)
     return State(
         grads=Grads.NONE if event.to_none else Grads.ZERO,

@@ -67,5 +67,5 @@ RULE = Rule(
     name="discarded-gradient",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "dropped"}),
+    reads=frozenset({"grads", "backward", "dropped", "lent"}),
 )

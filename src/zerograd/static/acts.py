@@ -16,3 +16,5 @@ class Act(Emit):
     """It cannot be seen whose gradients it touches."""
     perhaps: frozenset[str] = frozenset()
     """backward: things that the loss may run through."""
+    leaf: bool = False
+    """zero: of one tensor, not of all that a module or an optimizer holds."""

@@ -114,6 +114,8 @@ class _Search:
             flow = _repeat(flow)
             repeated = True
         stepped = subjects.subjects(flow, lower.params)
+        if not self.module.imports_torch:
+            stepped = [s for s in stepped if not s.key.startswith(subjects.BY_HAND)]
         for subject in stepped:
             others = [other for other in stepped if other.key != subject.key]
             for part in subjects.parts(subject):
@@ -166,7 +168,8 @@ class _Search:
                 continue
             first = next((act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None)
             others = [other for other in lower.made if other != key]
-            if first is None or others or unseen - {key}:
+            read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
+            if first is None or others or unseen - {key} or read:
                 continue
             end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
             for rules in _groups({Kind.END}, True):

@@ -128,9 +128,10 @@ def _super_call(lower: Lower, node: ast.Call, name: str) -> Value:
             method = method_of(base.node, name)
             if method is not None:
                 return _inline(lower, Fn(method, base.module, name, owner, None, base), node, arguments)
+        optimizer = role_of_class(lower, klass) == OPTIMIZER
         if name == "zero_grad" and isinstance(owner, Thing):
             clear(lower, owner, node, to_none=True)
-        elif name == "step" and isinstance(owner, Thing):
+        elif name == "step" and isinstance(owner, Thing) and optimizer:
             _emit_step(lower, node, owner.key)
         elif isinstance(owner, Thing) and not _benign(name):
             _unseen(lower, node, frozenset({owner.key}))
@@ -144,6 +145,9 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
     if func.attr in names.PASS_THROUGH:
         _arguments(lower, node)
         return owner
+    if func.attr == "optimizers":  # Lightning gives the same ones each time
+        _arguments(lower, node)
+        return Thing(f"{owner.key}.optimizers()", OPTIMIZER)
     if isinstance(method, Thing) and lower.holds(owner, func.attr):
         return _call_value(lower, node, method)
     arguments = _arguments(lower, node)
@@ -165,8 +169,7 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
         return Tensor()
     if isinstance(method, Thing) and method.role:
         return method
-    made = names.role_of_call(func.attr)
-    if func.attr == "optimizers" or (made == OPTIMIZER and not role):
+    if names.role_of_call(func.attr) == OPTIMIZER and not role:
         return Thing(f"{owner.key}.{func.attr}()", OPTIMIZER)
     return _result(lower, [owner], arguments)
 
@@ -260,17 +263,21 @@ def clear(
 ) -> None:
     """Something clears these gradients."""
     keys, perhaps = roots(owner)
+    if any(key.endswith("[?]") for key in keys):
+        _unseen(lower, node, frozenset(key.removesuffix("[?]") for key in keys))
+        return
     some = lower.some or (isinstance(owner, (Params, Grad)) and owner.some)
-    act = Act(_BLANK, whose=keys | perhaps, anyone=not keys)
+    act = Act(BLANK, whose=keys | perhaps, anyone=not keys)
+    act.leaf = isinstance(owner, Grad) and owner.leaf
     lower.emit(Kind.ZERO, node, act, to_none=to_none, bare=bare and not some, may=some)
 
 
 def _act(lower: Lower, kind: Kind, node: ast.AST, keys: frozenset[str], **fields: object) -> None:
-    lower.emit(kind, node, Act(_BLANK, whose=keys, anyone=not keys), **fields)
+    lower.emit(kind, node, Act(BLANK, whose=keys, anyone=not keys), **fields)
 
 
 def _step_by_hand(lower: Lower, node: ast.AST, keys: frozenset[str]) -> None:
-    act = Act(_BLANK, whose=frozenset(f"by hand:{key}" for key in keys))
+    act = Act(BLANK, whose=frozenset(f"by hand:{key}" for key in keys))
     lower.emit(Kind.STEP, node, act, may=lower.some)
 
 
@@ -293,7 +300,9 @@ def _backward(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -
             return Lit(None)
         return None
     arguments = _arguments(lower, node)
-    if _keyword(node, "inputs") is not None:
+    inputs = _keyword(node, "inputs")
+    if inputs is not None:
+        _emit_backward(lower, node, lower.peek(inputs))
         return Lit(None)
     given = node.args[0] if node.args else _keyword(node, "gradient")
     same = given is not None and text_of(given) == text_of(func.value)
@@ -352,7 +361,7 @@ def _emit_backward(
     else:
         tensor = Tensor(sure, perhaps, divided=None, scaled=None)
     frozen = {key for key in sure if key in lower.frozen}
-    act = Act(_BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen)
+    act = Act(BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen)
     act.anyone = not act.whose and not act.perhaps and not frozen
     divisor: int | None = 0
     if fields.get("bypasses"):
@@ -446,8 +455,11 @@ def _scaler_step(lower: Lower, node: ast.Call, stepped: Value | None, role: str)
 
 
 def _emit_step(lower: Lower, node: ast.AST, key: str, **fields: object) -> None:
+    if key.endswith("[?]"):
+        _unseen(lower, node, frozenset({key[:-3]}))
+        return
     lower.roles.setdefault(key, OPTIMIZER)
-    act = Act(_BLANK, whose=frozenset({key}))
+    act = Act(BLANK, whose=frozenset({key}))
     lower.emit(Kind.STEP, node, act, **fields)
 
 
@@ -456,6 +468,9 @@ def _optimizer_step(lower: Lower, node: ast.Call, owner: Thing, arguments: list[
     if isinstance(closure, Fn):
         _inline(lower, closure, node, [], force=True)
         _emit_step(lower, node, owner.key)
+        if not owner.made and owner.params is None:
+            # Optimizers that take a closure in earnest may clear for it.
+            _unseen(lower, node, frozenset({owner.key}))
     elif closure is None or closure == Lit(None):
         _emit_step(lower, node, owner.key)
     else:
@@ -491,7 +506,7 @@ def _update(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> 
     if not isinstance(owner, Thing) or lower.role(owner, func.value) != SCALER:
         return None
     _arguments(lower, node)
-    lower.emit(Kind.UPDATE, node, Act(_BLANK, anyone=True))
+    lower.emit(Kind.UPDATE, node, Act(BLANK, anyone=True))
     return Lit(None)
 
 
@@ -719,7 +734,7 @@ def _make(
         lower.made[key] = lower.site(node)
         if params is None:
             # Who knows what it steps: another optimizer may have left something there.
-            lower.emit(Kind.UNKNOWN, node, Act(_BLANK, whose=frozenset({key})))
+            lower.emit(Kind.UNKNOWN, node, Act(BLANK, whose=frozenset({key})))
     return thing
 
 
@@ -884,6 +899,8 @@ def _outside(lower: Lower, node: ast.Call, name: str) -> Value:
     if names.WRAPPERS.match(last) and node.args:
         return _wrapped(arguments[: len(node.args)])
     _hand_to_unseen(lower, node, arguments, last)
+    if names.CLEARS.search(last):
+        lower.emit(Kind.ZERO, node, Act(BLANK, anyone=True), may=True)
     leaf = last == "Parameter" or _is_true(_keyword(node, "requires_grad"))
     built = last[:1].isupper() and (not name.startswith("torch.") or name.startswith("torch.nn."))
     if leaf or built:
@@ -1155,7 +1172,7 @@ def _only_logs(node: ast.AST, parents: dict[ast.AST, ast.AST], assigned: dict[st
     return False
 
 
-_BLANK = Event(Kind.UNKNOWN, site=None)  # type: ignore[arg-type]
+BLANK = Event(Kind.UNKNOWN, site=None)  # type: ignore[arg-type]
 __all__ = [
     "call",
     "clear",

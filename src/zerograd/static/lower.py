@@ -74,6 +74,7 @@ class Lower:
         self.heap: dict[tuple[str, str], Value] = {}
         self.roles: dict[str, str] = {}
         self.loops: list[int] = [0]
+        self.targets: set[str] = set()
         self.made: dict[str, Site] = {}
         self.fresh: set[str] = set()
         self.closures: list[Fn] = []
@@ -430,9 +431,12 @@ class Lower:
             self.idle[ident] = self.site(idle)
         before = dict(self.frame.env)
         self.loops.append(ident)
+        outer = set(self.targets)
+        self.targets |= targets
         try:
             body = self.collect(node.body)
         finally:
+            self.targets = outer
             self.loops.pop()
         for name, value in before.items():
             self.frame.env.setdefault(name, value)
@@ -501,7 +505,7 @@ class Lower:
         if variable is not None:
             expr = conditions.expression(self, source) if source is not None else None
             if isinstance(expr, Opaque) and not expr.text.rpartition("#")[2].startswith("len("):
-                expr = None
+                expr = Const("an object") if _is_something(source) else None
             self.out.append(Set(variable, expr))
         value = self.as_used(target, value, source)
         if isinstance(target, ast.Name):
@@ -528,8 +532,14 @@ class Lower:
             given = [self.peek(arg) for arg in source.args]
             keys = [item.keys for item in given if isinstance(item, Params)]
             params = frozenset().union(*keys) if len(keys) == 1 else None
-            return Thing(self.variable(target) or text, role, params)
-        return Thing(self.variable(target) or text, role)
+            return self.met(target, Thing(self.variable(target) or text, role, params))
+        return self.met(target, Thing(self.variable(target) or text, role))
+
+    def met(self, node: ast.AST, thing: Thing) -> Thing:
+        """An object from unseen hands: nothing is known of its gradients, each time anew."""
+        if not self.quiet:
+            self.emit(Kind.UNKNOWN, node, Act(calls.BLANK, whose=frozenset({thing.key})))
+        return thing
 
     def used_as(self, node: ast.expr) -> str:
         """The role in which the file uses a name, whatever it was given."""
@@ -745,7 +755,7 @@ class Lower:
         if attr in ("zero_grad", "step") and owner.klass is None:
             return Bound(owner, attr)
         if attr == "grad":
-            return Grad(frozenset({owner.key}))
+            return Grad(frozenset({owner.key}), leaf=True)
         if attr in ("module", "data", "_orig_mod"):
             return owner
         if attr == "param_groups":
@@ -1051,10 +1061,16 @@ class Lower:
         if isinstance(owner, Thing):
             text = repr(key.value) if isinstance(key, Lit) else text_of(node.slice)
             held = self.heap.get((owner.key, f"[{text}]"))
+            if held is None and not isinstance(key, Lit) and self.shifts(node.slice):
+                return Thing(f"{owner.key}[?]", owner.role)
             return held if held is not None else Thing(f"{owner.key}[{text}]", owner.role)
         if isinstance(owner, (Params, Grad, Tensor)):
             return owner
         return NOTHING
+
+    def shifts(self, index: ast.expr) -> bool:
+        """Whether an index is another one in every iteration."""
+        return bool(self.reads(index) & self.targets)
 
     def of_BinOp(self, node: ast.BinOp) -> Value:
         return self.arithmetic(node, self.value(node.left), self.value(node.right))
@@ -1206,7 +1222,7 @@ def _called(value: Value, key: str) -> Value:
         return Table(tuple((name, _called(item, f"{key}[{name!r}]")) for name, item in value.items))
     if isinstance(value, (Params, Klass, Fn, Origin)):
         return value
-    if isinstance(value, Lit):
+    if isinstance(value, Lit) or (isinstance(value, Tensor) and value.roots):
         return value
     return Thing(key)
 
@@ -1270,3 +1286,11 @@ def _relabelled(flow: Flow, loop: int, label: int) -> Flow:
             final=_relabelled(flow.final, loop, label),
         )
     return flow
+
+
+def _is_something(node: ast.expr | None) -> bool:
+    """Whether an expression cannot be None."""
+    if isinstance(node, ast.Call):
+        name = text_of(node.func).rsplit(".", 1)[-1]
+        return name[:1].isupper() or (name in ("set", "list", "tuple", "dict") and bool(node.args))
+    return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))

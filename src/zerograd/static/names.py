@@ -59,7 +59,9 @@ OPTIMIZER_NAME = re.compile(
     r"(^|_)(opt|optim|optimi[sz]ers?|optims|opts)(\d|_|$)|optimi[sz]er", re.IGNORECASE
 )
 NOT_AN_OPTIMIZER = re.compile(
-    r"sched|(^|_)lr|env(s|$|_)|state|param|config|cfg|args|name|path|option|optional|adopt|copt",
+    r"sched|(^|_)lr|env(s|$|_)|state|param|config|cfg|args|name|path|option|optional|adopt|copt"
+    r"|step|iter|freq|num|count|every|interval|epoch|size|rate|decay|fn$|func|cls|class|type|kwargs"
+    r"|dict|group|lr$|loss|metric|flag|mode|kind|str$",
     re.IGNORECASE,
 )
 SCALER_NAME = re.compile(r"scaler$|(^|_)amp$", re.IGNORECASE)
@@ -137,9 +139,12 @@ MEDDLES = re.compile(
 )
 """Unseen methods with such names may do something to the gradients of what their object holds."""
 
+CLEARS = re.compile(r"(zero|clear|reset|clean)_?grad", re.IGNORECASE)
+"""Unseen functions with such names clear gradients, whosever they are."""
+
 RIVALS = frozenset(
     {"mxnet", "paddle", "tinygrad", "tensorflow", "keras", "jittor", "oneflow", "mindspore", "cntk",
-     "chainer", "jax", "theano", "needle", "minitorch", "micrograd", "autograd", "cupy"}
+     "chainer", "jax", "theano", "needle", "minitorch", "micrograd", "autograd", "cupy", "warp"}
 )  # fmt: skip
 """A file that imports one of these and not torch speaks another language."""
 

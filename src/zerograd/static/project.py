@@ -22,7 +22,7 @@ LARGEST_IMPORT = 600_000
 
 MOST_RECENT = 48
 MOST_IMPORTS = 40
-"""Other modules that are read for one file."""
+"""Other modules that are followed for one file."""
 
 
 
@@ -64,10 +64,15 @@ class Module:
         return self.attributes[klass]
 
     @property
+    def imports_torch(self) -> bool:
+        """Whether the file says that it is about torch."""
+        return any(name.split(".")[0] == "torch" for name in self.imports.values())
+
+    @property
     def speaks_torch(self) -> bool:
         """False where the file imports a rival of torch and not torch."""
         tops = {name.split(".")[0] for name in self.imports.values()}
-        return "torch" in tops or not tops & RIVALS
+        return self.imports_torch or not tops & RIVALS
 
 
 class Project:
@@ -78,6 +83,7 @@ class Project:
         self.roots: dict[str, list[str]] = {}
         self.files: dict[str, bool] = {}
         self.read: set[str] = set()
+        self.spoken = 0
 
     def add(self, path: str, tree: ast.Module) -> Module:
         """A module that is already parsed."""
@@ -88,7 +94,7 @@ class Project:
     def load(self, path: str) -> Module | None:
         """The module in this file; None if it cannot be used."""
         path = os.path.abspath(path)
-        if path not in self.modules and len(self.read) >= MOST_IMPORTS:
+        if path not in self.modules and self.spoken >= MOST_IMPORTS:
             return None
         self.read.add(path)
         if path not in self.modules:
@@ -97,7 +103,8 @@ class Project:
                 if os.path.getsize(path) <= LARGEST_IMPORT:
                     with open(path, "rb") as file:
                         data = file.read()
-                    self.modules[path] = _indexed(path, data)
+                    module = self.modules[path] = _indexed(path, data)
+                    self.spoken += bool(module.tree.body)
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
         return self.modules[path]
@@ -109,19 +116,20 @@ class Project:
             base = os.path.dirname(os.path.abspath(module.path))
             for _ in range(level - 1):
                 base = os.path.dirname(base)
-            return self._below(base, dotted.lstrip(".").split("."))
+            return self._below(base, dotted.lstrip(".").split("."), 0)
         parts = dotted.split(".")
         if parts[0] in _OUTSIDE:
             return None
         for root in self._search_path(module.path):
-            found = self._below(root, parts)
+            found = self._below(root, parts, 1)
             if found is not None:
                 return found
         return None
 
-    def _below(self, base: str, parts: list[str]) -> tuple[Module, str] | None:
+    def _below(self, base: str, parts: list[str], least: int) -> tuple[Module, str] | None:
+        """The longest part of a dotted name that is a file below a folder."""
         parts = [part for part in parts if part]
-        for taken in range(len(parts), -1, -1):
+        for taken in range(len(parts), least - 1, -1):
             stem = os.path.join(base, *parts[:taken])
             candidates = [os.path.join(stem, "__init__.py")]
             if taken:

@@ -212,7 +212,7 @@ class View:
         """Zero, clip, assign: by the optimizer, by its modules, or by something unresolved."""
         if act.anyone:
             return replace(event, may=True)
-        relations = [self.relation(key, event.kind is Kind.ZERO) for key in act.whose]
+        relations = [self.relation(key, act) for key in act.whose]
         if True in relations:
             return event
         if None in relations:
@@ -222,7 +222,7 @@ class View:
             return event
         return None
 
-    def relation(self, key: str, clears: bool) -> bool | None:
+    def relation(self, key: str, act: Act) -> bool | None:
         """True: covers the subject; False: does not touch it; None: may touch some of it."""
         if self.is_mine(key):
             return True
@@ -231,12 +231,15 @@ class View:
         params = self.subject.params
         if self.roles.get(key) == OPTIMIZER:
             other = next((s for s in self.others if s.key == key), None)
-            shared = other is not None and other.params and params and other.params >= params
-            return bool(shared)
+            if other is None or other.params is None or params is None:
+                # Two optimizers never share parameters; one and a step by hand may.
+                return None if self.subject.key.startswith(BY_HAND) else False
+            return other.params >= params
         if params is None:
             alone = not self.others
-            related = any(within(r, key) or within(key, r) for r in self.seen)
-            return True if alone and (related or not clears) else None
+            related = not self.seen or any(within(r, key) or within(key, r) for r in self.seen)
+            clears = act.event.kind is Kind.ZERO
+            return True if alone and not act.leaf and (related or not clears) else None
         if all(within(param, key) for param in params):
             return True
         if any(within(param, key) or within(key, param) for param in params):

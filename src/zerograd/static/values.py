@@ -66,6 +66,8 @@ class Grad:
 
     keys: frozenset[str]
     some: bool = False
+    leaf: bool = False
+    """Of one tensor."""
 
 
 @dataclass(frozen=True)
@@ -203,4 +205,10 @@ def join(values: list[Value]) -> Value:
         return Params(frozenset().union(*(value.keys for value in params)))
     if all(isinstance(value, Lit) for value in values):
         return NOTHING
-    return mix(values)
+    return _either([value for value in values if isinstance(value, Tensor)], values)
+
+
+def _either(tensors: list[Tensor], values: list[Value]) -> Value:
+    """A tensor computed one way or another: scaled for sure only if it is both times."""
+    scaled = {tensor.scaled for tensor in tensors}
+    return replace(mix(values), scaled=scaled.pop() if len(scaled) == 1 else None)
