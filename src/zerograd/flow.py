@@ -413,7 +413,8 @@ class _Exploration:
             values = dict(key[1])
             trips = guard.evaluate(loop.trips, values) if loop.trips else guard.UNKNOWN
             first = guard.evaluate(loop.first, values)
-            if not isinstance(trips, int) or not 0 < trips <= 3 * self.window.batches:
+            literal = loop.counted and isinstance(loop.trips, Const)
+            if not isinstance(trips, int) or literal or not 0 < trips <= 3 * self.window.batches:
                 trips = self.usual(loop, trips)
             number = first if isinstance(first, int) else 0
             _add(groups.setdefault((trips, number), {}), key, paths)

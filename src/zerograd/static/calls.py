@@ -145,9 +145,11 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
     if func.attr in names.PASS_THROUGH:
         _arguments(lower, node)
         return owner
+    if func.attr == "get" and node.args and isinstance(node.args[0], ast.Constant):
+        return lower.item(owner, repr(node.args[0].value))
     if func.attr == "optimizers":  # Lightning gives the same ones each time
         _arguments(lower, node)
-        return Thing(f"{owner.key}.optimizers()", OPTIMIZER)
+        return _lightning_optimizers(lower, owner)
     if isinstance(method, Thing) and lower.holds(owner, func.attr):
         return _call_value(lower, node, method)
     arguments = _arguments(lower, node)
@@ -175,6 +177,26 @@ def _thing_method(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Thin
 
 
 _OPTIMIZER_READS = frozenset({"add_param_group", "state_dict", "load_state_dict", "share_memory", "train", "eval"})
+
+
+def _lightning_optimizers(lower: Lower, owner: Thing) -> Value:
+    """`self.optimizers()`: what `configure_optimizers` gives back, without its schedulers."""
+    key = f"{owner.key}.optimizers()"
+    method = lower.attribute(owner, "configure_optimizers")
+    found = lower.returned(method, owner) if isinstance(method, Fn) else NOTHING
+    if isinstance(found, Many) and found.items and isinstance(found.items[0], Many):
+        found = found.items[0]
+    items = [_optimizer_in(item) for item in (found.items if isinstance(found, Many) else (found,))]
+    known = [replace(item, key=f"{key}[{i}]", made=False) for i, item in enumerate(items) if item]
+    if not known or len(known) != len(items):
+        return Thing(key, OPTIMIZER)
+    return Many(tuple(known)) if len(known) > 1 else replace(known[0], key=key)
+
+
+def _optimizer_in(value: Value) -> Thing | None:
+    if isinstance(value, Table):
+        value = next((item for name, item in value.items if name == "optimizer"), NOTHING)
+    return value if isinstance(value, Thing) and value.role == OPTIMIZER else None
 
 
 def _wrapped(given: list[Value]) -> Value:
@@ -407,8 +429,11 @@ def as_object(lower: Lower, value: Value, node: ast.expr) -> Value:
     """A result of an unseen call that the file uses as an object with a role is that object."""
     if isinstance(value, Tensor):
         role = lower.used_as(node)
+        if isinstance(node, ast.Subscript) and lower.shifts(node.slice):
+            return Thing(f"{text_of(node.value)}[?]", role)
         if role:
-            return Thing(lower.variable(node) or text_of(node), role)
+            text = lower.variable(node) or text_of(node)
+            return Thing(f"{text}[?]" if isinstance(node, ast.Call) else text, role)
     return value
 
 
@@ -564,6 +589,9 @@ def _parameters(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value)
     if isinstance(owner, Thing) and isinstance(lower.attribute(owner, func.attr), Fn):
         return Params(frozenset({owner.key}))
     keys, _ = roots(owner)
+    if isinstance(owner, Tensor):
+        # What has parameters is an object, whatever it was computed from.
+        keys = frozenset({lower.variable(func.value) or text_of(func.value)})
     params = Params(keys)
     return Many((Lit("name"), params)) if func.attr.startswith("named") else params
 
@@ -630,7 +658,7 @@ def _call_value(lower: Lower, node: ast.Call, callee: Value) -> Value:
         if made:
             return _make(lower, node, last, made, arguments)
         if last[:1].isupper() and not last.isupper() and callee.klass is None:
-            return _built(lower, node)
+            return _built(lower, node, arguments)
     return _result(lower, [callee], arguments, node=node)
 
 
@@ -869,6 +897,8 @@ def _benign(name: str) -> bool:
 
 def _hand_to_unseen(lower: Lower, node: ast.Call, arguments: list[Value], name: str) -> None:
     """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
+    if names.CLEARS.search(name) and not lower.quiet:
+        lower.emit(Kind.ZERO, node, Act(BLANK, anyone=True), may=True)
     for argument in arguments:
         for item in argument.items if isinstance(argument, Many) else (argument,):
             if isinstance(item, Thing) and lower.roles.get(item.key, item.role) == OPTIMIZER:
@@ -896,23 +926,22 @@ def _outside(lower: Lower, node: ast.Call, name: str) -> Value:
         key = f"{lower.frame.prefix}{node.lineno}:{node.col_offset}"
         inner = Thing(f"{key}.optimizer", OTHER)
         return Many((Thing(key, ENGINE), inner, NOTHING, NOTHING))
-    if names.WRAPPERS.match(last) and node.args:
+    if names.WRAPPERS.search(last) and node.args:
         return _wrapped(arguments[: len(node.args)])
     _hand_to_unseen(lower, node, arguments, last)
-    if names.CLEARS.search(last):
-        lower.emit(Kind.ZERO, node, Act(BLANK, anyone=True), may=True)
     leaf = last == "Parameter" or _is_true(_keyword(node, "requires_grad"))
     built = last[:1].isupper() and (not name.startswith("torch.") or name.startswith("torch.nn."))
     if leaf or built:
-        return _built(lower, node)
+        return _built(lower, node, arguments)
     return _result(lower, [], arguments, node=node)
 
 
-def _built(lower: Lower, node: ast.Call) -> Thing:
-    """A new object of a class that cannot be seen."""
+def _built(lower: Lower, node: ast.Call, arguments: list[Value] | None = None) -> Thing:
+    """A new object of a class that cannot be seen; it may share what it was handed."""
     key = f"{lower.frame.prefix}{node.lineno}:{node.col_offset}"
-    lower.fresh.add(key)
-    announce(lower, node, key)
+    if not any(isinstance(argument, (Thing, Params)) for argument in arguments or ()):
+        lower.fresh.add(key)
+        announce(lower, node, key)
     return Thing(key, made=True)
 
 

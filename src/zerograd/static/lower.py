@@ -255,12 +255,14 @@ class Lower:
         after_then, self.frame.env = self.frame.env, before
         orelse = self.collect(node.orelse)
         self.some = partial
-        self.merge(after_then, leaves(then), leaves(orelse))
+        mixed = self.merge(after_then, leaves(then), leaves(orelse))
         if then is not EMPTY or orelse is not EMPTY:
             alt = Alt(test, then, orelse, self.site(node.test))
             if exists is not None:
                 alt.exists = exists
             self.out.append(alt)
+        for key in sorted(mixed):
+            self.emit(Kind.UNKNOWN, node.test, Act(calls.BLANK, whose=frozenset({key})))
 
     def under_none_check(self, node: ast.If, present: bool) -> None:
         """A gradient that is None has nothing to clear: only the other arm counts."""
@@ -272,17 +274,27 @@ class Lower:
 
     in_parameters = False
 
-    def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> None:
-        """Joins the variables of two arms; an arm that leaves does not count."""
+    def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> set[str]:
+        """Joins the variables of two arms, of which one that leaves does not count.
+
+        Gives back the keys of optimizers that are one or another object from here on.
+        """
         if other_leaves:
-            return
+            return set()
         if this_leaves:
             self.frame.env = other
-            return
+            return set()
         env = self.frame.env
+        mixed = set()
         for name in set(env) | set(other):
             pair = [values[name] for values in (other, env) if name in values]
-            env[name] = pair[0] if len(pair) == 1 or pair[0] == pair[1] else join(pair)
+            if len(pair) == 1 or pair[0] == pair[1]:
+                env[name] = pair[0]
+                continue
+            env[name] = joined = join(pair)
+            if isinstance(joined, Thing) and self.roles.get(joined.key) == OPTIMIZER:
+                mixed.add(joined.key)
+        return mixed
 
     def do_Match(self, node: ast.Match) -> None:
         self.value(node.subject)
@@ -740,14 +752,25 @@ class Lower:
             return Tensor() if attr in names.CUT else owner
         if isinstance(owner, Origin):
             if owner.name.startswith("module:"):
-                inner = self.project.load(owner.name[7:])
-                return self.global_name(inner, attr, 1) if inner else Origin(attr)
+                return self.module_attribute(owner.name[7:], attr)
             return Origin(f"{owner.name}.{attr}")
         if isinstance(owner, Klass):
             method = method_of(owner.node, attr)
             if method is not None:
                 return Fn(method, owner.module, attr, None, None, owner)
         return NOTHING
+
+    def module_attribute(self, path: str, attr: str) -> Value:
+        """A name in a module of the project, or a module in its package."""
+        inner = self.project.load(path)
+        if inner is None:
+            return Origin(attr)
+        known = (inner.functions, inner.classes, inner.imports, inner.globals)
+        if not any(attr in names_of for names_of in known):
+            found = self.project.resolve(inner, f".{attr}")
+            if found is not None and not found[1]:
+                return Origin(f"module:{found[0].path}")
+        return self.global_name(inner, attr, 1)
 
     def thing_attribute(self, owner: Thing, attr: str) -> Value:
         if (owner.key, attr) in self.heap:
@@ -816,6 +839,11 @@ class Lower:
             return None
         ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
         key = f"{owner.key}.{attr}"
+        if isinstance(ranked[0], Tensor):
+            methods = klass.module.methods.get(f"self.{attr}", frozenset())
+            role = names.role_of_use(f"self.{attr}", methods) if methods else ""
+            if role or methods & names.OBJECT_METHODS:
+                return Thing(key, role)
         if isinstance(ranked[0], Lit) and len(values) > 1:
             return Thing(key)
         return _called(ranked[0], key)
@@ -938,6 +966,19 @@ class Lower:
             self.in_parameters, self.some, self.unguarded, self.no_grad = state
             self.stack.pop()
             self.frame = caller
+
+    def returned(self, fn: Fn, owner: Thing) -> Value:
+        """What a method gives back, without its effects."""
+        if fn.node in self.stack or not fn.node.args.args:
+            return NOTHING
+        out, self.out = self.out, []
+        acts = self.acts
+        self.quiet += 1
+        try:
+            return self.enter(fn, {fn.node.args.args[0].arg: owner}, {})
+        finally:
+            self.out, self.acts = out, acts
+            self.quiet -= 1
 
     def locals_of(self, fn: Fn) -> frozenset[str]:
         return frozenset(fn.module.facts[fn.node].assigned)
@@ -1063,10 +1104,15 @@ class Lower:
             held = self.heap.get((owner.key, f"[{text}]"))
             if held is None and not isinstance(key, Lit) and self.shifts(node.slice):
                 return Thing(f"{owner.key}[?]", owner.role)
-            return held if held is not None else Thing(f"{owner.key}[{text}]", owner.role)
+            return self.item(owner, text)
         if isinstance(owner, (Params, Grad, Tensor)):
             return owner
         return NOTHING
+
+    def item(self, owner: Thing, text: str) -> Value:
+        """What a collection holds under a key or index."""
+        held = self.heap.get((owner.key, f"[{text}]"))
+        return held if held is not None else Thing(f"{owner.key}[{text}]", owner.role)
 
     def shifts(self, index: ast.expr) -> bool:
         """Whether an index is another one in every iteration."""
@@ -1090,8 +1136,7 @@ class Lower:
         if isinstance(node.op, ast.Div) and not isinstance(left, Lit):
             return replace(result, divisor=conditions.expression(self, node.right), divided=True)
         if isinstance(node.op, ast.Mult):
-            plain = [side for side in (left, right) if not mix([side]).roots]
-            if len(plain) == 1 and not isinstance(plain[0], Lit):
+            if not isinstance(left, Lit) and not isinstance(right, Lit):
                 result = replace(result, divided=None)
             for side in (node.left, node.right):
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Div):

@@ -106,7 +106,7 @@ PASS_THROUGH = frozenset(
 """Methods that give back the object they are called on."""
 
 WRAPPERS = re.compile(
-    r"(DataParallel|DistributedDataParallel|DDP|FSDP|FullyShardedDataParallel|compile"
+    r"(DataParallel|DDP|FSDP|^compile"
     r"|convert_sync_batchnorm|initialize|fully_shard|script|parallelize\w*|to_device"
     r"|watch|unwrap_model|optimize|MMDataParallel|MMDistributedDataParallel)$"
 )

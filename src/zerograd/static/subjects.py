@@ -191,6 +191,9 @@ class View:
             made = next(iter(act.whose))
             params = self.subject.params
             return event if params and all(within(param, made) for param in params) else None
+        if kind is Kind.UNSCALE and event.scaled:
+            # A scaler keeps a record for each optimizer, whatever parameters they share.
+            return event if act.anyone or any(map(self.is_mine, act.whose)) else None
         if kind is Kind.UNSCALE and act.anyone:
             return event
         return self.on_gradients(act, event)
