@@ -8,10 +8,10 @@ synchronisation of gradients in *their* backward. Calling the tensor's own skips
 ```python
 for x, y in loader:
     with accelerator.accumulate(model):
-        optimizer.zero_grad()
         loss = loss_fn(model(x), y)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
 ```
 
 ## Good
@@ -19,10 +19,10 @@ for x, y in loader:
 ```python
 for x, y in loader:
     with accelerator.accumulate(model):
-        optimizer.zero_grad()
         loss = loss_fn(model(x), y)
         accelerator.backward(loss)
         optimizer.step()
+        optimizer.zero_grad()
 ```
 """
 

@@ -68,7 +68,9 @@ def _never(before: State, event: Event) -> Violation | None:
         message="the guard leaves a window open that has long been full",
         label="never true when it should be",
         evidence=(
-            Evidence(backward.site, f"backward number {before.window} of a window of {event.length}"),
+            Evidence(
+                backward.site, f"backward number {before.window} of a window of {event.length}"
+            ),
             Evidence(held.site, "this step does not come"),
         ),
         help="count micro-batches from 1: (i + 1) % N == 0",

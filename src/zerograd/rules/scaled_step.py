@@ -11,7 +11,6 @@ for x, y in loader:
     loss = loss_fn(model(x), y)
     scaler.scale(loss).backward()
     optimizer.step()
-    scaler.update()
 ```
 
 ## Good
