@@ -27,7 +27,7 @@ for x, y in loader:
 ```
 """
 
-from zerograd.events import Event
+from zerograd.events import Event, Kind
 from zerograd.lifecycle import Grads, State
 from zerograd.rule import Evidence, Rule, Violation
 
@@ -35,6 +35,8 @@ from zerograd.rule import Evidence, Rule, Violation
 def check(before: State, event: Event) -> Violation | None:
     if not event.bare or before.grads is not Grads.NONE:
         return None
+    if event.may and event.kind is Kind.ZERO:
+        return None  # it may clear another's; `may` of other uses is about what they do
     evidence: tuple[Evidence, ...] = ()
     if before.cleared is not None:
         evidence = (Evidence(before.cleared.site, "set to None here"),)

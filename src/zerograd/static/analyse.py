@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from zerograd import guard
@@ -20,7 +20,7 @@ from zerograd.static.project import Module, Project
 from zerograd.static.source import Source
 from zerograd.static.pace import Pace
 from zerograd.static.pace import pace as pace_of
-from zerograd.static.shape import rebuild
+from zerograd.static.shape import relooped
 from zerograd.static.subjects import Subject, View
 from zerograd.static.values import Fn, Klass, Thing
 
@@ -66,7 +66,7 @@ class _Search:
         inlined: set[ast.AST] = set()
         lower = Lower(self.project, self.module, self.deadline)
         functions = list(self.functions())
-        if self.module.facts[self.module.tree].mentions:
+        if self.top_level_matters():
             flow = self.lowered(lower, None)
             inlined |= lower.inlined
             yield flow, lower, False
@@ -77,7 +77,7 @@ class _Search:
             if fn.node in inlined:
                 continue
             lower = Lower(self.project, self.module, self.deadline)
-            if not lower.relevant(fn):
+            if not lower.relevant(fn) or not (lower.reaches(fn, "steps", 0) or self.feeds(fn)):
                 continue
             flow = self.lowered(lower, fn)
             inlined |= lower.inlined
@@ -87,6 +87,23 @@ class _Search:
                     flow = self.lowered(lower, inner)
                     inlined |= lower.inlined
                     yield flow, lower, False
+
+    def feeds(self, fn: Fn) -> bool:
+        """Whether a function clears and back-propagates, though it never steps."""
+        last = {name.rpartition(".")[2] for name in fn.module.facts[fn.node].calls}
+        return {"zero_grad", "backward"} <= last
+
+    def top_level_matters(self) -> bool:
+        """Whether anything but definitions at the top level can reach a step."""
+        tree = self.module.tree
+        if not self.module.facts[tree].mentions:
+            return False
+        plain = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+        return any(
+            not isinstance(node, plain)
+            and any(isinstance(inner, (ast.Call, ast.AugAssign)) for inner in ast.walk(node))
+            for node in tree.body
+        )
 
     def lowered(self, lower: Lower, fn: Fn | None) -> Flow:
         try:
@@ -131,8 +148,8 @@ class _Search:
             steps = [e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP]
             end = Event(Kind.END, steps[0].site, subject=subject.key)
             seen = Seq((seen, Emit(end)))
-        kinds = {e.event.kind for e in walk(seen) if isinstance(e, Emit)}
-        for rules in _groups(kinds, pace is not None):
+        events = [part.event for part in walk(seen) if isinstance(part, Emit)]
+        for rules in _groups(events):
             self.examine(seen, rules, pace)
 
     def examine(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> None:
@@ -162,7 +179,12 @@ class _Search:
         known = {subject.key for subject in stepped}
         acts = [act for act in walk(flow) if isinstance(act, subjects.Act)]
         cleared = {key for act in acts if act.event.kind is Kind.ZERO for key in act.whose}
-        unseen = {key for act in acts if act.event.kind is Kind.UNKNOWN for key in act.whose}
+        unseen = {
+            key
+            for act in acts
+            if act.event.kind is Kind.UNKNOWN and act.event.call
+            for key in act.whose
+        }
         for key, site in lower.made.items():
             if key in known or key not in cleared or key in lower.handed or stepped:
                 continue
@@ -172,7 +194,7 @@ class _Search:
             if first is None or others or unseen - {key} or read:
                 continue
             end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
-            for rules in _groups({Kind.END}, True):
+            for rules in _groups([end]):
                 self.examine(Emit(end), rules, None)
 
     def findings(self) -> list[Finding]:
@@ -190,30 +212,41 @@ class _Search:
         return made
 
 
-def _groups(kinds: set[Kind], paced: bool) -> Iterator[list[Rule]]:
-    """Rules that are explored together, on the part of the state they read."""
-    for codes, needs in _GROUPS:
-        if needs <= kinds:
-            rules = [rule for rule in RULES if rule.code in codes]
-            if paced or codes != _WINDOW_CODES:
-                yield rules
+def _groups(events: list[Event]) -> Iterator[list[Rule]]:
+    """Rules that are explored together, on the part of the state they read, where they can apply."""
+    for codes, possible in _GROUPS:
+        if possible(events):
+            yield [rule for rule in RULES if rule.code in codes]
+
+
+def _has(*kinds: Kind) -> Callable[[list[Event]], bool]:
+    return lambda events: set(kinds) <= {event.kind for event in events}
+
+
+def _scaler(events: list[Event]) -> bool:
+    return any(event.scaled and event.kind is not Kind.CLIP for event in events)
+
+
+def _windows(events: list[Event]) -> bool:
+    return any(event.guard is not None or event.kind is Kind.END for event in events)
 
 
 _STRONGER = {"ZG303": "ZG304"}
 """A remainder that is carried into the next epoch is dropped only at the very end."""
-_WINDOW_CODES = frozenset({"ZG301", "ZG302", "ZG303", "ZG304", "ZG103"})
-_GROUPS: tuple[tuple[frozenset[str], frozenset[Kind]], ...] = (
-    (frozenset({"ZG101", "ZG105", "ZG203"}), frozenset({Kind.STEP})),
-    (frozenset({"ZG102"}), frozenset({Kind.STEP, Kind.ZERO, Kind.BACKWARD})),
-    (frozenset({"ZG102"}), frozenset({Kind.END})),
-    (frozenset({"ZG104", "ZG107"}), frozenset({Kind.ZERO})),
-    (frozenset({"ZG106"}), frozenset({Kind.STEP, Kind.BACKWARD})),
-    (frozenset({"ZG109", "ZG501"}), frozenset({Kind.BACKWARD})),
-    (frozenset({"ZG201"}), frozenset({Kind.CLIP})),
-    (frozenset({"ZG202", "ZG204"}), frozenset({Kind.CLIP, Kind.STEP})),
-    (frozenset({"ZG205", "ZG206", "ZG208"}), frozenset({Kind.BACKWARD, Kind.STEP})),
-    (frozenset({"ZG207"}), frozenset({Kind.STEP})),
-    (_WINDOW_CODES, frozenset({Kind.STEP, Kind.BACKWARD})),
+_GROUPS: tuple[tuple[frozenset[str], Callable[[list[Event]], bool]], ...] = (
+    (frozenset({"ZG101", "ZG105", "ZG203"}), _has(Kind.STEP)),
+    (frozenset({"ZG102"}), _has(Kind.STEP, Kind.ZERO, Kind.BACKWARD)),
+    (frozenset({"ZG102"}), lambda events: len(events) == 1 and events[0].kind is Kind.END),
+    (frozenset({"ZG104"}), lambda events: any(e.idle_loss and not e.fed for e in events)),
+    (frozenset({"ZG106"}), lambda events: any(e.foreign for e in events)),
+    (frozenset({"ZG107"}), lambda events: any(e.bare for e in events)),
+    (frozenset({"ZG109"}), lambda events: any(e.own_gradient for e in events)),
+    (frozenset({"ZG501"}), lambda events: any(e.bypasses for e in events)),
+    (frozenset({"ZG201"}), lambda events: _has(Kind.CLIP)(events) and _scaler(events)),
+    (frozenset({"ZG202", "ZG204"}), _has(Kind.CLIP, Kind.STEP)),
+    (frozenset({"ZG205", "ZG206", "ZG208"}), _scaler),
+    (frozenset({"ZG207"}), _scaler),
+    (frozenset({"ZG103", "ZG301", "ZG302", "ZG303", "ZG304"}), _windows),
 )
 
 
@@ -269,23 +302,8 @@ def _repeat(flow: Flow) -> Flow:
                     counter = next(iter(sorted(guard.reads(op.args[0]))), counter)
     site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
-    return Loop(_inside(flow), -1, site, targets, counter)
+    return Loop(relooped(flow, 0, -1), -1, site, targets, counter)
 
 
 def _steps_under(alt: Alt) -> bool:
     return any(isinstance(e, Emit) and e.event.kind is Kind.STEP for e in walk(alt))
-
-
-def _inside(flow: Flow) -> Flow:
-    """The acts outside of any loop belong to the new one."""
-    from dataclasses import replace
-
-    if isinstance(flow, subjects.Act):
-        if flow.event.loop:
-            return flow
-        return replace(flow, event=replace(flow.event, loop=-1))
-    if isinstance(flow, Loop):
-        return replace(flow, body=_inside(flow.body))
-    return rebuild(flow, _inside)
-
-

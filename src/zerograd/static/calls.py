@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.events import Event, Kind
-from zerograd.flow import Seq, Set
+from zerograd.flow import Seq, Set, walk
 from zerograd.guard import Const, Op, Var
 from zerograd.static import names
 from zerograd.static.acts import Act
@@ -227,7 +227,7 @@ def _parameter_method(
     if func.attr in ("clamp_", "clip_"):
         _act(lower, Kind.CLIP, node, owner.keys, may=owner.some, bare=lower.unguarded)
     elif func.attr in ("div_", "mul_", "copy_", "add_", "sub_", "set_"):
-        kind = Kind.UNSCALE if func.attr in ("div_", "mul_") else Kind.ASSIGN
+        kind = Kind.ASSIGN if func.attr in ("copy_", "set_") else Kind.UNSCALE
         bare = lower.unguarded and not owner.some
         _act(lower, kind, node, owner.keys, scaled=False, may=kind is Kind.ASSIGN, bare=bare)
     return owner
@@ -267,7 +267,7 @@ def _zero_grad(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) 
     if isinstance(owner, Thing):
         method = lower.attribute(owner, "zero_grad")
         if isinstance(method, Fn) and not _is_optimizer_class(lower, method):
-            return None
+            return _own_clear(lower, node, owner, method)
         if isinstance(method, Fn) and not _clears(method):
             _arguments(lower, node)
             return Lit(None)
@@ -429,8 +429,8 @@ def as_object(lower: Lower, value: Value, node: ast.expr) -> Value:
     """A result of an unseen call that the file uses as an object with a role is that object."""
     if isinstance(value, Tensor):
         role = lower.used_as(node)
-        if isinstance(node, ast.Subscript) and lower.shifts(node.slice):
-            return Thing(f"{text_of(node.value)}[?]", role)
+        if isinstance(node, ast.Subscript):
+            lower.note_shifting(node.slice, text_of(node))
         if role:
             text = lower.variable(node) or text_of(node)
             return Thing(f"{text}[?]" if isinstance(node, ast.Call) else text, role)
@@ -451,6 +451,20 @@ def _clears(method: Fn) -> bool:
         ):
             return True
     return False
+
+
+def _own_clear(lower: Lower, node: ast.Call, owner: Thing, method: Fn) -> Value:
+    """A project's own `zero_grad`: what it is seen to clear, or else what it belongs to."""
+    before = len(lower.out)
+    value = _call_value(lower, node, method)
+    seen = any(
+        isinstance(part, Act) and part.event.kind in (Kind.ZERO, Kind.UNKNOWN)
+        for flow in lower.out[before:]
+        for part in walk(flow)
+    )
+    if not seen and _clears(method):
+        clear(lower, owner, node, to_none=True)
+    return value
 
 
 def _own_step(lower: Lower, node: ast.Call, owner: Thing, method: Fn) -> Value:
@@ -706,7 +720,7 @@ def _construct(lower: Lower, node: ast.Call, klass: Klass) -> Value:
 
 def _class_matters(lower: Lower, klass: Klass) -> bool:
     """Whether a class has anything to do with gradients, so that its attributes are worth knowing."""
-    known = klass.module.relevant.get(klass.node)
+    known = klass.module.reached.get((klass.node, "mentions"))
     if known is None:
         known = any(
             lower.relevant(Fn(method, base.module, method.name, None, None, base))
@@ -714,7 +728,7 @@ def _class_matters(lower: Lower, klass: Klass) -> bool:
             for method in base.node.body
             if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
         )
-        klass.module.relevant[klass.node] = known
+        klass.module.reached[(klass.node, "mentions")] = known
     return known
 
 
@@ -927,7 +941,7 @@ def _outside(lower: Lower, node: ast.Call, name: str) -> Value:
         inner = Thing(f"{key}.optimizer", OTHER)
         return Many((Thing(key, ENGINE), inner, NOTHING, NOTHING))
     if names.WRAPPERS.search(last) and node.args:
-        return _wrapped(arguments[: len(node.args)])
+        return _wrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
     _hand_to_unseen(lower, node, arguments, last)
     leaf = last == "Parameter" or _is_true(_keyword(node, "requires_grad"))
     built = last[:1].isupper() and (not name.startswith("torch.") or name.startswith("torch.nn."))

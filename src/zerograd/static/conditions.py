@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from zerograd.guard import Const, Expr, Op, Opaque, Var
+from zerograd.guard import UNKNOWN, Const, Expr, Op, Opaque, Var, evaluate
 from zerograd.static.facts import text_of
 from zerograd.static.values import Lit, Thing
 
@@ -72,6 +72,26 @@ def expression(lower: Lower, node: ast.expr) -> Expr:
         if node.func.id in ("bool", "int", "float"):
             return expression(lower, node.args[0])
     return _opaque(lower, node)
+
+
+def constant(lower: Lower, node: ast.expr) -> bool | None:
+    """The truth of a test that is settled by a literal; None for any other."""
+    if isinstance(node, ast.BoolOp):
+        said = [constant(lower, value) for value in node.values]
+        decisive = isinstance(node.op, ast.Or)
+        if decisive in said:
+            return decisive
+        return None if None in said else not decisive
+    expr = expression(lower, node) if isinstance(node, _PLAIN) else None
+    if isinstance(expr, Const):
+        return bool(expr.value)
+    if isinstance(expr, Op) and all(isinstance(arg, Const) for arg in expr.args):
+        value = evaluate(expr, {})
+        return None if value is UNKNOWN else bool(value)
+    return None
+
+
+_PLAIN = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.Call)
 
 
 def _modulus(expr: Expr) -> Expr:

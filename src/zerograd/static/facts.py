@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from zerograd.static.names import INTERESTING, OBJECT_METHODS, SCALER_NAME
+from zerograd.static.names import INTERESTING, OBJECT_METHODS, SCALER_NAME, STEPPING
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -16,6 +16,8 @@ class Facts:
 
     mentions: bool = False
     """It speaks of gradients, itself or in an inner function."""
+    steps: bool = False
+    """It may step something, itself or in an inner function."""
     calls: set[str] = field(default_factory=set)
     """What it calls, itself or in an inner function, by dotted name."""
     assigned: set[str] = field(default_factory=set)
@@ -35,6 +37,8 @@ class FileFacts:
     methods: dict[str, set[str]] = field(default_factory=dict)
     """What is called on each receiver, by the receiver's text."""
     functions: dict[ast.AST, Facts] = field(default_factory=dict)
+    tested: set[str] = field(default_factory=set)
+    """Names and attributes that a test, a count or a divisor may depend on."""
 
 
 _TELLING = frozenset(
@@ -76,7 +80,50 @@ def read(tree: ast.Module) -> FileFacts:
                 todo.extend((item, chain) for item in value if isinstance(item, ast.AST))
             elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
                 todo.append((value, chain))
+    _close(file)
     return file
+
+
+def _close(file: FileFacts) -> None:
+    """Adds to the tested names those that they are computed from."""
+    sources: dict[str, set[str]] = {}
+    for facts in file.functions.values():
+        for node in facts.assigns:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if node.value is None or isinstance(node.value, ast.Call):
+                continue
+            for target in targets:
+                if isinstance(target, (ast.Name, ast.Attribute)):
+                    name = target.id if isinstance(target, ast.Name) else target.attr
+                    if name in file.tested or isinstance(target, ast.Name):
+                        sources.setdefault(name, set()).update(_names(node.value))
+    todo = list(file.tested)
+    while todo:
+        for name in sources.pop(todo.pop(), ()):
+            if name not in file.tested:
+                file.tested.add(name)
+                todo.append(name)
+
+
+def _names(node: ast.AST) -> set[str]:
+    found = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            found.add(inner.id)
+        elif isinstance(inner, ast.Attribute):
+            found.add(inner.attr)
+    return found
+
+
+def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -> Chain:
+    file.tested |= _names(node.test)
+    return chain
+
+
+def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> Chain:
+    if isinstance(node.op, ast.Div):
+        file.tested |= _names(node.right if isinstance(node, ast.BinOp) else node.value)
+    return chain
 
 
 def _name(file: FileFacts, node: ast.Name, chain: Chain) -> Chain:
@@ -95,6 +142,9 @@ def _mention(chain: Chain) -> None:
 def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> Chain:
     if node.attr in INTERESTING:
         _mention(chain)
+        if node.attr in STEPPING:
+            for facts in chain:
+                facts.steps = True
     if node.attr in _TELLING:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
     if isinstance(node.value, ast.Name):
@@ -107,8 +157,14 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> Chain:
         name = _dotted(node.func)
         for facts in chain:
             facts.calls.add(name)
+        if name in ("range", "trange", "enumerate") or node.keywords:
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
+                    file.tested |= _names(argument)
         if SCALER_NAME.search(name):
             _mention(chain)
+            for facts in chain:
+                facts.steps = True
     return chain
 
 
@@ -187,6 +243,11 @@ _HANDLERS = {
     ast.Assign: _assign,
     ast.AnnAssign: _assign,
     ast.Return: _return,
+    ast.If: _test,
+    ast.While: _test,
+    ast.IfExp: _test,
+    ast.BinOp: _division,
+    ast.AugAssign: _division,
     ast.Yield: _yield,
     ast.YieldFrom: _yield,
     ast.Import: _import,

@@ -15,6 +15,7 @@ from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Op, Opaque, Var
 from zerograd.static import calls, conditions, names
 from zerograd.static.acts import Act
+from zerograd.static.shape import relooped
 from zerograd.static.facts import Function, text_of
 from zerograd.static.project import Module, Project, assigned_names, method_of
 from zerograd.static.values import (
@@ -75,6 +76,7 @@ class Lower:
         self.roles: dict[str, str] = {}
         self.loops: list[int] = [0]
         self.targets: set[str] = set()
+        self.shifting: dict[str, set[str]] = {}
         self.made: dict[str, Site] = {}
         self.fresh: set[str] = set()
         self.closures: list[Fn] = []
@@ -242,21 +244,23 @@ class Lower:
             self.under_none_check(node, checked)
             return
         self.value(node.test)
-        exists = conditions.exists_check(self, node.test)
-        test = conditions.expression(self, node.test)
-        if isinstance(test, Const):
-            self.statements(node.body if test.value else node.orelse)
+        constant = conditions.constant(self, node.test)
+        if constant is not None:
+            self.statements(node.body if constant else node.orelse)
             return
         partial = self.some
         if self.some is not True and self.in_parameters and not _asks_requires_grad(node.test):
             self.some = True
         before = dict(self.frame.env)
+        # What the test is must be said before the arms assign what it reads.
+        test = conditions.expression(self, node.test)
+        exists = conditions.exists_check(self, node.test)
         then = self.collect(node.body)
         after_then, self.frame.env = self.frame.env, before
         orelse = self.collect(node.orelse)
         self.some = partial
         mixed = self.merge(after_then, leaves(then), leaves(orelse))
-        if then is not EMPTY or orelse is not EMPTY:
+        if _does_something(then) or _does_something(orelse):
             alt = Alt(test, then, orelse, self.site(node.test))
             if exists is not None:
                 alt.exists = exists
@@ -292,9 +296,13 @@ class Lower:
                 env[name] = pair[0]
                 continue
             env[name] = joined = join(pair)
-            if isinstance(joined, Thing) and self.roles.get(joined.key) == OPTIMIZER:
+            if isinstance(joined, Thing) and any(map(self.is_optimizer, pair)):
                 mixed.add(joined.key)
         return mixed
+
+    def is_optimizer(self, value: Value) -> bool:
+        """Whether an object is known to be an optimizer."""
+        return isinstance(value, Thing) and self.roles.get(value.key, value.role) == OPTIMIZER
 
     def do_Match(self, node: ast.Match) -> None:
         self.value(node.subject)
@@ -447,12 +455,17 @@ class Lower:
         self.targets |= targets
         try:
             body = self.collect(node.body)
+            once = self.goes_through_objects(targets, node)
         finally:
             self.targets = outer
             self.loops.pop()
         for name, value in before.items():
             self.frame.env.setdefault(name, value)
         orelse = self.collect(node.orelse) if node.orelse else None
+        if once:
+            body = relooped(body, ident, self.loops[-1])
+            self.out.append(Block(Block(body, f"continue:{ident}"), f"break:{ident}"))
+            return
         self.out.append(
             Loop(
                 body,
@@ -467,6 +480,21 @@ class Lower:
                 orelse,
                 over=over,
             )
+        )
+
+    def goes_through_objects(self, targets: frozenset[str], node: ast.AST) -> bool:
+        """Whether a loop meets another model or optimizer in every iteration.
+
+        What it does then happens once to each, not again and again to one.
+        """
+        if any(self.shifting.pop(name, None) for name in targets):
+            return True
+        if not isinstance(node, (ast.For, ast.AsyncFor)):
+            return False
+        bound = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+        return any(
+            text.split(".")[0] in bound and methods & names.HELD_METHODS
+            for text, methods in self.frame.module.methods.items()
         )
 
     def do_With(self, node: ast.With) -> None:
@@ -513,7 +541,7 @@ class Lower:
         if isinstance(target, ast.Subscript):
             self.store_item(target, value)
             return
-        variable = self.variable(target)
+        variable = self.variable(target) if self.is_tested(target) else None
         if variable is not None:
             expr = conditions.expression(self, source) if source is not None else None
             if isinstance(expr, Opaque) and not expr.text.rpartition("#")[2].startswith("len("):
@@ -530,6 +558,12 @@ class Lower:
                 )
             if not (isinstance(owner, Thing) and owner.key == "self"):
                 self.hand_on(value)
+
+    def is_tested(self, target: ast.expr) -> bool:
+        """Whether some test may depend on what is stored here."""
+        if isinstance(target, ast.Name):
+            return target.id in self.frame.module.tested
+        return isinstance(target, ast.Attribute) and target.attr in self.frame.module.tested
 
     def as_used(self, target: ast.expr, value: Value, source: ast.expr | None) -> Value:
         """What an unseen call gave back is an object if the file uses it as one."""
@@ -586,9 +620,10 @@ class Lower:
             elif isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
                 part = value.items[-1]
             elif isinstance(value, Thing):
-                part = Thing(f"{value.key}[{index}]")
-                if value.role == OPTIMIZER:
-                    part = replace(part, role=OPTIMIZER)
+                text = text_of(item)
+                methods = self.frame.module.methods.get(text, frozenset())
+                role = names.role_of_use(text, methods) if value.role else ""
+                part = Thing(f"{value.key}[{index}]", role)
             elif isinstance(value, Params):
                 part = value
             else:
@@ -983,49 +1018,41 @@ class Lower:
     def locals_of(self, fn: Fn) -> frozenset[str]:
         return frozenset(fn.module.facts[fn.node].assigned)
 
-    def relevant(self, fn: Fn, depth: int = 0) -> bool:
+    def relevant(self, fn: Fn) -> bool:
         """Whether a function, or one it calls, does anything to gradients."""
-        known = fn.module.relevant.get(fn.node)
+        return self.reaches(fn, "mentions", 0)
+
+    def reaches(self, fn: Fn, what: str, depth: int) -> bool:
+        """Whether a fact holds for a function or for one that it calls."""
+        known = fn.module.reached.get((fn.node, what))
         if known is None:
             if time.monotonic() > self.deadline:
                 raise Cut
-            fn.module.relevant[fn.node] = False
-            known = fn.module.facts[fn.node].mentions or (depth < 6 and self.calls_relevant(fn, depth))
-            fn.module.relevant[fn.node] = known
+            fn.module.reached[(fn.node, what)] = False
+            known = getattr(fn.module.facts[fn.node], what) or (
+                depth < 6 and any(self.reaches(inner, what, deep) for inner, deep in self.callees(fn, depth))
+            )
+            fn.module.reached[(fn.node, what)] = known
         return known
 
-    def calls_relevant(self, fn: Fn, depth: int) -> bool:
+    def callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
+        """Functions that a function may call, and how deep they are to be looked for."""
         module = fn.module
-        for name in fn.module.facts[fn.node].calls:
+        for name in module.facts[fn.node].calls:
             head, _, last = name.rpartition(".")
             for klass, method in module.methods_named(last):
-                if self.relevant(Fn(method, module, last, None, None, Klass(klass, module)), depth + 1):
-                    return True
+                yield Fn(method, module, last, None, None, Klass(klass, module)), depth + 1
             first = (head or last).split(".")[0]
             if first in module.imports or (not head and last in module.functions):
                 value = self.global_name(module, first)
                 if isinstance(value, Origin) and value.name.startswith("module:"):
                     value = self.attribute(value, last)
-                if self.matters(value, depth + 1):
-                    return True
-        bases = self.lineage(fn.klass)[1:] if fn.klass is not None and depth < 3 else []
-        return any(
-            self.relevant(Fn(method, base.module, method.name, None, None, base), depth + 1)
-            for base in bases
-            for method in base.node.body
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-        )
-
-    def matters(self, value: Value, depth: int) -> bool:
-        if isinstance(value, Fn):
-            return self.relevant(value, depth)
-        if isinstance(value, Klass):
-            return any(
-                self.relevant(Fn(method, value.module, method.name, None, None, value), depth)
-                for method in value.node.body
-                if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-            )
-        return False
+                if isinstance(value, Fn):
+                    yield value, depth + 2
+                elif isinstance(value, Klass):
+                    yield from ((method, depth + 2) for method in _methods(value))
+        for base in self.lineage(fn.klass)[1:] if fn.klass is not None and depth < 3 else ():
+            yield from ((method, depth + 1) for method in _methods(base))
 
     # Expressions
 
@@ -1102,8 +1129,8 @@ class Lower:
         if isinstance(owner, Thing):
             text = repr(key.value) if isinstance(key, Lit) else text_of(node.slice)
             held = self.heap.get((owner.key, f"[{text}]"))
-            if held is None and not isinstance(key, Lit) and self.shifts(node.slice):
-                return Thing(f"{owner.key}[?]", owner.role)
+            if held is None and not isinstance(key, Lit):
+                self.note_shifting(node.slice, f"{owner.key}[{text}]")
             return self.item(owner, text)
         if isinstance(owner, (Params, Grad, Tensor)):
             return owner
@@ -1114,9 +1141,10 @@ class Lower:
         held = self.heap.get((owner.key, f"[{text}]"))
         return held if held is not None else Thing(f"{owner.key}[{text}]", owner.role)
 
-    def shifts(self, index: ast.expr) -> bool:
-        """Whether an index is another one in every iteration."""
-        return bool(self.reads(index) & self.targets)
+    def note_shifting(self, index: ast.expr, key: str) -> None:
+        """An item whose index changes is another object in every iteration of that loop."""
+        for name in self.reads(index) & self.targets:
+            self.shifting.setdefault(name, set()).add(key)
 
     def of_BinOp(self, node: ast.BinOp) -> Value:
         return self.arithmetic(node, self.value(node.left), self.value(node.right))
@@ -1250,6 +1278,16 @@ def leaves(flow: Flow) -> bool:
     if isinstance(flow, Alt):
         return leaves(flow.then) and leaves(flow.orelse)
     return False
+
+
+def _does_something(flow: Flow) -> bool:
+    return not isinstance(flow, Seq) or bool(flow.items)
+
+
+def _methods(klass: Klass) -> Iterator[Fn]:
+    for node in klass.node.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Fn(node, klass.module, node.name, None, None, klass)
 
 
 def _is_object(value: Value) -> bool:

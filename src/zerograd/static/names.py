@@ -26,6 +26,9 @@ OBJECT_METHODS = frozenset(
 )  # fmt: skip
 """Whatever these are called on is an object, not the result of a computation."""
 
+HELD_METHODS = frozenset({"parameters", "named_parameters", "zero_grad", "step", "param_groups"})
+"""Whatever these are called on is, or holds, a model or an optimizer."""
+
 INTERESTING = frozenset(
     {
         "backward",
@@ -47,6 +50,9 @@ INTERESTING = frozenset(
     }
 )
 """A function that mentions none of these (nor calls one that does) does nothing to gradients."""
+
+STEPPING = frozenset({"step", "optimizer_step", "first_step", "second_step", "grad"})
+"""Where none of these is reached, nothing is stepped: `.grad` is there for steps by hand."""
 
 OPTIMIZER_CLASSES = re.compile(
     r"(SGD|Adam\w*|AdamW\w*|RMSprop\w*|Adagrad|Adadelta|Adamax|LBFGS|Rprop|ASGD|SparseAdam|NAdam|RAdam"

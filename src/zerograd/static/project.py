@@ -20,7 +20,8 @@ from zerograd.static.names import RIVALS
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
-MOST_RECENT = 48
+SMALL = 20_000
+MOST_RECENT = 64
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
 
@@ -42,9 +43,10 @@ class Module:
     globals: dict[str, list[ast.expr]] = field(default_factory=dict)
     methods: dict[str, frozenset[str]] = field(default_factory=dict)
     """What is called on each receiver, by the receiver's text."""
-    relevant: dict[ast.AST, bool] = field(default_factory=dict)
+    reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     facts: dict[ast.AST, Facts] = field(default_factory=dict)
+    tested: set[str] = field(default_factory=set)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
 
@@ -84,6 +86,7 @@ class Project:
         self.files: dict[str, bool] = {}
         self.read: set[str] = set()
         self.spoken = 0
+        self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
 
     def add(self, path: str, tree: ast.Module) -> Module:
         """A module that is already parsed."""
@@ -111,6 +114,12 @@ class Project:
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         """Where a dotted name lives: the project's module and the rest of the name."""
+        key = (module.path, dotted)
+        if key not in self.resolved:
+            self.resolved[key] = self._resolve(module, dotted)
+        return self.resolved[key]
+
+    def _resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         if dotted.startswith("."):
             level = len(dotted) - len(dotted.lstrip("."))
             base = os.path.dirname(os.path.abspath(module.path))
@@ -168,7 +177,7 @@ class Project:
 
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_SPEAKS = re.compile(rb"backward\(|zero_grad|\.step\(|\.grad\b|scaler\(|[Oo]ptim")
+_SPEAKS = re.compile(rb"backward\(|zero_grad|\.step\(|\.grad\b|scaler\(")
 _OUTSIDE = frozenset(
     {"torch", "numpy", "os", "sys", "math", "time", "random", "json", "argparse", "logging", "typing",
      "collections", "functools", "itertools", "tqdm", "torchvision", "torchaudio", "transformers",
@@ -182,11 +191,12 @@ def _indexed(path: str, data: bytes) -> Module:
     """The module in a file's bytes; an empty one where nothing in it touches gradients."""
     stamp = (path, hash(data))
     if stamp not in _RECENT:
+        small_package = path.endswith("__init__.py") and len(data) < SMALL
+        if not small_package and _SPEAKS.search(data) is None:
+            return Module(path, ast.Module([], []))
         while len(_RECENT) >= MOST_RECENT:
             del _RECENT[next(iter(_RECENT))]
-        speaks = path.endswith("__init__.py") or _SPEAKS.search(data) is not None
-        tree = ast.parse(data) if speaks else ast.Module([], [])
-        _RECENT[stamp] = index(path, tree)
+        _RECENT[stamp] = index(path, ast.parse(data))
     return _RECENT[stamp]
 
 
@@ -198,7 +208,8 @@ def index(path: str, tree: ast.Module) -> Module:
     """Reads what a module imports, defines and calls."""
     file = facts.read(tree)
     methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
-    module = Module(path, tree, file.imports, methods=methods, stars=file.stars, facts=file.functions)
+    module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
+    module.facts, module.tested = file.functions, file.tested
     for node in tree.body:
         _top_level(module, node)
     return module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
+from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Try
 
 
 def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:
@@ -28,6 +28,15 @@ def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:
             final=change(flow.final),
         )
     return flow
+
+
+def relooped(flow: Flow, old: int, new: int) -> Flow:
+    """The flow with the events of one loop given to another."""
+    if isinstance(flow, Emit):
+        if flow.event.loop != old:
+            return flow
+        return replace(flow, event=replace(flow.event, loop=new))
+    return rebuild(flow, lambda part: relooped(part, old, new))
 
 
 def leaves_by(arm: Flow | None) -> str | None:

@@ -111,7 +111,9 @@ class View:
         if isinstance(flow, Block):
             self.labels[-1].add(flow.label)
             body = self.project(flow.body, needed)
-            return Block(body, flow.label) if body is not None else None
+            if body is None or _only_returns(body, flow.label):
+                return None
+            return Block(body, flow.label)
         if isinstance(flow, Try):
             return self.attempt(flow, needed)
         return flow
@@ -202,7 +204,10 @@ class View:
         """Whether something unseen that is done to an object may reach the subject."""
         if self.is_mine(key):
             return True
-        return self.roles.get(key) != OPTIMIZER and within(self.subject.key, key)
+        if self.roles.get(key) == OPTIMIZER:
+            return False
+        held = (self.subject.key, *(self.subject.params or ()))
+        return any(within(part, key) for part in held)
 
     def step(self, act: Act, event: Event) -> Event | None:
         if any(self.is_mine(key) for key in act.whose):
@@ -291,6 +296,14 @@ class View:
             within(key, param) or within(param, key) for key in act.whose for group in known for param in group
         )
         return False if matched else None
+
+
+def _only_returns(body: Flow, label: str) -> bool:
+    """Whether a call comes back, one way or another, and does nothing else."""
+    return all(
+        part.label in (label, "raise") if isinstance(part, Jump) else isinstance(part, (Seq, Alt))
+        for part in walk(body)
+    )
 
 
 def _fails(arm: Flow | None) -> bool:
