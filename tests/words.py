@@ -48,11 +48,47 @@ def _variants() -> list[Event]:
 
 ALPHABET = tuple(_variants())
 
-COMMON = tuple(
-    event
-    for event in ALPHABET
-    if event.kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP) and not event.may and not event.foreign
-)
+LONGEST = 12
 
-events = st.one_of(st.sampled_from(COMMON), st.sampled_from(ALPHABET))
-words = st.lists(events, max_size=12)
+
+def _dialects() -> list[list[Event]]:
+    """Small alphabets, in whose words the same few letters meet again and again."""
+    random = Random(1)
+    of_kind = {kind: [event for event in ALPHABET if event.kind is kind] for kind in Kind}
+    sure = {
+        kind: [event for event in of_kind[kind] if not event.may and not event.foreign]
+        for kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP)
+    }
+    rare = (Kind.ZERO, Kind.ASSIGN, Kind.SYNC, Kind.NEW, Kind.UNKNOWN)
+    weights = [1 if kind in rare else 6 for kind in Kind]
+    dialects = []
+    for _ in range(255):
+        core = [random.choice(sure[kind]) for kind in (*sure, Kind.BACKWARD, Kind.BACKWARD)]
+        more = [random.choice(of_kind[kind]) for kind in random.choices(list(Kind), weights, k=3)]
+        dialects.append(core + more)
+    return [list(ALPHABET[:26]), *dialects]
+
+
+DIALECTS = _dialects()
+
+
+def spell(letters: bytes) -> list[Event]:
+    """The first byte is the dialect: drawing bytes is many times faster than drawing events."""
+    if not letters:
+        return []
+    dialect = DIALECTS[letters[0]]
+    return [dialect[letter % len(dialect)] for letter in letters[1:]]
+
+
+words = st.binary(max_size=1 + LONGEST).map(spell)
+
+
+def shared_words(subjects: str) -> st.SearchStrategy[list[Event]]:
+    """Words in which every event belongs to one of the subjects; a blank is the one of none."""
+
+    def share(drawn: tuple[list[Event], bytes]) -> list[Event]:
+        word, owners = drawn
+        names = [subjects[byte % len(subjects)].strip() for byte in owners.ljust(len(word), b"\0")]
+        return [replace(event, subject=name) for event, name in zip(word, names, strict=False)]
+
+    return st.tuples(words, st.binary(max_size=LONGEST)).map(share)
