@@ -50,6 +50,8 @@ class Alt:
     """An accumulation guard: what cannot be said of it is left aside, the count decides."""
     free: tuple[bool, bool] = (False, False)
     """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
+    optional: bool = False
+    """A clear that can be switched off: leaving it out was asked for, and counts twice."""
     exists: tuple[str, bool] | None = None
     """The object whose existence is asked for, and whether the then-arm is the one that has it."""
 
@@ -327,6 +329,8 @@ class _Exploration:
                 decided: Iterable[Decisions] = paths
                 if not alt.free[index] and usual is not (index == 0):
                     decided = _decide(paths, (text, index == 0))
+                    if alt.optional and index == 1:
+                        decided = _decide(decided, (f"{text}, as asked for", False))
                     self.enclose(alt, rest, (text, index == 0))
                 if decided:
                     _add(arm, (state, known.union(facts)), decided)

@@ -13,8 +13,9 @@ from zerograd.finding import Finding, Note
 from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Result, Seq, Window, explore, walk
 from zerograd.rule import Rule
 from zerograd.rules import RULES
-from zerograd.static import subjects
+from zerograd.static import names, subjects
 from zerograd.static.lower import Cut, Lower
+from zerograd.static.facts import text_of
 from zerograd.static.names import LIGHTNING_STEP
 from zerograd.static.project import Module, Project
 from zerograd.static.source import Source
@@ -22,7 +23,7 @@ from zerograd.static.pace import Pace
 from zerograd.static.pace import pace as pace_of
 from zerograd.static.shape import relooped
 from zerograd.static.subjects import Subject, View
-from zerograd.static.values import Fn, Klass, Thing
+from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing
 
 WINDOWS = (2, 3)
 
@@ -74,7 +75,7 @@ class _Search:
         called = {name.rpartition(".")[2] for name in calls}
         functions.sort(key=lambda fn: fn.name in called)
         for fn in functions:
-            if fn.node in inlined:
+            if fn.node in inlined or _is_optimizer_method(fn):
                 continue
             lower = Lower(self.project, self.module, self.deadline)
             if not lower.relevant(fn) or not (lower.reaches(fn, "steps", 0) or self.feeds(fn)):
@@ -188,6 +189,8 @@ class _Search:
         for key, site in lower.made.items():
             if key in known or key not in cleared or key in lower.handed or stepped:
                 continue
+            if any(key in act.whose and "step" in act.event.call for act in acts):
+                continue
             first = next((act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None)
             others = [other for other in lower.made if other != key]
             read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
@@ -210,6 +213,12 @@ class _Search:
             made.append(_finding(outcome, count, decisions))
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
         return made
+
+
+def _is_optimizer_method(fn: Fn) -> bool:
+    """What an optimizer does inside is its own affair."""
+    bases = fn.klass.node.bases if fn.klass is not None else []
+    return any(names.role_of_call(text_of(base)) == OPTIMIZER for base in bases)
 
 
 def _groups(events: list[Event]) -> Iterator[list[Rule]]:

@@ -813,7 +813,9 @@ def _inline(
     if not visible or not wanted or lower.quiet > 3:
         if wanted and not lower.quiet:
             _hand_to_unseen(lower, node, arguments, fn.name)
-        return _result(lower, [], arguments, _attributes_used(lower, fn))
+        result = _result(lower, [], arguments, _attributes_used(lower, fn), node)
+        scales = any(name.endswith(".scale") for name in fn.module.facts[fn.node].calls)
+        return replace(result, scaled=None) if scales else result
     formal = parameters(fn.node)
     bound = fn.owner is not None and not isinstance(fn.node, ast.Lambda)
     if bound and any(text_of(d) == "staticmethod" for d in getattr(fn.node, "decorator_list", [])):
@@ -893,7 +895,7 @@ def _result(
     arguments: list[Value],
     perhaps: frozenset[str] = frozenset(),
     node: ast.Call | None = None,
-) -> Value:
+) -> Tensor:
     """What an unseen function gives back: computed from its arguments, for all we know."""
     if lower.no_grad:
         return Tensor()
@@ -1198,8 +1200,11 @@ def idle_loss(loop: ast.For | ast.While) -> ast.AST | None:
 def _only_logs(node: ast.AST, parents: dict[ast.AST, ast.AST], assigned: dict[str, ast.AST]) -> bool:
     child, parent = node, parents.get(node)
     while parent is not None:
-        if isinstance(parent, ast.Attribute) and parent.attr in ("item", "data", "detach", "cpu"):
-            return True
+        if isinstance(parent, ast.Attribute) and parent.attr == "backward":
+            user = parents.get(parent)
+            return not (isinstance(user, ast.Call) and user.func is parent)
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in ("item", "data", "detach", "cpu", "mean", "sum")
         if isinstance(parent, ast.Call) and child is not parent.func:
             name = text_of(parent.func).rsplit(".", 1)[-1]
             return names.BENIGN.search(name) is not None or name in ("float", "isnan", "isfinite", "update")

@@ -135,8 +135,14 @@ class View:
             return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
         changing = frozenset(self.assigned[-1] if self.assigned else ())
+        settled = guard.stable(alt.test) and not guard.reads(alt.test) & changing
         return replace(
-            alt, then=then or EMPTY, orelse=orelse or EMPTY, free=free, changing=changing
+            alt,
+            then=then or EMPTY,
+            orelse=orelse or EMPTY,
+            free=free,
+            changing=changing,
+            optional=settled and orelse is None and _only_clears(then),
         )
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
@@ -304,6 +310,11 @@ def _only_returns(body: Flow, label: str) -> bool:
         part.label in (label, "raise") if isinstance(part, Jump) else isinstance(part, (Seq, Alt))
         for part in walk(body)
     )
+
+
+def _only_clears(arm: Flow | None) -> bool:
+    events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
+    return bool(events) and all(event.kind is Kind.ZERO for event in events)
 
 
 def _fails(arm: Flow | None) -> bool:
