@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from zerograd.events import Event, Kind, Site
 
 PATH = "train.py"
+T = TypeVar("T")
 
 
 def at(line: int) -> Site:
@@ -78,6 +81,22 @@ def spell(letters: bytes) -> list[Event]:
         return []
     dialect = DIALECTS[letters[0]]
     return [dialect[letter % len(dialect)] for letter in letters[1:]]
+
+
+class Choices:
+    """Bytes as a series of choices; when they are used up, the first is always taken."""
+
+    def __init__(self, drawn: bytes) -> None:
+        self._left = list(reversed(drawn))
+
+    def below(self, number: int) -> int:
+        return self._left.pop() % number if self._left else 0
+
+    def of(self, options: Sequence[T]) -> T:
+        return options[self.below(len(options))]
+
+    def some(self, most: int, least: int = 0) -> range:
+        return range(least + self.below(most - least + 1))
 
 
 words = st.binary(max_size=1 + LONGEST).map(spell)
