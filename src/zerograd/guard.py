@@ -130,10 +130,10 @@ def evaluate(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
         return known.get(Fact(expr.text, expr.reads), UNKNOWN)
     if expr.op in ("and", "or"):
         return _junction(expr, known)
-    values = [evaluate(arg, known) for arg in expr.args]
     if expr.op == "not":
         truth = truth_of(expr.args[0], known)
         return UNKNOWN if truth is None else not truth
+    values = [_operand(arg, known) for arg in expr.args]
     if any(value is UNKNOWN for value in values):
         if expr.op == "*" and 0 in values:
             return 0
@@ -248,15 +248,36 @@ def _canonical(expr: Expr) -> str:
     return f"({expr.op} {' '.join(map(_canonical, expr.args))})"
 
 
+def _operand(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+    """The value to reckon with: that something is true does not say which number it is."""
+    value = evaluate(expr, known)
+    if isinstance(value, bool) and not (isinstance(expr, (Const, Var)) or _is_truth(expr)):
+        return UNKNOWN
+    return value
+
+
+def _is_truth(expr: Expr) -> bool:
+    """Whether an expression can be nothing but True or False."""
+    if isinstance(expr, Op):
+        return expr.op in _TRUTHS or (expr.op in ("and", "or") and all(map(_is_truth, expr.args)))
+    return isinstance(expr, Const) and isinstance(expr.value, bool)
+
+
+_TRUTHS = ("not", "is", "==", "!=", "<", "<=", ">", ">=")
+
+
 def _junction(expr: Op, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+    """The operand that decides, as in Python; its truth where no more than that is known."""
     decisive = expr.op == "or"
     unknown = False
     for arg in expr.args:
         truth = truth_of(arg, known)
         if truth is decisive:
-            return decisive
+            value = UNKNOWN if unknown else evaluate(arg, known)
+            return decisive if value is UNKNOWN else value
         unknown = unknown or truth is None
     if not unknown:
-        return not decisive
+        value = evaluate(expr.args[-1], known)
+        return not decisive if value is UNKNOWN else value
     fact = known.get(_fact(expr))
     return UNKNOWN if fact is None else fact
