@@ -150,6 +150,14 @@ Configuration = tuple[int, Known]
 Configurations = dict[Configuration, set[Decisions]]
 
 
+Aspects = tuple[str, bool | None, tuple[list[tuple[Fact, bool]], list[tuple[Fact, bool]]]]
+
+
+def _aspects(test: Expr) -> Aspects:
+    learns = (guard.facts(test, True), guard.facts(test, False))
+    return guard.show(test), guard.healthy(test), learns
+
+
 @dataclass(frozen=True)
 class Window:
     """The numbers with which guards are executed: N micro-batches a window, so many in all."""
@@ -208,6 +216,7 @@ class _Exploration:
     )
     enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
     enclosed: set[tuple[int, Decision]] = field(default_factory=set)
+    tests: dict[int, Aspects] = field(default_factory=dict)
     cut: bool = False
 
     def number(self, state: State) -> int:
@@ -321,10 +330,9 @@ class _Exploration:
                 _add(arms[not truth], (state, known), paths)
                 continue
             rest = guard.residual(alt.test, values)
-            text = guard.show(rest)
-            usual = guard.healthy(rest)
+            text, usual, learns = self.aspects(alt, rest)
             for index, arm in enumerate(arms):
-                facts = guard.facts(rest, index == 0)
+                facts = learns[index]
                 learned[index].update(facts)
                 decided: Iterable[Decisions] = paths
                 if not alt.free[index] and usual is not (index == 0):
@@ -336,6 +344,14 @@ class _Exploration:
                     _add(arm, (state, known.union(facts)), decided)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
         return _join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
+
+    def aspects(self, alt: Alt, rest: Expr) -> Aspects:
+        """A test's text, its outcome in a healthy run, and what either outcome tells."""
+        if rest is not alt.test:
+            return _aspects(rest)
+        if id(alt) not in self.tests:
+            self.tests[id(alt)] = _aspects(rest)
+        return self.tests[id(alt)]
 
     def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
         """Remembers for which calls an invariant test is no decision."""

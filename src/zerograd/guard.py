@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 Value = bool | int | float | str | None
@@ -40,6 +41,16 @@ class Op:
     op: str
     args: tuple[Expr, ...]
     text: str = ""
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The variables it depends on."""
+        return frozenset().union(*map(reads, self.args))
+
+    @cached_property
+    def fact(self) -> Fact:
+        """Its truth, as something a path can know."""
+        return Fact(_canonical(self), self.reads)
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ def reads(expr: Expr) -> frozenset[str]:
     if isinstance(expr, Opaque):
         return expr.reads
     if isinstance(expr, Op):
-        return frozenset().union(*map(reads, expr.args))
+        return expr.reads
     return frozenset()
 
 
@@ -234,7 +245,7 @@ def _fact(expr: Expr) -> Fact:
         return Fact(expr.text, expr.reads)
     if isinstance(expr, Var):
         return Fact(expr.name, frozenset({expr.name}))
-    return Fact(_canonical(expr), reads(expr))
+    return expr.fact if isinstance(expr, Op) else Fact(_canonical(expr), frozenset())
 
 
 def _canonical(expr: Expr) -> str:

@@ -143,7 +143,7 @@ class _Search:
     def explore(
         self, flow: Flow, subject: Subject, others: list[Subject], lower: Lower, repeated: bool
     ) -> None:
-        view = View(subject, others, lower.roles, lower.idle, lower.fresh)
+        view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
         seen, pace = pace_of(view.of(flow))
         if pace is not None and not repeated:
             steps = [e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP]

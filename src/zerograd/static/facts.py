@@ -48,7 +48,14 @@ _TELLING = frozenset(
      "launch", "is_local_main_process"}
     | OBJECT_METHODS
 )  # fmt: skip
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+_BRANCHES = frozenset(
+    kind
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST) and not issubclass(kind, _LEAVES)
+)
+"""Kinds of nodes that something can stand in."""
 Chain = tuple[Facts, ...]
 
 
@@ -68,20 +75,37 @@ def read(tree: ast.Module) -> FileFacts:
     """All facts of a file."""
     file = FileFacts()
     whole = file.functions[tree] = Facts()
-    todo: list[tuple[ast.AST, Chain]] = [(tree, (whole,))]
-    while todo:
-        node, chain = todo.pop()
-        handler = _HANDLERS.get(type(node))
-        if handler is not None:
-            chain = handler(file, node, chain)
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if type(value) is list:
-                todo.extend((item, chain) for item in value if isinstance(item, ast.AST))
-            elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
-                todo.append((value, chain))
+    inner: list[tuple[ast.AST, Chain]] = [(tree, (whole,))]
+    while inner:
+        root, chain = inner.pop()
+        _read_body(file, root, chain, inner)
     _close(file)
     return file
+
+
+def _read_body(
+    file: FileFacts, root: ast.AST, chain: Chain, inner: list[tuple[ast.AST, Chain]]
+) -> None:
+    """The facts of one function; functions inside it are put aside."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        kind = node.__class__
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(file, node, chain)
+        elif kind in _FUNCTIONS and node is not root:
+            facts = file.functions[node] = Facts()
+            if kind is not ast.Lambda:
+                chain[-1].assigned.add(node.name)  # type: ignore[attr-defined]
+            inner.append((node, (*chain, facts)))
+            continue
+        for name in kind._fields:
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                todo += [item for item in value if item.__class__ in _BRANCHES]
+            elif value.__class__ in _BRANCHES:
+                todo.append(value)
 
 
 def _close(file: FileFacts) -> None:
@@ -115,23 +139,20 @@ def _names(node: ast.AST) -> set[str]:
     return found
 
 
-def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -> Chain:
+def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -> None:
     file.tested |= _names(node.test)
-    return chain
 
 
-def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> Chain:
+def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
     if isinstance(node.op, ast.Div):
         file.tested |= _names(node.right if isinstance(node, ast.BinOp) else node.value)
-    return chain
 
 
-def _name(file: FileFacts, node: ast.Name, chain: Chain) -> Chain:
+def _name(file: FileFacts, node: ast.Name, chain: Chain) -> None:
     if not isinstance(node.ctx, ast.Load):
         chain[-1].assigned.add(node.id)
     elif node.id in INTERESTING:
         _mention(chain)
-    return chain
 
 
 def _mention(chain: Chain) -> None:
@@ -139,7 +160,7 @@ def _mention(chain: Chain) -> None:
         facts.mentions = True
 
 
-def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> Chain:
+def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
     if node.attr in INTERESTING:
         _mention(chain)
         if node.attr in STEPPING:
@@ -149,10 +170,9 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> Chain:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
     if isinstance(node.value, ast.Name):
         chain[-1].attributes.add((node.value.id, node.attr))
-    return chain
 
 
-def _call(file: FileFacts, node: ast.Call, chain: Chain) -> Chain:
+def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
     if isinstance(node.func, (ast.Name, ast.Attribute)):
         name = _dotted(node.func)
         for facts in chain:
@@ -165,7 +185,6 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> Chain:
             _mention(chain)
             for facts in chain:
                 facts.steps = True
-    return chain
 
 
 def _dotted(node: ast.expr) -> str:
@@ -182,46 +201,30 @@ def _dotted(node: ast.expr) -> str:
     return ".".join(reversed(parts))
 
 
-def _function(file: FileFacts, node: Function, chain: Chain) -> Chain:
+def _class(file: FileFacts, node: ast.ClassDef, chain: Chain) -> None:
     chain[-1].assigned.add(node.name)
-    facts = file.functions[node] = Facts()
-    return (*chain, facts)
 
 
-def _lambda(file: FileFacts, node: ast.Lambda, chain: Chain) -> Chain:
-    facts = file.functions[node] = Facts()
-    return (*chain, facts)
-
-
-def _class(file: FileFacts, node: ast.ClassDef, chain: Chain) -> Chain:
-    chain[-1].assigned.add(node.name)
-    return chain
-
-
-def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> Chain:
+def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> None:
     chain[-1].assigns.append(node)
-    return chain
 
 
-def _return(file: FileFacts, node: ast.Return, chain: Chain) -> Chain:
+def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:
     if node.value is not None:
         chain[-1].returns.append(node.value)
-    return chain
 
 
-def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> Chain:
+def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> None:
     chain[-1].yields = True
-    return chain
 
 
-def _import(file: FileFacts, node: ast.Import, chain: Chain) -> Chain:
+def _import(file: FileFacts, node: ast.Import, chain: Chain) -> None:
     for alias in node.names:
         top = alias.name.split(".")[0]
         file.imports[alias.asname or top] = alias.name if alias.asname else top
-    return chain
 
 
-def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> Chain:
+def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> None:
     prefix = "." * node.level + (node.module or "")
     joint = "" if prefix.endswith(".") or not prefix else "."
     for alias in node.names:
@@ -229,16 +232,12 @@ def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> Chain:
             file.stars.append(prefix)
         else:
             file.imports[alias.asname or alias.name] = f"{prefix}{joint}{alias.name}"
-    return chain
 
 
 _HANDLERS = {
     ast.Name: _name,
     ast.Attribute: _attribute,
     ast.Call: _call,
-    ast.FunctionDef: _function,
-    ast.AsyncFunctionDef: _function,
-    ast.Lambda: _lambda,
     ast.ClassDef: _class,
     ast.Assign: _assign,
     ast.AnnAssign: _assign,

@@ -83,7 +83,7 @@ class Lower:
         self.prepared: dict[str, str] = {}
         self.params: dict[str, frozenset[str] | None] = {}
         self.handed: set[str] = set()
-        self.idle: dict[int, Site] = {}
+        self.idle: dict[int, tuple[str, ast.AST]] = {}
         self.inlined: set[ast.AST] = set()
         self.stack: list[ast.AST] = []
         self.evaluating: set[tuple[str, str]] = set()
@@ -121,6 +121,12 @@ class Lower:
         note = text_of(arg.annotation) if arg.annotation is not None else ""
         role = OPTIMIZER if "Optimizer" in note and "List" not in note and "[" not in note else ""
         return Thing(arg.arg, role)
+
+    def idle_loss(self, loop: int) -> Site | None:
+        """Where a loop computes a loss that it hands to nothing."""
+        path, node = self.idle.get(loop, ("", None))
+        found = calls.idle_loss(node) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
+        return replace(self.site(found), path=path) if found is not None else None
 
     # Emitting
 
@@ -446,9 +452,7 @@ class Lower:
         for name in assigned_names(node):
             if isinstance(self.frame.env.get(name), Lit):
                 self.frame.env[name] = NOTHING
-        idle = calls.idle_loss(node)
-        if idle is not None:
-            self.idle[ident] = self.site(idle)
+        self.idle[ident] = (self.frame.module.path, node)
         before = dict(self.frame.env)
         self.loops.append(ident)
         outer = set(self.targets)

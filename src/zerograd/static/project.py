@@ -83,7 +83,7 @@ class Project:
     def __init__(self) -> None:
         self.modules: dict[str, Module | None] = {}
         self.roots: dict[str, list[str]] = {}
-        self.files: dict[str, bool] = {}
+        self.folders: dict[str, frozenset[str]] = {}
         self.read: set[str] = set()
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
@@ -150,9 +150,13 @@ class Project:
         return None
 
     def _exists(self, path: str) -> bool:
-        if path not in self.files:
-            self.files[path] = os.path.isfile(path)
-        return self.files[path]
+        folder, name = os.path.split(path)
+        if folder not in self.folders:
+            try:
+                self.folders[folder] = frozenset(os.listdir(folder))
+            except OSError:
+                self.folders[folder] = frozenset()
+        return name in self.folders[folder]
 
     def _search_path(self, path: str) -> list[str]:
         """The file's own directory, then upwards to the project's root, with `src/` beside."""

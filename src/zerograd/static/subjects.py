@@ -6,7 +6,7 @@ it steps), or a leaf that is stepped by hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from zerograd import guard
@@ -57,7 +57,7 @@ class View:
     subject: Subject
     others: list[Subject]
     roles: dict[str, str]
-    idle: dict[int, Site]
+    idle: Callable[[int], Site | None]
     fresh: set[str]
     seen: frozenset[str] = frozenset()
     """Everything that some loss runs through."""
@@ -217,9 +217,8 @@ class View:
 
     def step(self, act: Act, event: Event) -> Event | None:
         if any(self.is_mine(key) for key in act.whose):
-            return replace(
-                event, fed=event.loop in self.fed or not event.loop, idle_loss=self.idle.get(event.loop)
-            )
+            fed = event.loop in self.fed or not event.loop
+            return replace(event, fed=fed, idle_loss=None if fed else self.idle(event.loop))
         return replace(event, foreign=True)
 
     def on_gradients(self, act: Act, event: Event) -> Event | None:
