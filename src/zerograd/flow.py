@@ -465,6 +465,7 @@ class _Exploration:
     def attempt(self, flow: Try, entry: Configurations) -> Configurations:
         seen: Configurations = {}
         _merge(seen, entry)
+        waiting, self.jumps = self.jumps, {}
         if flow.handlers:
             self.watchers.append(seen)
             out = self.run(flow.body, entry)
@@ -481,10 +482,10 @@ class _Exploration:
                 _add(failed, key, decided)
         for handler in flow.handlers:
             _merge(out, self.run(handler, dict(failed)))
-        if isinstance(flow.final, Seq) and not flow.final.items:
-            return out
-        for label, leaving in list(self.jumps.items()):
-            self.jumps[label] = self.run(flow.final, leaving)
+        # Only those who leave from inside pass through the final part.
+        leaving, self.jumps = self.jumps, waiting
+        for label, group in leaving.items():
+            _merge(self.jumps.setdefault(label, {}), self.run(flow.final, group))
         return self.run(flow.final, out)
 
 
@@ -529,11 +530,12 @@ def _add(into: Configurations, key: Configuration, paths: Iterable[Decisions]) -
     if _FREE in have:
         return set()
     new = {path for path in paths if not any(other <= path for other in have)}
-    if new:
-        have |= new
-        _reduce(have)
-        new = have & new | {path for path in have if not path}
-    return new
+    if not new:
+        return new
+    before = set(have)
+    have |= new
+    _reduce(have)
+    return have - before
 
 
 _FREE: Decisions = frozenset()

@@ -160,12 +160,20 @@ def _mention(chain: Chain) -> None:
         facts.mentions = True
 
 
+def _step(chain: Chain) -> None:
+    for facts in chain:
+        facts.steps = True
+
+
+_TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
+"""Attributes that tell something only where they are called or assigned."""
+
+
 def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
-    if node.attr in INTERESTING:
+    if node.attr in INTERESTING and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
         _mention(chain)
         if node.attr in STEPPING:
-            for facts in chain:
-                facts.steps = True
+            _step(chain)
     if node.attr in _TELLING:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
     if isinstance(node.value, ast.Name):
@@ -181,10 +189,9 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
                     file.tested |= _names(argument)
-        if SCALER_NAME.search(name):
+        if name.endswith((".step", ".requires_grad_")) or SCALER_NAME.search(name):
             _mention(chain)
-            for facts in chain:
-                facts.steps = True
+            _step(chain)
 
 
 def _dotted(node: ast.expr) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -83,7 +84,6 @@ class Project:
     def __init__(self) -> None:
         self.modules: dict[str, Module | None] = {}
         self.roots: dict[str, list[str]] = {}
-        self.folders: dict[str, frozenset[str]] = {}
         self.read: set[str] = set()
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
@@ -151,12 +151,7 @@ class Project:
 
     def _exists(self, path: str) -> bool:
         folder, name = os.path.split(path)
-        if folder not in self.folders:
-            try:
-                self.folders[folder] = frozenset(os.listdir(folder))
-            except OSError:
-                self.folders[folder] = frozenset()
-        return name in self.folders[folder]
+        return name in _listing(folder)
 
     def _search_path(self, path: str) -> list[str]:
         """The file's own directory, then upwards to the project's root, with `src/` beside."""
@@ -189,6 +184,24 @@ _OUTSIDE = frozenset(
      "matplotlib", "PIL", "cv2", "einops", "timm", "deepspeed", "apex", "copy", "pathlib", "re"}
 )  # fmt: skip
 """Packages that are never part of the project that is read; saves looking for them on disk."""
+
+
+def _listing(folder: str) -> frozenset[str]:
+    """What a folder holds; files of one project ask for the same few folders."""
+    now = time.monotonic()
+    since, names = _LISTINGS.get(folder, (0.0, frozenset()))
+    if now - since > FRESH:
+        try:
+            names = frozenset(os.listdir(folder))
+        except OSError:
+            names = frozenset()
+        _LISTINGS[folder] = (now, names)
+    return names
+
+
+_LISTINGS: dict[str, tuple[float, frozenset[str]]] = {}
+FRESH = 2.0
+"""Seconds for which a folder's listing is taken to hold."""
 
 
 def _indexed(path: str, data: bytes) -> Module:
