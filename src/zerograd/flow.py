@@ -249,6 +249,8 @@ class _Exploration:
             return self.repeat(flow, entry)
         if isinstance(flow, Jump):
             _merge(self.jumps.setdefault(flow.label, {}), entry)
+            for watcher in self.watchers if flow.label == "raise" else ():
+                _merge(watcher, entry)
             return {}
         if isinstance(flow, Block):
             out = self.run(flow.body, entry)
@@ -314,7 +316,7 @@ class _Exploration:
             # Without executed guards only flags are followed: numbers would never end.
             followed = isinstance(value, (int, float, str) if self.window else str)
             if value is None or isinstance(value, bool) or followed:
-                after = after | {(flow.name, value)}  # type: ignore[operator]
+                after = after | {(flow.name, value)}  # type: ignore[arg-type]
             _add(out, (state, after), paths)
         return out
 
