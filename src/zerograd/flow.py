@@ -33,6 +33,8 @@ class Emit:
 
 @dataclass(eq=False)
 class Seq:
+    """One part after the other."""
+
     items: Sequence[Flow]
 
 
@@ -97,6 +99,8 @@ class Block:
 
 @dataclass(eq=False)
 class Try:
+    """A body, and what runs if it fails somewhere."""
+
     body: Flow
     handlers: Sequence[Flow]
     orelse: Flow
@@ -113,6 +117,7 @@ class Set:
 
 
 Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set
+
 
 def children(flow: Flow) -> Iterator[Flow]:
     """The parts of a flow."""
@@ -272,9 +277,7 @@ class _Exploration:
             _merge(watcher, out)
         return out
 
-    def move(
-        self, number: int, event: Event
-    ) -> tuple[int, tuple[tuple[Rule, Violation], ...]]:
+    def move(self, number: int, event: Event) -> tuple[int, tuple[tuple[Rule, Violation], ...]]:
         state = self.states[number]
         verdicts = tuple(
             (rule, violation)

@@ -24,6 +24,8 @@ UNKNOWN = _Unknown()
 
 @dataclass(frozen=True)
 class Const:
+    """A literal."""
+
     value: Value
 
 
@@ -79,18 +81,18 @@ Known = frozenset[tuple[str | Fact, Value]]
 NOTHING: Known = frozenset()
 
 _BINARY: dict[str, Callable[[object, object], object]] = {
-    "+": operator.add,  # type: ignore[dict-item]
-    "-": operator.sub,  # type: ignore[dict-item]
-    "*": operator.mul,  # type: ignore[dict-item]
-    "//": operator.floordiv,  # type: ignore[dict-item]
-    "/": operator.truediv,  # type: ignore[dict-item]
-    "%": operator.mod,  # type: ignore[dict-item]
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "/": operator.truediv,
+    "%": operator.mod,
     "==": operator.eq,
     "!=": operator.ne,
-    "<": operator.lt,  # type: ignore[dict-item]
-    "<=": operator.le,  # type: ignore[dict-item]
-    ">": operator.gt,  # type: ignore[dict-item]
-    ">=": operator.ge,  # type: ignore[dict-item]
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 

@@ -10,18 +10,32 @@ from dataclasses import dataclass, field
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.finding import Finding, Note
-from zerograd.flow import Alt, Decisions, Emit, Flow, Loop, Outcome, Result, Seq, Window, explore, walk
+from zerograd.flow import (
+    Alt,
+    Decisions,
+    Emit,
+    Flow,
+    Loop,
+    Outcome,
+    Result,
+    Seq,
+    Window,
+    explore,
+    walk,
+)
 from zerograd.rule import Rule
 from zerograd.rules import RULES
 from zerograd.static import names, subjects
-from zerograd.static.lower import Cut, Lower
+from zerograd.static.acts import Act
 from zerograd.static.facts import text_of
+from zerograd.static.lower import Lower
 from zerograd.static.names import LIGHTNING_STEP
-from zerograd.static.project import Module, Project
-from zerograd.static.source import Source
 from zerograd.static.pace import Pace
 from zerograd.static.pace import pace as pace_of
+from zerograd.static.project import Module, Project
+from zerograd.static.scope import Cut
 from zerograd.static.shape import relooped
+from zerograd.static.source import Source
 from zerograd.static.subjects import Subject, View
 from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing
 
@@ -59,7 +73,9 @@ class _Search:
     project: Project
     module: Module
     deadline: float
-    outcomes: dict[tuple[str, Site], list[tuple[Outcome, int, Decisions]]] = field(default_factory=dict)
+    outcomes: dict[tuple[str, Site], list[tuple[Outcome, int, Decisions]]] = field(
+        default_factory=dict
+    )
     cut: str | None = None
 
     def roots(self) -> Iterator[tuple[Flow, Lower, bool]]:
@@ -112,7 +128,9 @@ class _Search:
         except Cut:
             if time.monotonic() > self.deadline:
                 raise
-            self.cut = f"{fn.name}() is too large" if fn is not None else "the top level is too large"
+            self.cut = (
+                f"{fn.name}() is too large" if fn is not None else "the top level is too large"
+            )
             return Seq(())
 
     def functions(self) -> Iterator[Fn]:
@@ -120,11 +138,13 @@ class _Search:
             yield Fn(node, self.module, node.name)
         for klass in self.module.classes.values():
             owner = Klass(klass, self.module, klass.name)
-            for node in klass.body:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    static = any(getattr(d, "id", "") == "staticmethod" for d in node.decorator_list)
+            for method in klass.body:
+                if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    static = any(
+                        getattr(d, "id", "") == "staticmethod" for d in method.decorator_list
+                    )
                     me = None if static else Thing("self", klass=owner)
-                    yield Fn(node, self.module, node.name, me, None, owner)
+                    yield Fn(method, self.module, method.name, me, None, owner)
 
     def judge(self, flow: Flow, lower: Lower, repeated: bool) -> None:
         """Explores a flow for each of its subjects."""
@@ -146,7 +166,9 @@ class _Search:
         view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
         seen, pace = pace_of(view.of(flow))
         if pace is not None and not repeated:
-            steps = [e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP]
+            steps = [
+                e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP
+            ]
             end = Event(Kind.END, steps[0].site, subject=subject.key)
             seen = Seq((seen, Emit(end)))
         events = [part.event for part in walk(seen) if isinstance(part, Emit)]
@@ -157,7 +179,8 @@ class _Search:
         windows: list[Window | None] = [None]
         if pace is not None:
             windows = [
-                Window(n, 2 * n + 1, pace.symbols | {"@N"}, pace.sizes, pace.counters) for n in WINDOWS
+                Window(n, 2 * n + 1, pace.symbols | {"@N"}, pace.sizes, pace.counters)
+                for n in WINDOWS
             ]
         for window in windows:
             result = explore(flow, rules, window=window, deadline=self.deadline)
@@ -178,7 +201,7 @@ class _Search:
     def unstepped(self, flow: Flow, stepped: list[Subject], lower: Lower) -> None:
         """An optimizer that is built, cleared and given gradients, and never stepped."""
         known = {subject.key for subject in stepped}
-        acts = [act for act in walk(flow) if isinstance(act, subjects.Act)]
+        acts = [act for act in walk(flow) if isinstance(act, Act)]
         cleared = {key for act in acts if act.event.kind is Kind.ZERO for key in act.whose}
         unseen = {
             key
@@ -191,9 +214,13 @@ class _Search:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
-            first = next((act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None)
+            first = next(
+                (act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None
+            )
             others = [other for other in lower.made if other != key]
-            read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
+            read = any(
+                attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes
+            )
             if first is None or others or unseen - {key} or read:
                 continue
             end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)

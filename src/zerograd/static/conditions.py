@@ -130,9 +130,9 @@ def _name(lower: Lower, node: ast.Name | ast.Attribute) -> Expr:
     if variable is None:
         return _opaque(lower, node)
     value = lower.peek(node)
-    if isinstance(value, Lit) and not lower.reassigned(variable):
+    if isinstance(value, Lit):
         return Const(value.value)
-    return Var(lower.alias(variable))
+    return Var(variable)
 
 
 def _opaque(lower: Lower, node: ast.expr) -> Expr:
@@ -142,7 +142,7 @@ def _opaque(lower: Lower, node: ast.expr) -> Expr:
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
             variable = lower.variable(inner)
             if variable is not None:
-                names.add(lower.alias(variable))
+                names.add(variable)
         elif isinstance(inner, ast.Call):
             simple = isinstance(inner.func, ast.Name) and inner.func.id in _STEADY_CALLS
             stable = stable and simple

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zerograd.static.names import INTERESTING, OBJECT_METHODS, SCALER_NAME, STEPPING
@@ -69,6 +70,13 @@ def text_of(node: ast.expr) -> str:
         return ast.unparse(node)
     except (RecursionError, ValueError):
         return "…"
+
+
+def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
+    """All parameters of a function, in order."""
+    args = node.args
+    extra = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
+    return [*args.posonlyargs, *args.args, *args.kwonlyargs, *extra]
 
 
 def read(tree: ast.Module) -> FileFacts:
@@ -241,7 +249,7 @@ def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> None:
             file.imports[alias.asname or alias.name] = f"{prefix}{joint}{alias.name}"
 
 
-_HANDLERS = {
+_HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.Name: _name,
     ast.Attribute: _attribute,
     ast.Call: _call,

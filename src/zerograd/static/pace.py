@@ -108,7 +108,9 @@ class _Guards:
     micro: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)
 
-    def visit(self, flow: Flow, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]) -> None:
+    def visit(
+        self, flow: Flow, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
+    ) -> None:
         if isinstance(flow, Emit):
             self.note(flow.event, loops, guards)
             return
@@ -126,7 +128,9 @@ class _Guards:
     def is_guard(self, alt: Alt) -> bool:
         return self.counting.symbols(alt.test) is not None
 
-    def note(self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]) -> None:
+    def note(
+        self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
+    ) -> None:
         if event.foreign or not loops:
             return
         own = [alt for loop, alt in guards if loop == loops[-1]]

@@ -27,7 +27,6 @@ MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
 
 
-
 AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
 """By attribute: the assigning method (None: the class body), the value, the index in a tuple."""
 
@@ -294,7 +293,7 @@ def _attribute_table(klass: ast.ClassDef, known: dict[ast.AST, Facts]) -> Attrib
 def _stored(node: ast.AST, me: str) -> Iterator[tuple[str, ast.expr, int | None]]:
     """The attributes of an object that a statement assigns."""
     if isinstance(node, ast.AnnAssign) and node.value is not None:
-        pairs = [(node.target, node.value)]
+        pairs: list[tuple[ast.expr, ast.expr]] = [(node.target, node.value)]
     elif isinstance(node, ast.Assign):
         pairs = [(target, node.value) for target in node.targets]
     else:
@@ -314,7 +313,5 @@ def _stored(node: ast.AST, me: str) -> Iterator[tuple[str, ast.expr, int | None]
 
 def _is_attribute_of(node: ast.expr, me: str) -> TypeGuard[ast.Attribute]:
     return (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == me
+        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == me
     )

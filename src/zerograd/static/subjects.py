@@ -38,7 +38,9 @@ def subjects(flow: Flow, params: dict[str, frozenset[str] | None]) -> list[Subje
         if isinstance(act, Act) and act.event.kind is Kind.STEP:
             keys.update(dict.fromkeys(sorted(act.whose)))
     return [
-        Subject(key, frozenset({key[len(BY_HAND) :]}) if key.startswith(BY_HAND) else params.get(key))
+        Subject(
+            key, frozenset({key[len(BY_HAND) :]}) if key.startswith(BY_HAND) else params.get(key)
+        )
         for key in keys
     ]
 
@@ -98,7 +100,9 @@ class View:
             self.busy = True
             return Emit(event, flow.divisor)
         if isinstance(flow, Seq):
-            items = [part for item in flow.items if (part := self.project(item, needed)) is not None]
+            items = [
+                part for item in flow.items if (part := self.project(item, needed)) is not None
+            ]
             return (items[0] if len(items) == 1 else Seq(items)) if items else None
         if isinstance(flow, Alt):
             return self.branch(flow, needed)
@@ -231,7 +235,11 @@ class View:
         if None in relations:
             return replace(event, may=True)
         covered = self.subject.params
-        if covered and len(act.whose) > 1 and all(any(within(p, k) for k in act.whose) for p in covered):
+        if (
+            covered
+            and len(act.whose) > 1
+            and all(any(within(p, k) for k in act.whose) for p in covered)
+        ):
             return event
         return None
 
@@ -258,7 +266,9 @@ class View:
         if any(within(param, key) or within(key, param) for param in params):
             return None
         elsewhere = any(
-            within(param, key) or within(key, param) for other in self.others for param in other.params or ()
+            within(param, key) or within(key, param)
+            for other in self.others
+            for param in other.params or ()
         )
         known = key in self.fresh and all(param.split(".")[0] in self.fresh for param in params)
         return False if elsewhere or known else None
@@ -290,7 +300,11 @@ class View:
         params = subject.params
         if params is None:
             return None
-        if any(within(key, param) or (within(param, key) and key != "self") for key in act.whose for param in params):
+        if any(
+            within(key, param) or (within(param, key) and key != "self")
+            for key in act.whose
+            for param in params
+        ):
             return True
         if any(within(p, k) or within(k, p) for p in params for k in act.perhaps):
             return None
@@ -298,7 +312,10 @@ class View:
             return None
         known = [s.params for s in (self.subject, *self.others) if s.params]
         matched = any(
-            within(key, param) or within(param, key) for key in act.whose for group in known for param in group
+            within(key, param) or within(param, key)
+            for key in act.whose
+            for group in known
+            for param in group
         )
         return False if matched else None
 

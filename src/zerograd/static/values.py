@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from zerograd.guard import Expr
 
 if TYPE_CHECKING:
-    from zerograd.static.lower import Frame
     from zerograd.static.project import Module
+    from zerograd.static.scope import Frame
 
 OPTIMIZER = "optimizer"
 SCALER = "scaler"
@@ -33,6 +33,8 @@ class Lit:
 
 @dataclass(frozen=True)
 class Klass:
+    """A class of the project."""
+
     node: ast.ClassDef = field(hash=False, compare=False)
     module: Module = field(hash=False, compare=False)
     name: str = ""
@@ -130,6 +132,11 @@ NOTHING = Tensor(divided=None, scaled=None)
 """A value of which nothing is known."""
 
 
+def is_object(value: Value) -> bool:
+    """Whether a value is something with an identity, not the result of a computation."""
+    return isinstance(value, (Thing, Many, Params, Fn, Klass, Table))
+
+
 def within(inner: str, outer: str) -> bool:
     """Whether one key is the other or lies inside it."""
     if inner == outer or inner.startswith((outer + ".", outer + "[")):
@@ -200,9 +207,9 @@ def join(values: list[Value]) -> Value:
         return things[0]
     if things:
         return things[0]
-    params = [value for value in values if isinstance(value, Params)]
-    if params:
-        return Params(frozenset().union(*(value.keys for value in params)))
+    parameters = [value for value in values if isinstance(value, Params)]
+    if parameters:
+        return Params(frozenset().union(*(value.keys for value in parameters)))
     if all(isinstance(value, Lit) for value in values):
         return NOTHING
     return _either([value for value in values if isinstance(value, Tensor)], values)

@@ -1,0 +1,251 @@
+"""Objects and classes: what their attributes hold, what their methods reach."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+
+from zerograd.static import names
+from zerograd.static.facts import Function, parameters, text_of
+from zerograd.static.project import method_of
+from zerograd.static.scope import Cut, Frame, Scope, called
+from zerograd.static.values import (
+    NOTHING,
+    Bound,
+    Fn,
+    Grad,
+    Klass,
+    Lit,
+    Many,
+    Origin,
+    Params,
+    Tensor,
+    Thing,
+    Value,
+)
+
+_PLAIN_BASES = frozenset(
+    {"object", "ABC", "Module", "Generic", "Protocol", "NamedTuple", "Enum", "Exception"}
+)
+
+
+class Classes(Scope):
+    """Looks into objects and their classes."""
+
+    def attribute(self, owner: Value, attr: str) -> Value:
+        if isinstance(owner, Thing):
+            return self.thing_attribute(owner, attr)
+        if isinstance(owner, Params):
+            return Grad(owner.keys, owner.some) if attr == "grad" else owner
+        if isinstance(owner, Grad):
+            return owner
+        if isinstance(owner, Tensor):
+            if attr == "grad":
+                return Grad(frozenset({"@result"}))
+            return Tensor() if attr in names.CUT else owner
+        if isinstance(owner, Origin):
+            if owner.name.startswith("module:"):
+                return self.module_attribute(owner.name[7:], attr)
+            return Origin(f"{owner.name}.{attr}")
+        if isinstance(owner, Klass):
+            method = method_of(owner.node, attr)
+            if method is not None:
+                return Fn(method, owner.module, attr, None, None, owner)
+        return NOTHING
+
+    def thing_attribute(self, owner: Thing, attr: str) -> Value:
+        if (owner.key, attr) in self.heap:
+            return self.heap[(owner.key, attr)]
+        if attr in ("zero_grad", "step") and owner.klass is None:
+            return Bound(owner, attr)
+        if attr == "grad":
+            return Grad(frozenset({owner.key}), leaf=True)
+        if attr in ("module", "data", "_orig_mod"):
+            return owner
+        if attr == "param_groups":
+            return Params(frozenset({owner.key}))
+        if owner.klass is not None:
+            found = self.class_attribute(owner, owner.klass, attr)
+            if found is not None:
+                return found
+        return Thing(f"{owner.key}.{attr}")
+
+    def holds(self, owner: Thing, attr: str) -> bool:
+        """Whether an object is seen to keep something under this name."""
+        return (owner.key, attr) in self.heap
+
+    def class_attribute(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
+        """What the methods of a class assign to an attribute, seen from outside its constructor."""
+        mark = (owner.key, attr)
+        if mark in self.evaluating:
+            return None
+        self.evaluating.add(mark)
+        try:
+            for base in self.lineage(klass):
+                method = method_of(base.node, attr)
+                if method is not None:
+                    if any(text_of(d).endswith("property") for d in method.decorator_list):
+                        return self.property_value(owner, base, method)
+                    return Fn(method, base.module, attr, owner, None, base)
+                value = self.assigned_attribute(owner, base, attr)
+                if value is not None:
+                    self.heap[(owner.key, attr)] = value
+                    return value
+        finally:
+            self.evaluating.discard(mark)
+        return None
+
+    def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
+        returns = klass.module.facts[method].returns
+        if len(returns) != 1 or not method.args.args:
+            return None
+        frame = self.frame
+        self.frame = Frame(
+            klass.module, env={method.args.args[0].arg: owner}, klass=klass, owner=owner
+        )
+        try:
+            return self.peek(returns[0])
+        finally:
+            self.frame = frame
+
+    def assigned_attribute(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
+        values: list[Value] = []
+        for method, node, index in klass.module.attributes_of(klass.node).get(attr, ()):
+            if method is None:
+                values.append(self.peek(node))
+            else:
+                values.append(self.attribute_value(owner, klass, method, node, index))
+        values = [value for value in values if value != Lit(None)] or values
+        if not values:
+            return None
+        ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
+        key = f"{owner.key}.{attr}"
+        if isinstance(ranked[0], Tensor):
+            methods = klass.module.methods.get(f"self.{attr}", frozenset())
+            role = names.role_of_use(f"self.{attr}", methods) if methods else ""
+            if role or methods & names.OBJECT_METHODS:
+                return Thing(key, role)
+        if isinstance(ranked[0], Lit) and len(values) > 1:
+            return Thing(key)
+        return called(ranked[0], key)
+
+    def attribute_value(
+        self, owner: Thing, klass: Klass, method: Function, node: ast.expr, index: int | None
+    ) -> Value:
+        frame = self.frame
+        env: dict[str, Value] = {arg.arg: NOTHING for arg in parameters(method)}
+        env[method.args.args[0].arg] = owner
+        env.update(self.kept_arguments(owner, klass, method))
+        self.frame = Frame(klass.module, prefix=f"{owner.key}.", env=env, klass=klass, owner=owner)
+        self.locals_before(klass, method, node)
+        try:
+            value = self.peek(node)
+        finally:
+            self.frame = frame
+        if index is not None:
+            return (
+                value.items[index]
+                if isinstance(value, Many) and index < len(value.items)
+                else NOTHING
+            )
+        return value
+
+    def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
+        """Arguments that a method stores are known by the attribute that holds them."""
+        me = method.args.args[0].arg
+        formal = {arg.arg for arg in parameters(method)}
+        kept: dict[str, Value] = {}
+        for node in klass.module.facts[method].assigns:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(node.value, ast.Name) and node.value.id in formal:
+                if isinstance(target, ast.Attribute) and text_of(target.value) == me:
+                    kept[node.value.id] = Thing(f"{owner.key}.{target.attr}")
+        return kept
+
+    def locals_before(self, klass: Klass, method: Function, node: ast.expr) -> None:
+        """Simple local variables that an attribute's value is built from."""
+        wanted = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        for statement in klass.module.facts[method].assigns:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            if isinstance(target, ast.Name) and target.id in wanted and statement.value is not None:
+                if statement.lineno < node.lineno:
+                    self.frame.env[target.id] = self.peek(statement.value)
+
+    def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
+        """The class and its visible bases, nearest first."""
+        classes = [klass]
+        if depth > 5:
+            return classes
+        frame, self.frame = self.frame, Frame(klass.module)
+        try:
+            for base in klass.node.bases:
+                value = self.peek(base) if isinstance(base, (ast.Name, ast.Attribute)) else NOTHING
+                if isinstance(value, Klass) and value.node is not klass.node:
+                    classes += self.lineage(value, depth + 1)
+        finally:
+            self.frame = frame
+        return classes
+
+    def whole(self, klass: Klass) -> bool:
+        """Whether all bases of a class are visible, or known to leave gradients alone."""
+        for part in self.lineage(klass):
+            frame, self.frame = self.frame, Frame(part.module)
+            try:
+                for base in part.node.bases:
+                    value = (
+                        self.peek(base) if isinstance(base, (ast.Name, ast.Attribute)) else NOTHING
+                    )
+                    if isinstance(value, Klass):
+                        continue
+                    if text_of(base).rsplit(".", 1)[-1] not in _PLAIN_BASES:
+                        return False
+            finally:
+                self.frame = frame
+        return True
+
+    def locals_of(self, fn: Fn) -> frozenset[str]:
+        return frozenset(fn.module.facts[fn.node].assigned)
+
+    def relevant(self, fn: Fn) -> bool:
+        """Whether a function, or one it calls, does anything to gradients."""
+        return self.reaches(fn, "mentions", 0)
+
+    def reaches(self, fn: Fn, what: str, depth: int) -> bool:
+        """Whether a fact holds for a function or for one that it calls."""
+        known = fn.module.reached.get((fn.node, what))
+        if known is None:
+            if time.monotonic() > self.deadline:
+                raise Cut
+            fn.module.reached[(fn.node, what)] = False
+            known = getattr(fn.module.facts[fn.node], what) or (
+                depth < 6
+                and any(self.reaches(inner, what, deep) for inner, deep in self.callees(fn, depth))
+            )
+            fn.module.reached[(fn.node, what)] = known
+        return known
+
+    def callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
+        """Functions that a function may call, and how deep they are to be looked for."""
+        module = fn.module
+        for name in module.facts[fn.node].calls:
+            head, _, last = name.rpartition(".")
+            for klass, method in module.methods_named(last):
+                yield Fn(method, module, last, None, None, Klass(klass, module)), depth + 1
+            first = (head or last).split(".")[0]
+            if first in module.imports or (not head and last in module.functions):
+                value = self.global_name(module, first)
+                if isinstance(value, Origin) and value.name.startswith("module:"):
+                    value = self.attribute(value, last)
+                if isinstance(value, Fn):
+                    yield value, depth + 2
+                elif isinstance(value, Klass):
+                    yield from ((method, depth + 2) for method in _methods(value))
+        for base in self.lineage(fn.klass)[1:] if fn.klass is not None and depth < 3 else ():
+            yield from ((method, depth + 1) for method in _methods(base))
+
+
+def _methods(klass: Klass) -> Iterator[Fn]:
+    for node in klass.node.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Fn(node, klass.module, node.name, None, None, klass)
