@@ -15,29 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from words import DIALECTS, Choices, at
-from zerograd import flow as flow_module
 from zerograd import guard
+from zerograd import paths as paths_module
 from zerograd.events import Event, Kind
-from zerograd.flow import (
-    MOST_DECISIONS,
-    Alt,
-    Block,
-    Decisions,
-    Emit,
-    Flow,
-    Jump,
-    Loop,
-    Result,
-    Seq,
-    Set,
-    Try,
-    Window,
-    explore,
-    walk,
-)
+from zerograd.explore import Result, Window, explore
+from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Fact, Op, Opaque, Value, Var
 from zerograd.ledger import Ledger
 from zerograd.lifecycle import State
+from zerograd.paths import MOST_DECISIONS, Decisions
 from zerograd.rule import Rule, Violation
 from zerograd.rules import RULES
 
@@ -388,12 +374,12 @@ def test_arms_cancel_under_another_decision_too() -> None:
 
 
 def test_a_test_that_cancels_late_is_told_to_those_who_wait_for_news() -> None:
-    known: flow_module.Configurations = {}
+    known: paths_module.Configurations = {}
     key = (0, guard.NOTHING)
     first, second = frozenset({("y", True), ("x", True)}), frozenset({("y", True), ("x", False)})
-    assert flow_module._add(known, key, [first]) == {first}
-    assert flow_module._add(known, key, [second]) == {frozenset({("y", True)})}
-    assert flow_module._add(known, key, [first, second]) == set()
+    assert paths_module.add(known, key, [first]) == {first}
+    assert paths_module.add(known, key, [second]) == {frozenset({("y", True)})}
+    assert paths_module.add(known, key, [first, second]) == set()
 
 
 def test_a_test_agrees_with_itself() -> None:
@@ -522,7 +508,7 @@ def test_a_deadline_cuts_and_says_so() -> None:
 def test_too_many_configurations_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     flow = loop(*[Set(name) for name in "xyz"], *[when(t, BACKWARD) for t in (X, Y, Z)], STEP)
     assert not explore(flow, RULES).cut
-    monkeypatch.setattr(flow_module, "MOST_CONFIGURATIONS", 3)
+    monkeypatch.setattr("zerograd.explore.MOST_CONFIGURATIONS", 3)
     assert explore(flow, RULES).cut
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from words import at, shared_words, words
 from zerograd import ledger
 from zerograd.events import Event, Kind
-from zerograd.flow import Emit, Seq, explore
+from zerograd.explore import explore
+from zerograd.flow import Emit, Seq
 from zerograd.ledger import ANY, Ledger
 from zerograd.lifecycle import NEW, START, Grads, State
 from zerograd.rule import Violation

@@ -19,7 +19,8 @@ import zerograd
 import zerograd.rules
 from words import words
 from zerograd.events import Event
-from zerograd.flow import Emit, Seq, explore
+from zerograd.explore import explore
+from zerograd.flow import Emit, Seq
 from zerograd.lifecycle import FIELDS
 from zerograd.rule import Rule, Violation
 from zerograd.rules import RULES

@@ -89,10 +89,10 @@ _BINARY: dict[str, Callable[[object, object], object]] = {
     "%": operator.mod,
     "==": operator.eq,
     "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+    "<": operator.lt,  # type: ignore[dict-item]
+    "<=": operator.le,  # type: ignore[dict-item]
+    ">": operator.gt,  # type: ignore[dict-item]
+    ">=": operator.ge,  # type: ignore[dict-item]
 }
 
 

@@ -162,6 +162,8 @@ def _step(state: State, event: Event) -> State:
             return state
         assert state.backward is not None
         return replace(state, lent=(state.backward, event))
+    if event.may:
+        return _unknown(state, event)
     stepped = event if event.scaled else state.stepped
     if state.grads in EMPTY:
         return replace(state, dropped=None, early=None, stepped=stepped)

@@ -9,20 +9,10 @@ from dataclasses import dataclass, field
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
+from zerograd.explore import Outcome, Result, Window, explore
 from zerograd.finding import Finding, Note
-from zerograd.flow import (
-    Alt,
-    Decisions,
-    Emit,
-    Flow,
-    Loop,
-    Outcome,
-    Result,
-    Seq,
-    Window,
-    explore,
-    walk,
-)
+from zerograd.flow import Alt, Emit, Flow, Loop, Seq, walk
+from zerograd.paths import Decisions
 from zerograd.rule import Rule
 from zerograd.rules import RULES
 from zerograd.static import names, subjects

@@ -231,7 +231,8 @@ class View:
             return replace(event, may=True)
         relations = [self.relation(key, act) for key in act.whose]
         if True in relations:
-            return event
+            sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
+            return event if sure else replace(event, bare=False)
         if None in relations:
             return replace(event, may=True)
         covered = self.subject.params

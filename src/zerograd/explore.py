@@ -1,0 +1,418 @@
+"""The exploration of a flow to a fixpoint: every violation that some word of it contains.
+
+Every state carries the branch decisions it depends on. A violation that depends on none or one is
+certain, on two possible, on more it is not reported. Exploration always ends: states are finite,
+decisions are capped, and a deadline cuts what is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from zerograd import guard
+from zerograd.events import Event, Kind, Site
+from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, walk
+from zerograd.guard import Const, Expr, Fact, Known, Value
+from zerograd.lifecycle import START, State, advance
+from zerograd.paths import (
+    Configurations,
+    Decision,
+    Decisions,
+    add,
+    decide,
+    join,
+    merge,
+    smallest,
+)
+from zerograd.rule import Rule, Violation
+
+MOST_CONFIGURATIONS = 3000
+ROUNDS = 60
+Aspects = tuple[str, bool | None, tuple[list[tuple[Fact, bool]], list[tuple[Fact, bool]]]]
+
+
+def _aspects(test: Expr) -> Aspects:
+    learns = (guard.facts(test, True), guard.facts(test, False))
+    return guard.show(test), guard.healthy(test), learns
+
+
+@dataclass(frozen=True)
+class Window:
+    """The numbers with which guards are executed: N micro-batches a window, so many in all."""
+
+    length: int
+    batches: int
+    symbols: frozenset[str] = frozenset()
+    sizes: frozenset[Fact] = frozenset()
+    counters: frozenset[str] = frozenset()
+
+    def constants(self) -> Known:
+        """What no assignment changes."""
+        names: list[tuple[str | Fact, Value]] = [(name, self.length) for name in self.symbols]
+        return frozenset(names + [(fact, self.batches) for fact in self.sizes])
+
+    def known(self) -> Known:
+        """What holds from the start."""
+        return self.constants().union((name, 0) for name in self.counters)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A violation and the smallest sets of decisions that lead to it."""
+
+    rule: Rule
+    violation: Violation
+    decisions: tuple[Decisions, ...]
+
+
+@dataclass
+class Result:
+    """What exploring a flow gave."""
+
+    outcomes: list[Outcome]
+    enclosures: dict[Decision, set[Site]]
+    """Calls inside an arm of an invariant test, for which that test is no decision."""
+    cut: bool
+
+
+@dataclass
+class _Exploration:
+    """States and events are numbered, so that an edge that was taken before costs one look-up."""
+
+    rules: Sequence[Rule]
+    keep: frozenset[str]
+    window: Window | None
+    deadline: float
+    found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
+    jumps: dict[str, Configurations] = field(default_factory=dict)
+    watchers: list[Configurations] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    numbers: dict[State, int] = field(default_factory=dict)
+    events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
+    moves: dict[tuple[int, int], tuple[int, tuple[tuple[Rule, Violation], ...]]] = field(
+        default_factory=dict
+    )
+    enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
+    enclosed: set[tuple[int, Decision]] = field(default_factory=set)
+    tests: dict[int, Aspects] = field(default_factory=dict)
+    cut: bool = False
+
+    def number(self, state: State) -> int:
+        """The number of a state, of which only what the rules read is kept."""
+        state = _project(state, self.keep)
+        number = self.numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
+            self.states.append(state)
+        return number
+
+    def run(self, flow: Flow, entry: Configurations) -> Configurations:
+        if not entry or self.cut:
+            return {}
+        if len(entry) > MOST_CONFIGURATIONS or time.monotonic() > self.deadline:
+            self.cut = True
+            return {}
+        if isinstance(flow, Seq):
+            for item in flow.items:
+                entry = self.run(item, entry)
+                if not entry:
+                    break
+            return entry
+        if isinstance(flow, Emit):
+            return self.emit(flow, entry)
+        if isinstance(flow, Set):
+            return self.assign(flow, entry)
+        if isinstance(flow, Alt):
+            return self.branch(flow, entry)
+        if isinstance(flow, Loop):
+            return self.repeat(flow, entry)
+        if isinstance(flow, Jump):
+            merge(self.jumps.setdefault(flow.label, {}), entry)
+            for watcher in self.watchers if flow.label == "raise" else ():
+                merge(watcher, entry)
+            return {}
+        if isinstance(flow, Block):
+            out = self.run(flow.body, entry)
+            merge(out, self.jumps.pop(flow.label, {}))
+            return out
+        return self.attempt(flow, entry)
+
+    def emit(self, flow: Emit, entry: Configurations) -> Configurations:
+        out: Configurations = {}
+        event = flow.event
+        for (number, known), paths in entry.items():
+            if self.window:
+                event = self.concrete(flow, known)
+            after, verdicts = self.moves.get((number, id(event))) or self.move(number, event)
+            for verdict in verdicts:
+                self.found.setdefault(verdict, set()).update(paths)
+            add(out, (after, known), paths)
+        for watcher in self.watchers:
+            merge(watcher, out)
+        return out
+
+    def move(self, number: int, event: Event) -> tuple[int, tuple[tuple[Rule, Violation], ...]]:
+        state = self.states[number]
+        verdicts = tuple(
+            (rule, violation)
+            for rule in self.rules
+            if (violation := rule.check(state, event)) is not None
+        )
+        # The event is kept, so that its id stays its own.
+        self.events[(id(event), -1, None, False)] = event
+        result = (self.number(advance(state, event)), verdicts)
+        self.moves[(number, id(event))] = result
+        return result
+
+    def concrete(self, flow: Emit, known: Known) -> Event:
+        window, event = self.window, flow.event
+        assert window is not None
+        values = dict(known)
+        divisor = event.divisor
+        if flow.divisor is not None:
+            value = guard.evaluate(flow.divisor, values)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
+        last = bool(values.get(f"@last:{event.loop}", False))
+        key = (id(event), window.length, divisor, last)
+        if key not in self.events:
+            made = replace(event, length=window.length, divisor=divisor, last=last)
+            self.events[key] = made
+            self.events[(id(event), -1, None, False)] = event
+        return self.events[key]
+
+    def assign(self, flow: Set, entry: Configurations) -> Configurations:
+        if self.window and flow.name in self.window.symbols:
+            return entry
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
+            after = guard.assigned(known, flow.name)
+            if self.window:
+                after = after | self.window.constants()
+            # Without executed guards only flags are followed: numbers would never end.
+            followed = isinstance(value, (int, float, str) if self.window else str)
+            if value is None or isinstance(value, bool) or followed:
+                after = after | {(flow.name, value)}  # type: ignore[arg-type]
+            add(out, (state, after), paths)
+        return out
+
+    def branch(self, alt: Alt, entry: Configurations) -> Configurations:
+        arms: tuple[Configurations, Configurations] = ({}, {})
+        learned: tuple[set[tuple[Fact, bool]], set[tuple[Fact, bool]]] = (set(), set())
+        for (state, known), paths in entry.items():
+            values = dict(known)
+            truth = guard.truth_of(alt.test, values)
+            if truth is None and alt.counts and self.window:
+                truth = guard.leaning(alt.test, values)
+            if truth is not None:
+                add(arms[not truth], (state, known), paths)
+                continue
+            rest = guard.residual(alt.test, values)
+            text, usual, learns = self.aspects(alt, rest)
+            for index, arm in enumerate(arms):
+                facts = learns[index]
+                learned[index].update(facts)
+                decided: Iterable[Decisions] = paths
+                if not alt.free[index] and usual is not (index == 0):
+                    decided = decide(paths, (text, index == 0))
+                    if alt.optional and index == 1:
+                        decided = decide(decided, (f"{text}, as asked for", False))
+                    self.enclose(alt, rest, (text, index == 0))
+                if decided:
+                    add(arm, (state, known.union(facts)), decided)
+        then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
+        return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
+
+    def aspects(self, alt: Alt, rest: Expr) -> Aspects:
+        """A test's text, its outcome in a healthy run, and what either outcome tells."""
+        if rest is not alt.test:
+            return _aspects(rest)
+        if id(alt) not in self.tests:
+            self.tests[id(alt)] = _aspects(rest)
+        return self.tests[id(alt)]
+
+    def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
+        """Remembers for which calls an invariant test is no decision."""
+        if (id(alt), decision) in self.enclosed:
+            return
+        self.enclosed.add((id(alt), decision))
+        if guard.stable(test) and not guard.reads(test) & alt.changing:
+            arm = alt.then if decision[1] else alt.orelse
+            inside = self.enclosures.setdefault(decision, set())
+            inside.update(part.event.site for part in walk(arm) if isinstance(part, Emit))
+
+    def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
+        outer = {
+            label: self.jumps.pop(label, None)
+            for label in (f"break:{loop.ident}", f"continue:{loop.ident}")
+        }
+        out = self.execute(loop, entry) if self.window else self.saturate(loop, entry)
+        if loop.orelse is not None:
+            out = self.run(loop.orelse, out)
+        merge(out, self.jumps.pop(f"break:{loop.ident}", {}))
+        for label, kept in outer.items():
+            if kept is not None:
+                self.jumps[label] = kept
+        return out
+
+    def once(self, loop: Loop, entry: Configurations) -> Configurations:
+        out = self.run(loop.body, entry)
+        merge(out, self.jumps.pop(f"continue:{loop.ident}", {}))
+        return out
+
+    def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
+        seen: Configurations = {}
+        out: Configurations = {}
+        for _ in range(ROUNDS):
+            fresh: Configurations = {}
+            for (state, known), paths in entry.items():
+                for name in loop.targets:
+                    known = guard.assigned(known, name)
+                key = (state, known)
+                new = add(seen, key, paths)
+                if new:
+                    add(fresh, key, new)
+            if not fresh:
+                break
+            entry = self.once(loop, fresh)
+            merge(out, entry)
+            if self.cut:
+                break
+        else:
+            self.cut = True
+        return {} if loop.forever else out
+
+    def execute(self, loop: Loop, entry: Configurations) -> Configurations:
+        window = self.window
+        assert window is not None
+        if loop.paced is not None:
+            entry = self.emit(_ends(loop, Kind.ENTER), entry)
+        out: Configurations = {}
+        for trips, first, group in self.trips(loop, entry):
+            for index in range(trips):
+                group = _know(
+                    group,
+                    loop.targets,
+                    [(loop.counter, first + index)] if loop.counter else [],
+                    (f"@last:{loop.ident}", index == trips - 1),
+                )
+                if loop.test is not None:
+                    group, done = self.split(loop.test, group, index)
+                    merge(out, done)
+                group = self.once(loop, group)
+                if loop.paced is not None:
+                    group = self.emit(_ends(loop, Kind.HOLD), group)
+            merge(out, group)
+        return {} if loop.forever else out
+
+    def trips(self, loop: Loop, entry: Configurations) -> Iterator[tuple[int, int, Configurations]]:
+        """Groups of configurations by how often the loop runs and from where it counts."""
+        assert self.window is not None
+        groups: dict[tuple[int, int], Configurations] = {}
+        for key, paths in entry.items():
+            values = dict(key[1])
+            trips = guard.evaluate(loop.trips, values) if loop.trips else guard.UNKNOWN
+            first = guard.evaluate(loop.first, values)
+            literal = loop.counted and isinstance(loop.trips, Const)
+            if not isinstance(trips, int) or literal or not 0 < trips <= 3 * self.window.batches:
+                trips = self.usual(loop, trips)
+            number = first if isinstance(first, int) else 0
+            add(groups.setdefault((trips, number), {}), key, paths)
+        for (trips, number), group in groups.items():
+            yield trips, number, group
+
+    def usual(self, loop: Loop, trips: object) -> int:
+        """How often a loop of unknown length is run; a literal multiple of N leaves no remainder."""
+        assert self.window is not None
+        if not loop.counted:
+            return 2
+        literals = [int(name[1:]) for name in self.window.symbols if name[1:].isdigit()]
+        if isinstance(trips, int) and literals and all(trips % n == 0 for n in literals):
+            return 2 * self.window.length
+        return self.window.batches
+
+    def split(
+        self, test: Expr, entry: Configurations, index: int
+    ) -> tuple[Configurations, Configurations]:
+        """Those that go on and those whose `while` test has become false."""
+        on: Configurations = {}
+        done: Configurations = {}
+        for key, paths in entry.items():
+            stop = index > 0 and guard.truth_of(test, dict(key[1])) is False
+            add(done if stop else on, key, paths)
+        return on, done
+
+    def attempt(self, flow: Try, entry: Configurations) -> Configurations:
+        seen: Configurations = {}
+        merge(seen, entry)
+        waiting, self.jumps = self.jumps, {}
+        if flow.handlers:
+            self.watchers.append(seen)
+            out = self.run(flow.body, entry)
+            self.watchers.pop()
+        else:
+            out = self.run(flow.body, entry)
+        out = self.run(flow.orelse, out)
+        # An exception between two calls is rarer than either arm of a branch: it counts twice.
+        where = f"an exception in line {flow.site.line}"
+        failed: Configurations = {}
+        for key, paths in seen.items():
+            decided = decide(decide(paths, (where, True)), (f"{where} that is caught", True))
+            if decided:
+                add(failed, key, decided)
+        for handler in flow.handlers:
+            merge(out, self.run(handler, dict(failed)))
+        # Only those who leave from inside pass through the final part.
+        leaving, self.jumps = self.jumps, waiting
+        for label, group in leaving.items():
+            merge(self.jumps.setdefault(label, {}), self.run(flow.final, group))
+        return self.run(flow.final, out)
+
+
+def explore(
+    flow: Flow,
+    rules: Iterable[Rule],
+    *,
+    start: State = START,
+    window: Window | None = None,
+    deadline: float = float("inf"),
+) -> Result:
+    """All violations in all words of the flow."""
+    rules = list(rules)
+    keep = frozenset().union(*(rule.reads for rule in rules))
+    search = _Exploration(rules, keep, window, deadline)
+    known = window.known() if window else guard.NOTHING
+    search.run(flow, {(search.number(start), known): {frozenset()}})
+    outcomes = [
+        Outcome(rule, violation, tuple(smallest(paths)))
+        for (rule, violation), paths in search.found.items()
+    ]
+    return Result(outcomes, search.enclosures, search.cut)
+
+
+@lru_cache(maxsize=256)
+def _ends(loop: Loop, kind: Kind) -> Emit:
+    """The event that a guarded loop gives when it begins, and after each of its iterations."""
+    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
+    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))
+
+
+def _project(state: State, keep: frozenset[str]) -> State:
+    return State(**{name: getattr(state, name) for name in keep})
+
+
+def _know(
+    entry: Configurations,
+    forget: Iterable[str],
+    values: Iterable[tuple[str, int]],
+    last: tuple[str, bool],
+) -> Configurations:
+    out: Configurations = {}
+    for (state, known), paths in entry.items():
+        for name in (*forget, last[0]):
+            known = guard.assigned(known, name)
+        add(out, (state, known.union(values, [last])), paths)
+    return out
