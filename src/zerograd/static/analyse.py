@@ -15,7 +15,7 @@ from zerograd.flow import Alt, Emit, Flow, Loop, Seq, walk
 from zerograd.paths import Decisions
 from zerograd.rule import Rule
 from zerograd.rules import RULES
-from zerograd.static import names, subjects
+from zerograd.static import names, plain, subjects
 from zerograd.static.acts import Act
 from zerograd.static.facts import text_of
 from zerograd.static.lower import Lower
@@ -73,7 +73,9 @@ class _Search:
         inlined: set[ast.AST] = set()
         lower = Lower(self.project, self.module, self.deadline)
         functions = list(self.functions())
-        if self.top_level_matters():
+        own = any(map(self.module.methods_named, ("zero_grad", "step", "backward")))
+        managed = own or not plain.MANAGED.isdisjoint(self.module.packages)
+        if self.top_level_matters() and (managed or not self.plain_file(functions, lower)):
             flow = self.lowered(lower, None)
             inlined |= lower.inlined
             yield flow, lower, False
@@ -84,6 +86,8 @@ class _Search:
             if fn.node in inlined or _is_optimizer_method(fn):
                 continue
             lower = Lower(self.project, self.module, self.deadline)
+            if not managed and lower.plainly_right(fn):
+                continue
             if not lower.relevant(fn) or not (lower.reaches(fn, "steps", 0) or self.feeds(fn)):
                 continue
             flow = self.lowered(lower, fn)
@@ -94,6 +98,15 @@ class _Search:
                     flow = self.lowered(lower, inner)
                     inlined |= lower.inlined
                     yield flow, lower, False
+
+    def plain_file(self, functions: list[Fn], lower: Lower) -> bool:
+        """Whether the top level does nothing itself, and calls what is plainly right."""
+        facts = self.module.facts[self.module.tree]
+        own = [word for word in facts.words if word.kind != "requires_grad"]
+        imported = {name.split(".")[0] for name in facts.calls} & set(self.module.imports)
+        ours = [lower.global_name(self.module, name) for name in imported]
+        outside = not any(isinstance(value, (Fn, Klass)) for value in ours)
+        return not own and outside and all(lower.plainly_right(fn) for fn in functions)
 
     def feeds(self, fn: Fn) -> bool:
         """Whether a function clears and back-propagates, though it never steps."""

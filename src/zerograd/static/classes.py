@@ -6,7 +6,7 @@ import ast
 import time
 from collections.abc import Iterator
 
-from zerograd.static import names
+from zerograd.static import names, plain
 from zerograd.static.facts import Function, parameters, text_of
 from zerograd.static.project import method_of
 from zerograd.static.scope import Cut, Frame, Scope, called
@@ -241,8 +241,30 @@ class Classes(Scope):
                     yield value, depth + 2
                 elif isinstance(value, Klass):
                     yield from ((method, depth + 2) for method in _methods(value))
-        for base in self.lineage(fn.klass)[1:] if fn.klass is not None and depth < 3 else ():
-            yield from ((method, depth + 1) for method in _methods(base))
+        if fn.klass is not None and depth < 3:
+            called = {name.rpartition(".")[2] for name in module.facts[fn.node].calls}
+            for base in self.lineage(fn.klass)[1:]:
+                yield from ((m, depth + 1) for m in _methods(base) if m.name in called)
+
+    def plainly_right(self, fn: Fn) -> bool:
+        """Whether a function, and all it calls that does anything to gradients, is plainly right."""
+        known = fn.module.reached.get((fn.node, "plain"))
+        if known is None:
+            fn.module.reached[(fn.node, "plain")] = False
+            facts, methods = fn.module.facts[fn.node], fn.module.methods
+            if plain.is_silent(facts, methods):
+                known = all(self.plainly_right(inner) for inner in self.busy_callees(fn))
+            else:
+                only = sum(bool(other.words) for other in fn.module.facts.values()) == 1
+                known = plain.is_plain(facts, methods, only) and not any(self.busy_callees(fn))
+            fn.module.reached[(fn.node, "plain")] = known
+        return known
+
+    def busy_callees(self, fn: Fn) -> Iterator[Fn]:
+        """What a function calls that does something to gradients."""
+        for inner, _ in self.callees(fn, 0):
+            if self.relevant(inner):
+                yield inner
 
 
 def _methods(klass: Klass) -> Iterator[Fn]:

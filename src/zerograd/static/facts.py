@@ -5,10 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from zerograd.static.names import INTERESTING, OBJECT_METHODS, SCALER_NAME, STEPPING
+from zerograd.static.names import CLIPS, INTERESTING, OBJECT_METHODS, SCALER_NAME, STEPPING
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Word(NamedTuple):
+    """Something done to gradients: `step` on `self.optimizer`, as a statement at this place."""
+
+    kind: str
+    what: str
+    at: int = 0
 
 
 @dataclass(eq=False)
@@ -27,6 +36,12 @@ class Facts:
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """Name and attribute of every `name.attribute`."""
     yields: bool = False
+    words: list[Word] = field(default_factory=list)
+    """All that is done to gradients, inner functions left out."""
+    wordy: bool = False
+    """An inner function does something to gradients."""
+    blocks: list[list[Word]] = field(default_factory=list)
+    """What of that is a statement of its own, block by block."""
 
 
 @dataclass(eq=False)
@@ -112,8 +127,45 @@ def _read_body(
             value = getattr(node, name, None)
             if value.__class__ is list:
                 todo += [item for item in value if item.__class__ in _BRANCHES]
+                if name in _BLOCKS and value and isinstance(value[0], ast.stmt):
+                    _block(value, chain[-1])
             elif value.__class__ in _BRANCHES:
                 todo.append(value)
+
+
+_BLOCKS = frozenset({"body", "orelse", "finalbody"})
+_WORDS = INTERESTING | CLIPS
+
+
+def _block(statements: list[ast.stmt], facts: Facts) -> None:
+    """Notes the statements of a block that are one plain call: `loss.backward()`."""
+    block = []
+    for at, node in enumerate(statements):
+        if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):  # type: ignore[attr-defined]
+            continue
+        call = node.value  # type: ignore[attr-defined]
+        if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
+            block.append(Word(call.func.id, "", at))
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in _WORDS:
+            if call.func.attr in CLIPS:
+                block.append(Word(call.func.attr, "", at))
+            elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
+                block.append(Word(call.func.attr, text_of(call.func.value), at))
+    if block:
+        facts.blocks.append(block)
+
+
+_PLAIN = (ast.Expr, ast.Assign)
+
+
+def _keyword(call: ast.Call, name: str) -> bool:
+    return any(keyword.arg == name for keyword in call.keywords)
+
+
+def _say(chain: Chain, word: Word) -> None:
+    chain[-1].words.append(word)
+    for facts in chain[:-1]:
+        facts.wordy = True
 
 
 def _close(file: FileFacts) -> None:
@@ -159,8 +211,10 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
 def _name(file: FileFacts, node: ast.Name, chain: Chain) -> None:
     if not isinstance(node.ctx, ast.Load):
         chain[-1].assigned.add(node.id)
-    elif node.id in INTERESTING:
-        _mention(chain)
+    elif node.id in _WORDS:
+        _say(chain, Word(node.id, ""))
+        if node.id in INTERESTING:
+            _mention(chain)
 
 
 def _mention(chain: Chain) -> None:
@@ -178,6 +232,8 @@ _TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
 
 
 def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
+    if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
+        _say(chain, Word(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
     if node.attr in INTERESTING and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
         _mention(chain)
         if node.attr in STEPPING:
@@ -197,9 +253,12 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
                     file.tested |= _names(argument)
-        if name.endswith((".step", ".requires_grad_")) or SCALER_NAME.search(name):
+        scales = SCALER_NAME.search(name) is not None
+        if scales or name.endswith((".step", ".requires_grad_")):
             _mention(chain)
             _step(chain)
+        if scales:
+            _say(chain, Word("scaler", name))
 
 
 def _dotted(node: ast.expr) -> str:

@@ -66,15 +66,19 @@ class Module:
         return self.attributes[klass]
 
     @property
+    def packages(self) -> set[str]:
+        """The top-level packages that the file imports from."""
+        return {name.split(".")[0] for name in self.imports.values()}
+
+    @property
     def imports_torch(self) -> bool:
         """Whether the file says that it is about torch."""
-        return any(name.split(".")[0] == "torch" for name in self.imports.values())
+        return "torch" in self.packages
 
     @property
     def speaks_torch(self) -> bool:
         """False where the file imports a rival of torch and not torch."""
-        tops = {name.split(".")[0] for name in self.imports.values()}
-        return self.imports_torch or not tops & RIVALS
+        return self.imports_torch or not self.packages & RIVALS
 
 
 class Project:

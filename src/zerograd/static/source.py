@@ -26,11 +26,9 @@ _ALWAYS_SMALL = 2 * MAX_TOKENS
 
 _BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
 """A call or a method: most that is written of backward is about compatibility."""
-_STEP = re.compile(rb"step\s*\(")
-_SPECIAL_STEPS = (b"optimizer_", b"first_")
-_OTHERS_STEP = (b"env.", b"envs.", b"scheduler.", b"sched.")
-"""Who steps and is no optimizer: simulations and schedulers."""
-_TORCH = re.compile(rb"torch|lightning|accelerate|deepspeed|apex|optim")
+_USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(")
+_SCALER = re.compile(rb"scaler\s*\(\s*loss|Scaler\s*\(")
+"""Callable scalers run backward and step in one call that names neither."""
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n")
@@ -98,21 +96,10 @@ class Source:
 
 
 def worth_parsing(data: bytes) -> bool:
-    """Whether the bytes of a file name anything that touches gradients."""
-    if b"zero_grad" in data or (b"backward" in data and _BACKWARD.search(data)):
-        return True
-    # Who only steps may leave the backward to a function of another file.
-    return b"step" in data and _steps(data) and bool(_TORCH.search(data))
-
-
-def _steps(data: bytes) -> bool:
-    for match in _STEP.finditer(data):
-        before = data[max(0, match.start() - 10) : match.start()]
-        if before.endswith(_SPECIAL_STEPS):
-            return True
-        if before.endswith(b".") and not before.endswith(_OTHERS_STEP):
-            return True
-    return False
+    """Whether a file both fills or clears gradients and uses them: less cannot break a rule."""
+    if b"zero_grad" not in data and not (b"backward" in data and _BACKWARD.search(data)):
+        return b"caler" in data and _SCALER.search(data) is not None
+    return _USE.search(data) is not None
 
 
 def read_bytes(path: str) -> bytes:

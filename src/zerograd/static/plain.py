@@ -1,0 +1,87 @@
+"""Code that is plainly right: clear, backward and step in one block, in an order that cannot go wrong.
+
+Most training code is. Recognising it from the facts of a function saves reading it: what is plain
+gives no finding when it is read, and what is not plain is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zerograd.static import names
+from zerograd.static.facts import Facts, Word
+from zerograd.static.values import OPTIMIZER
+
+MANAGED = frozenset(
+    {
+        "accelerate",
+        "lightning",
+        "lightning_fabric",
+        "pytorch_lightning",
+        "deepspeed",
+        "apex",
+        "opacus",
+    }
+)
+"""Libraries that run, gate or gather backward themselves."""
+
+Methods = Mapping[str, frozenset[str]]
+
+
+def is_silent(facts: Facts, methods: Methods) -> bool:
+    """Whether a function does nothing to gradients itself."""
+    return not facts.wordy and not any(_counts(word, methods) for word in facts.words)
+
+
+def is_plain(facts: Facts, methods: Methods, only: bool) -> bool:
+    """Whether all that a function does to gradients stands in plainly right blocks.
+
+    Clearing last is right if nobody else has left anything: for the only function that does it.
+    """
+    if facts.wordy:
+        return False
+    blocks = [[word for word in block if _counts(word, methods)] for block in facts.blocks]
+    if sum(map(len, blocks)) != sum(_counts(word, methods) for word in facts.words):
+        return False
+    stepped = {word.what for block in blocks for word in block if word.kind == "step"}
+    late = only and len(stepped) == 1 and len([block for block in blocks if block]) == 1
+    return len(stepped) > 0 and all(_is_right(block, len(stepped) == 1, late) for block in blocks)
+
+
+def _counts(word: Word, methods: Methods) -> bool:
+    """Environments and schedulers have steps too."""
+    used = methods.get(word.what, frozenset())
+    return word.kind != "step" or names.role_of_use(word.what, used) == OPTIMIZER
+
+
+def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
+    """One round after the other: `zero x, backward, step x`; for one alone also with the zero last."""
+    at = 0
+    while at < len(block):
+        end = _round(block, at, alone, late)
+        if end is None:
+            return False
+        at = end
+    return True
+
+
+def _round(block: list[Word], at: int, alone: bool, late: bool) -> int | None:
+    """Where a round that begins here ends."""
+    first = block[at]
+    early = first.kind == "zero_grad"
+    at += early
+    if at >= len(block) or block[at].kind != "backward":
+        return None
+    at += 1
+    while alone and at < len(block) and block[at].kind in names.CLIPS:
+        at += 1
+    if at >= len(block) or block[at].kind != "step":
+        return None
+    step = block[at]
+    if early:
+        return at + 1 if step.what == first.what else None
+    # The zero comes last: nothing may leave the block between the step and it.
+    clear = block[at + 1] if at + 1 < len(block) else None
+    if not late or clear is None or clear != Word("zero_grad", step.what, step.at + 1):
+        return None
+    return at + 2
