@@ -207,6 +207,8 @@ class _Exploration:
             truth = guard.truth_of(alt.test, values)
             if truth is None and alt.counts and self.window:
                 truth = guard.leaning(alt.test, values)
+                if values.get(f"@last:{alt.counts}") and guard.is_open(alt.test, values):
+                    truth = True  # what else it asks may well be whether this is the last one
             if truth is not None:
                 add(arms[not truth], (state, known), paths)
                 continue

@@ -34,8 +34,8 @@ class Alt:
     site: Site
     changing: frozenset[str] = frozenset()
     """Variables that get new values while the loop around it runs."""
-    counts: bool = False
-    """An accumulation guard: what cannot be said of it is left aside, the count decides."""
+    counts: int = 0
+    """An accumulation guard of this loop: what cannot be said of it is left aside, the count decides."""
     free: tuple[bool, bool] = (False, False)
     """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
     optional: bool = False

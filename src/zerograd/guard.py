@@ -199,6 +199,13 @@ def leaning(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
     return truth_of(expr, known)
 
 
+def is_open(expr: Expr, known: Mapping[str | Fact, Value]) -> bool:
+    """Whether a test has an alternative of which nothing is known."""
+    if not isinstance(expr, Op) or expr.op != "or":
+        return False
+    return any(truth_of(arg, known) is None for arg in expr.args)
+
+
 def healthy(expr: Expr) -> bool | None:
     """How a test for inf or nan comes out in a run where nothing is wrong."""
     if isinstance(expr, Op) and expr.op == "not":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerograd.events import Event, Kind
-from zerograd.flow import Emit
+from zerograd.flow import Emit, Flow, walk
 from zerograd.static import names
 from zerograd.static.values import OPTIMIZER, Grad, Many, Params, Tensor, Thing, Value, mix, roots
 
@@ -24,6 +24,8 @@ class Act(Emit):
     """It cannot be seen whose gradients it touches."""
     perhaps: frozenset[str] = frozenset()
     """backward: things that the loss may run through."""
+    wrapped: bool = False
+    """backward: run by accelerate, Fabric or an engine."""
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
 
@@ -87,6 +89,7 @@ def emit_backward(
     node: ast.AST,
     owner: Value,
     whose: frozenset[str] = frozenset(),
+    wrapped: bool = False,
     **fields: object,
 ) -> None:
     """A backward of this loss, or of these losses."""
@@ -98,7 +101,7 @@ def emit_backward(
     else:
         tensor = Tensor(sure, perhaps, divided=None, scaled=None)
     frozen = {key for key in sure if key in lower.frozen}
-    act = Act(BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen)
+    act = Act(BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen, wrapped=wrapped)
     act.anyone = not act.whose and not act.perhaps and not frozen
     divisor: int | None = 0
     if fields.get("bypasses"):
@@ -171,3 +174,12 @@ def announce(lower: Lower, node: ast.AST, key: str) -> None:
     """New parameters have no gradients; those of a module are its own affair."""
     if not lower.quiet and lower.frame.owner is None:
         act_on(lower, Kind.NEW, node, frozenset({key}))
+
+
+def excuse_bypass(then: Flow, orelse: Flow) -> None:
+    """Where one arm lets the wrapper run backward, the other one does without it on purpose."""
+    arms = [[act for act in walk(arm) if isinstance(act, Act)] for arm in (then, orelse)]
+    for arm, other in (arms, arms[::-1]):
+        if any(act.wrapped for act in other):
+            for act in arm:
+                act.event = replace(act.event, bypasses="")

@@ -67,6 +67,8 @@ class _Search:
         default_factory=dict
     )
     cut: str | None = None
+    hidden: frozenset[str] = frozenset()
+    """Rules that cannot be judged in the flow at hand."""
 
     def roots(self) -> Iterator[tuple[Flow, Lower, bool]]:
         """Flows to explore: the top level, then every function that nothing before has inlined."""
@@ -151,9 +153,12 @@ class _Search:
 
     def judge(self, flow: Flow, lower: Lower, repeated: bool) -> None:
         """Explores a flow for each of its subjects."""
+        lightning = repeated
         if repeated or _handed_counter(flow):
             flow = _repeat(flow)
             repeated = True
+        # From where a function is handed its counter cannot be seen, but for Lightning's.
+        self.hidden = _POSITIONS if repeated and not lightning else frozenset()
         stepped = subjects.subjects(flow, lower.params)
         if not self.module.imports_torch:
             stepped = [s for s in stepped if not s.key.startswith(subjects.BY_HAND)]
@@ -195,6 +200,8 @@ class _Search:
     def keep(self, outcome: Outcome, result: Result) -> None:
         """Remembers a violation with the fewest decisions that count against it."""
         violation = outcome.violation
+        if outcome.rule.code in self.hidden:
+            return
         for decisions in outcome.decisions:
             counted = _counted(decisions, result, violation.site, violation.step)
             if len(counted) <= outcome.rule.most_decisions:
@@ -270,6 +277,7 @@ def _windows(events: list[Event]) -> bool:
     return any(event.guard is not None or event.kind is Kind.END for event in events)
 
 
+_POSITIONS = frozenset({"ZG302", "ZG303", "ZG304"})
 _STRONGER = {"ZG303": "ZG304"}
 """A remainder that is carried into the next epoch is dropped only at the very end."""
 _GROUPS: tuple[tuple[frozenset[str], Callable[[list[Event]], bool]], ...] = (

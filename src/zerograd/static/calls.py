@@ -117,10 +117,21 @@ def _method_call(lower: Lower, node: ast.Call, func: ast.Attribute) -> Value:
         return _table_method(lower, func, owner, arguments)
     if isinstance(owner, Many):
         return _list_method(lower, func, owner, arguments)
+    if isinstance(owner, Tensor):
+        return _tensor_method(lower, func, owner, arguments)
+    return result_of(lower, [owner], arguments)
+
+
+def _tensor_method(
+    lower: Lower, func: ast.Attribute, owner: Tensor, arguments: list[Value]
+) -> Value:
     if func.attr in names.CUT:
         return Tensor()
-    if func.attr == "sum" and isinstance(owner, Tensor) and not node.args:
-        return replace(owner, divided=None)
+    if func.attr in ("div_", "mul_", "div", "mul") or (func.attr == "sum" and not arguments):
+        changed = replace(owner, divided=None, divisor=None)
+        if func.attr.endswith("_") and isinstance(func.value, ast.Name):
+            lower.frame.env[func.value.id] = changed
+        return changed
     return result_of(lower, [owner], arguments)
 
 
@@ -247,6 +258,8 @@ def call_value(lower: Lower, node: ast.Call, callee: Value) -> Value:
     if isinstance(callee, Klass):
         return construct(lower, node, callee)
     arguments = handed(lower, node)
+    if isinstance(callee, Tensor):
+        return replace(result_of(lower, [], arguments, node=node), scaled=None, divided=None)
     if isinstance(callee, Thing):
         role = lower.role(callee, node.func)
         if callee.klass is not None:

@@ -20,6 +20,7 @@ from zerograd.static.values import (
     Many,
     Origin,
     Params,
+    Table,
     Tensor,
     Thing,
     Value,
@@ -42,7 +43,8 @@ class Classes(Scope):
             return owner
         if isinstance(owner, Tensor):
             if attr == "grad":
-                return Grad(frozenset({"@result"}))
+                # A computed tensor is nobody's parameter; one that came from somewhere may be.
+                return Grad(frozenset({"@result"}) if owner.roots else frozenset())
             return Tensor() if attr in names.CUT else owner
         if isinstance(owner, Origin):
             if owner.name.startswith("module:"):
@@ -116,7 +118,8 @@ class Classes(Scope):
                 values.append(self.peek(node))
             else:
                 values.append(self.attribute_value(owner, klass, method, node, index))
-        values = [value for value in values if value != Lit(None)] or values
+        empty = (Lit(None), Many(()), Table(()))
+        values = [value for value in values if value not in empty] or values
         if not values:
             return None
         ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))

@@ -26,6 +26,8 @@ class Facts:
 
     mentions: bool = False
     """It speaks of gradients, itself or in an inner function."""
+    divides: bool = False
+    """It divides something, itself or in an inner function."""
     steps: bool = False
     """It may step something, itself or in an inner function."""
     calls: set[str] = field(default_factory=set)
@@ -205,6 +207,8 @@ def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -
 
 def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
     if isinstance(node.op, ast.Div):
+        for facts in chain:
+            facts.divides = True
         file.tested |= _names(node.right if isinstance(node, ast.BinOp) else node.value)
 
 

@@ -150,7 +150,7 @@ def _wrapped_backward(lower: Lower, node: ast.Call, owner: Thing, role: str) -> 
         tensor = replace(tensor, divided=None)
     else:
         tensor = replace(tensor, divisor=divisor, divided=True)
-    emit_backward(lower, node, replace(tensor, scaled=None), whose=whose)
+    emit_backward(lower, node, replace(tensor, scaled=None), whose, wrapped=True)
     return Lit(None)
 
 

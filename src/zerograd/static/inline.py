@@ -77,7 +77,8 @@ def inline(
             hand_to_unseen(lower, node, arguments, fn.name)
         result = result_of(lower, [], arguments, _attributes_used(lower, fn), node)
         scales = any(name.endswith(".scale") for name in fn.module.facts[fn.node].calls)
-        return replace(result, scaled=None) if scales else result
+        result = replace(result, scaled=None) if scales else result
+        return replace(result, divided=None) if fn.module.facts[fn.node].divides else result
     formal = parameters(fn.node)
     bound = fn.owner is not None and not isinstance(fn.node, ast.Lambda)
     if bound and any(text_of(d) == "staticmethod" for d in getattr(fn.node, "decorator_list", [])):

@@ -14,7 +14,7 @@ from zerograd.events import Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
 from zerograd.guard import Const, Opaque
 from zerograd.static import conditions
-from zerograd.static.acts import BLANK, Act, clear
+from zerograd.static.acts import BLANK, Act, clear, excuse_bypass
 from zerograd.static.facts import Function, parameters, text_of
 from zerograd.static.gradients import updates_by_hand
 from zerograd.static.idle import idle_loss
@@ -173,6 +173,7 @@ class Lower(Loops):
         orelse = self.collect(node.orelse)
         self.some = partial
         mixed = self.merge(after_then, leaves(then), leaves(orelse))
+        excuse_bypass(then, orelse)
         if _does_something(then) or _does_something(orelse):
             alt = Alt(test, then, orelse, self.site(node.test))
             if exists is not None:

@@ -115,6 +115,11 @@ def _chain(lower: Lower, node: ast.Call, name: str) -> Value | None:
     return NOTHING
 
 
+def _cast(lower: Lower, node: ast.Call, name: str) -> Value | None:
+    given = handed(lower, node)
+    return given[1] if len(given) == 2 else None
+
+
 def _partial(lower: Lower, node: ast.Call, name: str) -> Value | None:
     arguments = handed(lower, node)
     return arguments[0] if arguments and isinstance(arguments[0], (Bound, Fn)) else None
@@ -217,6 +222,7 @@ _BUILTIN_CALLS: dict[str, _BuiltinCall] = {
     "from_iterable": _chain,
     "dict": _dict,
     "partial": _partial,
+    "cast": _cast,
     "backward": _autograd_backward,
     "_foreach_zero_": _foreach,
     "getattr": _getattr,

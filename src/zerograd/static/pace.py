@@ -103,6 +103,7 @@ class _Guards:
     counting: Counting
     symbols: set[str] = field(default_factory=set)
     sites: dict[int, Alt] = field(default_factory=dict)
+    loop_of: dict[int, int] = field(default_factory=dict)
     steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
     backwards: dict[int, list[tuple[bool, list[Alt]]]] = field(default_factory=dict)
     micro: set[str] = field(default_factory=set)
@@ -141,9 +142,10 @@ class _Guards:
         if event.kind is Kind.STEP:
             self.steps.setdefault(loops[-1], []).append((event, own))
         if event.kind in (Kind.STEP, Kind.ZERO, Kind.BACKWARD):
-            for _, alt in guards:
+            for loop, alt in guards:
                 self.symbols |= self.counting.symbols(alt.test) or set()
                 self.sites[id(alt)] = alt
+                self.loop_of[id(alt)] = loop
 
     def paced(self) -> dict[int, tuple[Alt, Site]]:
         """The loops that accumulate, each with its guard and the step it closes windows with."""
@@ -234,7 +236,12 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
                 counted=bool(inside & counted),
             )
         if isinstance(part, Alt) and id(part) in guards.sites:
-            marked = replace(part, then=again(part.then), orelse=again(part.orelse), counts=True)
+            marked = replace(
+                part,
+                then=again(part.then),
+                orelse=again(part.orelse),
+                counts=guards.loop_of[id(part)],
+            )
             return _holding(part, marked, paced)
         return rebuild(part, again)
 

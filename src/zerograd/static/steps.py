@@ -119,8 +119,10 @@ def scale_call(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) 
     owner = as_object(lower, owner, func.value)
     if not isinstance(owner, Thing) or lower.role(owner, func.value) != SCALER:
         return None
-    value = mix(handed(lower, node)[:1])
-    return replace(value, scaled=True)
+    given = handed(lower, node)[:1]
+    known = all(isinstance(value, Tensor) for value in given)
+    value = mix(given)
+    return replace(value, scaled=True, divided=value.divided if known else None)
 
 
 def unscale_call(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:

@@ -66,6 +66,7 @@ class View:
     fed: set[int] = field(default_factory=set)
     assigned: list[set[str]] = field(default_factory=list)
     labels: list[set[str]] = field(default_factory=lambda: [set()])
+    clears: int = 0
     busy: bool = False
     """An event of this iteration has been passed."""
 
@@ -79,6 +80,8 @@ class View:
             )
         )
         self.note_feeding(flow, [])
+        acts = (part for part in walk(flow) if isinstance(part, Act))
+        self.clears = sum(a.event.kind is Kind.ZERO and self.event(a) is not None for a in acts)
         skeleton = self.project(flow, {}) or EMPTY
         self.busy = False
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
@@ -146,8 +149,14 @@ class View:
             orelse=orelse or EMPTY,
             free=free,
             changing=changing,
-            optional=settled and orelse is None and _only_clears(then),
+            optional=settled and orelse is None and self.is_the_clear(then),
         )
+
+    def is_the_clear(self, arm: Flow | None) -> bool:
+        """Whether an arm holds nothing but clears, and all that there are."""
+        events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
+        clears = all(event.kind is Kind.ZERO for event in events)
+        return clears and 0 < len(events) == self.clears
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
         """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""
@@ -327,11 +336,6 @@ def _only_returns(body: Flow, label: str) -> bool:
         part.label in (label, "raise") if isinstance(part, Jump) else isinstance(part, (Seq, Alt))
         for part in walk(body)
     )
-
-
-def _only_clears(arm: Flow | None) -> bool:
-    events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
-    return bool(events) and all(event.kind is Kind.ZERO for event in events)
 
 
 def _fails(arm: Flow | None) -> bool:

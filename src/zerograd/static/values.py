@@ -35,7 +35,7 @@ class Lit:
 class Klass:
     """A class of the project."""
 
-    node: ast.ClassDef = field(hash=False, compare=False)
+    node: ast.ClassDef = field(hash=False)
     module: Module = field(hash=False, compare=False)
     name: str = ""
 
@@ -104,7 +104,7 @@ class Table:
 class Fn:
     """A function, method or lambda of the project."""
 
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = field(hash=False, compare=False)
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = field(hash=False)
     module: Module = field(hash=False, compare=False)
     name: str = ""
     owner: Value | None = field(default=None, hash=False, compare=False)
@@ -210,7 +210,7 @@ def join(values: list[Value]) -> Value:
     parameters = [value for value in values if isinstance(value, Params)]
     if parameters:
         return Params(frozenset().union(*(value.keys for value in parameters)))
-    if all(isinstance(value, Lit) for value in values):
+    if all(isinstance(value, (Lit, Fn)) for value in values):
         return NOTHING
     return _either([value for value in values if isinstance(value, Tensor)], values)
 
@@ -218,4 +218,6 @@ def join(values: list[Value]) -> Value:
 def _either(tensors: list[Tensor], values: list[Value]) -> Value:
     """A tensor computed one way or another: scaled for sure only if it is both times."""
     scaled = {tensor.scaled for tensor in tensors}
-    return replace(mix(values), scaled=scaled.pop() if len(scaled) == 1 else None)
+    result = replace(mix(values), scaled=scaled.pop() if len(scaled) == 1 else None)
+    unsure = not result.divided and any(tensor.divided is None for tensor in tensors)
+    return replace(result, divided=None) if unsure else result
