@@ -11,19 +11,18 @@ import pytest
 
 from command import FORGOTTEN_ZERO, write, zerograd
 
+# Enough to be looked at: it fills gradients and uses them.
+USE = "loss.backward()\nopt.step()\n"
 BAD: dict[str, tuple[str | bytes, str]] = {
-    "broken syntax": ("loss.backward(\nfor\n", "does not parse"),
-    "Python 2": ("loss.backward()\nprint 'loss', loss\n", "is Python 2 (a print statement)"),
-    "a null byte": (b"loss.backward()\n\x00\n", "null byte"),
-    "a wrong encoding": (b"loss.backward()\nname = '\xe9'\n", "is not valid UTF-8"),
-    "an unknown encoding": (b"# coding: klingon\nloss.backward()\n", "'klingon'"),
-    "UTF-16": ("loss.backward()\n".encode("utf-16"), "UTF-16"),
-    "10,000 parentheses": (
-        "loss.backward()\nx = " + "(" * 10_000 + ")" * 10_000,
-        "nested too deeply",
-    ),
-    "10,000 operators": ("loss.backward()\nx = 1" + " + 1" * 10_000, "nested too deeply"),
-    "5 MB of code": ("loss.backward()\n" + "x = 1\n" * 833_334, "too big"),
+    "broken syntax": (USE + "for\n", "does not parse"),
+    "Python 2": (USE + "print 'loss', loss\n", "is Python 2 (a print statement)"),
+    "a null byte": (USE.encode() + b"\x00\n", "null byte"),
+    "a wrong encoding": (USE.encode() + b"name = '\xe9'\n", "is not valid UTF-8"),
+    "an unknown encoding": (b"# coding: klingon\n" + USE.encode(), "'klingon'"),
+    "UTF-16": (USE.encode("utf-16"), "UTF-16"),
+    "10,000 parentheses": (USE + "x = " + "(" * 10_000 + ")" * 10_000, "nested too deeply"),
+    "10,000 operators": (USE + "x = 1" + " + 1" * 10_000, "nested too deeply"),
+    "5 MB of code": (USE + "x = 1\n" * 833_334, "too big"),
 }
 
 

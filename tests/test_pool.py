@@ -42,6 +42,8 @@ def judged(data, path):
 bounded.judge_bytes = judged
 """
 
+TRAINS = "loss.backward()\nopt.step()\n"
+
 
 def run(folder: Path, body: str, timeout: float = 30) -> str:
     done = subprocess.run(
@@ -75,7 +77,7 @@ def verdicts(folder: Path, processes: int = 2) -> dict[str, str]:
 def test_verdicts_come_in_order_from_any_number_of_processes(tmp_path: Path) -> None:
     names = [f"a{number:03}.py" for number in range(200)]
     for number, name in enumerate(names):
-        write(tmp_path, {name: "loss.backward()\n" if number % 3 else "x = 1\n"})
+        write(tmp_path, {name: TRAINS if number % 3 else "x = 1\n"})
     expected = {name: "judged" if number % 3 else "clean" for number, name in enumerate(names)}
     for processes in (1, 2, 5):
         assert verdicts(tmp_path, processes) == expected
@@ -83,7 +85,7 @@ def test_verdicts_come_in_order_from_any_number_of_processes(tmp_path: Path) -> 
 
 def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
     names = [f"{name}{number}.py" for number in range(10) for name in ("a", "die", "z")]
-    write(tmp_path, dict.fromkeys(names, "loss.backward()\n"))
+    write(tmp_path, dict.fromkeys(names, TRAINS))
     told = verdicts(tmp_path)
     assert set(told) == set(names)
     for name, message in told.items():
@@ -91,7 +93,7 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    write(tmp_path, dict.fromkeys(["a.py", "spin1.py", "spin2.py", "z.py"], "loss.backward()\n"))
+    write(tmp_path, dict.fromkeys(["a.py", "spin1.py", "spin2.py", "z.py"], TRAINS))
     for processes in (1, 2):
         told = verdicts(tmp_path, processes)
         assert told["a.py"] == told["z.py"] == "judged"
@@ -100,14 +102,14 @@ def test_a_file_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_process_that_hears_no_alarm_is_ended(tmp_path: Path) -> None:
-    write(tmp_path, dict.fromkeys(["a.py", "deaf.py", "y.py", "z.py"], "loss.backward()\n"))
+    write(tmp_path, dict.fromkeys(["a.py", "deaf.py", "y.py", "z.py"], TRAINS))
     told = verdicts(tmp_path)
     assert "longer than 2 s" in told.pop("deaf.py")
     assert set(told.values()) == {"judged"}
 
 
 def test_a_bug_of_our_own_costs_one_file_and_says_where_it_is(tmp_path: Path) -> None:
-    write(tmp_path, dict.fromkeys(["a.py", "bug.py", "z.py"], "loss.backward()\n"))
+    write(tmp_path, dict.fromkeys(["a.py", "bug.py", "z.py"], TRAINS))
     for processes in (1, 2):
         told = verdicts(tmp_path, processes)
         assert "KeyError('oops')" in told["bug.py"]

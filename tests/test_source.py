@@ -165,24 +165,49 @@ def test_no_bytes_raise_anything_but_unreadable(data: bytes, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    "code",
     [
-        (b"loss.backward()", True),
-        (b"loss.backward ()", True),
-        (b"self.manual_backward(loss)", True),
-        (b"backward_step(loss)", True),
-        (b"run = loss.backward", True),
-        (b"# for backward compatibility (and backwards, too)", False),
-        (b"import torch\nscheduler.step()\nenv.step(a)", False),
-        (b"import torch\noptimizer.first_step(zero=True)", True),
-        (b"optimizer.zero_grad()", True),
-        (b"import torch\noptimizer.step()", True),
-        (b"import torch\nxm.optimizer_step(optimizer)", True),
-        (b"env.step(action)", False),
-        (b"print('hello')", False),
-        (b"env.step(action)\nself.optimizer = Adam()", False),
-        (b"self.policy.step()\nself.optimizer = Adam()", True),
+        b"loss.backward()\noptimizer.step()",
+        b"loss.backward ()\nopt.step ()",
+        b"run, finish = loss.backward, opt.step",
+        b"self.manual_backward(loss)\nself.optimizers().step()",
+        b"engine.backward(loss)\nengine.step()",
+        b"backward_step(loss)",
+        b"loss.backward()\nxm.optimizer_step(optimizer)",
+        b"optimizer.first_step(zero_grad=True)",
+        b"optimizer.zero_grad()\noptimizer.step()",
+        b"x.grad.zero_()\nloss.backward()",
+        b"loss.backward()\nw.data -= lr * w.grad",
+        b"optimizer.zero_grad()\nnative_scaler(loss, optimizer)",
     ],
 )
-def test_only_bytes_that_touch_gradients_are_worth_parsing(code: bytes, expected: bool) -> None:
-    assert worth_parsing(code) is expected
+def test_what_fills_or_clears_gradients_and_uses_them_is_worth_parsing(code: bytes) -> None:
+    assert worth_parsing(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [b"loss_scaler(loss, optimizer)", b"loss_scaler( loss)", b"scaler = NativeScaler ()"],
+)
+def test_a_callable_loss_scaler_does_both_in_one_call(code: bytes) -> None:
+    assert worth_parsing(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"print('hello')",
+        b"loss.backward()",
+        b"self.manual_backward(loss)",
+        b"optimizer.zero_grad()",
+        b"optimizer.zero_grad()\nloss.backward()",
+        b"optimizer.step()",
+        b"env.step(action)\nscheduler.step()",
+        b"xm.optimizer_step(optimizer)",
+        b"norm = p.grad.norm()\noptimizer.step()",
+        b"# kept for backward compatibility (and backwards, too)\nenv.step(action)",
+        b"MinMaxScaler.fit(data)\nscaler.transform(data)",
+    ],
+)
+def test_less_than_that_cannot_break_a_rule_and_is_not_parsed(code: bytes) -> None:
+    assert not worth_parsing(code)
