@@ -11,7 +11,7 @@ from zerograd.guard import Const, Opaque
 from zerograd.static import calls, conditions, names
 from zerograd.static.acts import BLANK, Act
 from zerograd.static.classes import Classes
-from zerograd.static.facts import text_of
+from zerograd.static.facts import stripped, text_of
 from zerograd.static.gradients import store_attribute
 from zerograd.static.values import (
     NOTHING,
@@ -63,6 +63,7 @@ class Evaluate(Classes):
         value = self.as_used(target, value, source)
         if isinstance(target, ast.Name):
             self.frame.env[target.id] = value
+            self.name_loop(target.id, source)
         elif isinstance(target, ast.Attribute):
             owner = self.peek(target.value)
             if isinstance(owner, Thing):
@@ -71,6 +72,17 @@ class Evaluate(Classes):
                 )
             if not (isinstance(owner, Thing) and owner.key == "self"):
                 self.hand_on(value)
+
+    def name_loop(self, name: str, source: ast.expr | None) -> None:
+        """Remembers what a name will go through when a loop goes through it."""
+        node = stripped(source) if source is not None else None
+        if isinstance(node, ast.Name):
+            node = self.frame.iterables.get(node.id)
+        called = isinstance(node, ast.Call) and text_of(node.func) in ("enumerate", "range")
+        if node is not None and called:
+            self.frame.iterables[name] = node
+        else:
+            self.frame.iterables.pop(name, None)
 
     def is_tested(self, target: ast.expr) -> bool:
         """Whether some test may depend on what is stored here."""

@@ -143,9 +143,9 @@ def _block(statements: list[ast.stmt], facts: Facts) -> None:
     """Notes the statements of a block that are one plain call: `loss.backward()`."""
     block = []
     for at, node in enumerate(statements):
-        if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):  # type: ignore[attr-defined]
+        if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
             continue
-        call = node.value  # type: ignore[attr-defined]
+        call = node.value
         if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
             block.append(Word(call.func.id, "", at))
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _WORDS:
@@ -330,3 +330,21 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.Import: _import,
     ast.ImportFrom: _import_from,
 }
+
+
+def stripped(node: ast.expr) -> ast.expr:
+    """An iterable without its progress bar: `tqdm(x)`, `enumerate(tqdm(x))` stay what they are."""
+    if isinstance(node, ast.Call) and node.args:
+        name = text_of(node.func).rsplit(".", 1)[-1]
+        if name in (
+            "tqdm",
+            "track",
+            "tqdm_notebook",
+            "ProgressBar",
+            "iter",
+            "list",
+            "tuple",
+            "reversed",
+        ):
+            return stripped(node.args[0])
+    return node

@@ -10,7 +10,7 @@ from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
 from zerograd.guard import Const, Expr, Op
 from zerograd.static import conditions, names
 from zerograd.static.evaluate import Evaluate
-from zerograd.static.facts import text_of
+from zerograd.static.facts import stripped, text_of
 from zerograd.static.project import assigned_names
 from zerograd.static.shape import relooped
 from zerograd.static.values import (
@@ -44,7 +44,7 @@ class Loops(Evaluate):
         self, target: ast.expr, iterable: ast.expr, node: ast.For | ast.AsyncFor | ast.comprehension
     ) -> None:
         """A loop over known items is written out; one over parameters is one act for all of them."""
-        plain = _stripped(iterable)
+        plain = self.iterated(iterable)
         value = self.value(plain)
         items = self.items(value)
         if items is not None:
@@ -65,6 +65,13 @@ class Loops(Evaluate):
             self.loop(node, targets, counter, None, False, first, trips, over)
             return
         list(self.bind_targets(target, value, plain))
+
+    def iterated(self, node: ast.expr) -> ast.expr:
+        """What is gone through, without progress bars and under its own name."""
+        node = stripped(node)
+        if isinstance(node, ast.Name):
+            return self.frame.iterables.get(node.id, node)
+        return node
 
     def items(self, value: Value) -> list[Value] | None:
         """The items of a short collection of objects, to be gone through one by one."""
@@ -120,7 +127,7 @@ class Loops(Evaluate):
             start = [kw.value for kw in iterable.keywords if kw.arg == "start"] + iterable.args[1:2]
             if start:
                 first = conditions.expression(self.reader, start[0])
-            over = text_of(_stripped(iterable.args[0]))
+            over = text_of(stripped(iterable.args[0]))
             return self.variable(target.elts[0]), first, None, over
         if name in ("range", "trange") and iterable.args and isinstance(target, ast.Name):
             bounds = [conditions.expression(self.reader, arg) for arg in iterable.args]
@@ -211,24 +218,6 @@ class Loops(Evaluate):
     def statements(self, body: Sequence[ast.stmt]) -> None:
         """Lowers statements in order."""
         raise NotImplementedError
-
-
-def _stripped(node: ast.expr) -> ast.expr:
-    """An iterable without its progress bar: `tqdm(x)`, `enumerate(tqdm(x))` stay what they are."""
-    if isinstance(node, ast.Call) and node.args:
-        name = text_of(node.func).rsplit(".", 1)[-1]
-        if name in (
-            "tqdm",
-            "track",
-            "tqdm_notebook",
-            "ProgressBar",
-            "iter",
-            "list",
-            "tuple",
-            "reversed",
-        ):
-            return _stripped(node.args[0])
-    return node
 
 
 def _relabelled(flow: Flow, loop: int, label: int) -> Flow:

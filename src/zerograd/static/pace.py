@@ -80,11 +80,20 @@ class Counting:
         for part in guard.parts(expr):
             if isinstance(part, Op) and part.op in ("==", ">=", ">"):
                 left, right = part.args
+                if self.since_last(left) and isinstance(right, Var):
+                    return {right.name}
                 if isinstance(left, Var) and left.name in self.counters and isinstance(right, Var):
                     resets = [v for v in self.meanings.get(left.name, ()) if isinstance(v, Const)]
                     if len(resets) >= 2 and not self.counts(right.name):
                         return {right.name}
         return None
+
+    def since_last(self, expr: Expr) -> bool:
+        """`count - mark`, where the mark is set to the count: how many since it was."""
+        if not (isinstance(expr, Op) and expr.op == "-"):
+            return False
+        count, mark = expr.args
+        return isinstance(mark, Var) and count in self.meanings.get(mark.name, ())
 
     def roots(self, expr: Expr, depth: int = 0) -> frozenset[str]:
         """The variables a test depends on, through those that hold parts of it."""

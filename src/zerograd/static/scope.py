@@ -55,6 +55,8 @@ class Frame:
     owner: Value | None = None
     klass: Klass | None = None
     returns: list[Value] = field(default_factory=list)
+    iterables: dict[str, ast.expr] = field(default_factory=dict)
+    """Loops that were given a name before they run: `bar = enumerate(loader)`."""
     label: str = "return:0"
 
 
