@@ -36,7 +36,9 @@ from zerograd.rule import Evidence, Rule, Violation
 def check(before: State, event: Event) -> Violation | None:
     if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
         return None
-    if not before.carried or before.backward is None or before.window <= event.length:
+    if not before.carried or before.backward is None or before.backward.may:
+        return None
+    if before.window <= event.length:
         return None
     return Violation(
         site=event.site,

@@ -37,9 +37,9 @@ def check(before: State, event: Event) -> Violation | None:
         return _never(before, event)
     if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
         return None
-    if event.last or before.carried or before.cut or before.backward is None or before.window == 0:
+    if event.last or before.carried or before.cut or before.backward is None or before.backward.may:
         return None
-    if before.window == event.length:
+    if before.window in (0, event.length):
         return None
     return Violation(
         site=event.guard,

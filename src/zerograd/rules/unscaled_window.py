@@ -35,7 +35,7 @@ from zerograd.rule import Evidence, Rule, Violation
 def check(before: State, event: Event) -> Violation | None:
     if event.kind is not Kind.STEP or event.foreign or event.length < 2 or before.window < 2:
         return None
-    if before.backward is None or 0 in before.divisors:
+    if before.backward is None or before.backward.may or 0 in before.divisors:
         return None
     if before.divisors == {None}:
         message = "the losses of an accumulation window are added, not averaged"

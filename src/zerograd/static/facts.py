@@ -333,18 +333,11 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
 
 
 def stripped(node: ast.expr) -> ast.expr:
-    """An iterable without its progress bar: `tqdm(x)`, `enumerate(tqdm(x))` stay what they are."""
+    """An iterable without the progress bar or the copy around it."""
     if isinstance(node, ast.Call) and node.args:
-        name = text_of(node.func).rsplit(".", 1)[-1]
-        if name in (
-            "tqdm",
-            "track",
-            "tqdm_notebook",
-            "ProgressBar",
-            "iter",
-            "list",
-            "tuple",
-            "reversed",
-        ):
+        name = text_of(node.func).rsplit(".", 1)[-1].lower()
+        if name in ("iter", "list", "tuple", "reversed", "track"):
+            return stripped(node.args[0])
+        if "tqdm" in name or "progress" in name:
             return stripped(node.args[0])
     return node
