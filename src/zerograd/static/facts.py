@@ -55,8 +55,8 @@ class FileFacts:
     methods: dict[str, set[str]] = field(default_factory=dict)
     """What is called on each receiver, by the receiver's text."""
     functions: dict[ast.AST, Facts] = field(default_factory=dict)
-    tested: set[str] = field(default_factory=set)
-    """Names and attributes that a test, a count or a divisor may depend on."""
+    asked: list[ast.AST] = field(default_factory=list)
+    """Tests, counts and divisors."""
 
 
 _TELLING = frozenset(
@@ -104,7 +104,6 @@ def read(tree: ast.Module) -> FileFacts:
     while inner:
         root, chain = inner.pop()
         _read_body(file, root, chain, inner)
-    _close(file)
     return file
 
 
@@ -170,25 +169,26 @@ def _say(chain: Chain, word: Word) -> None:
         facts.wordy = True
 
 
-def _close(file: FileFacts) -> None:
-    """Adds to the tested names those that they are computed from."""
-    sources: dict[str, set[str]] = {}
-    for facts in file.functions.values():
+def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
+    """Names and attributes that a test, a count or a divisor may depend on."""
+    found: set[str] = set().union(*map(_names, asked))
+    sources: dict[str, list[ast.expr]] = {}
+    for facts in functions.values():
         for node in facts.assigns:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if node.value is None or isinstance(node.value, ast.Call):
                 continue
-            for target in targets:
-                if isinstance(target, (ast.Name, ast.Attribute)):
-                    name = target.id if isinstance(target, ast.Name) else target.attr
-                    if name in file.tested or isinstance(target, ast.Name):
-                        sources.setdefault(name, set()).update(_names(node.value))
-    todo = list(file.tested)
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    sources.setdefault(target.id, []).append(node.value)
+                elif isinstance(target, ast.Attribute):
+                    sources.setdefault(target.attr, []).append(node.value)
+    todo = list(found)
     while todo:
-        for name in sources.pop(todo.pop(), ()):
-            if name not in file.tested:
-                file.tested.add(name)
-                todo.append(name)
+        for value in sources.pop(todo.pop(), ()):
+            fresh = _names(value) - found
+            found |= fresh
+            todo.extend(fresh)
+    return found
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -202,14 +202,14 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -> None:
-    file.tested |= _names(node.test)
+    file.asked.append(node.test)
 
 
 def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
     if isinstance(node.op, ast.Div):
         for facts in chain:
             facts.divides = True
-        file.tested |= _names(node.right if isinstance(node, ast.BinOp) else node.value)
+        file.asked.append(node.right if isinstance(node, ast.BinOp) else node.value)
 
 
 def _name(file: FileFacts, node: ast.Name, chain: Chain) -> None:
@@ -256,8 +256,8 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
         if name in ("range", "trange", "enumerate") or node.keywords:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
-                    file.tested |= _names(argument)
-        scales = SCALER_NAME.search(name) is not None
+                    file.asked.append(argument)
+        scales = name.endswith(("caler", "amp")) and SCALER_NAME.search(name) is not None
         if scales or name.endswith((".step", ".requires_grad_")):
             _mention(chain)
             _step(chain)

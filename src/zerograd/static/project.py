@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeGuard
 
 from zerograd.static import facts
@@ -46,9 +46,14 @@ class Module:
     reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     facts: dict[ast.AST, Facts] = field(default_factory=dict)
-    tested: set[str] = field(default_factory=set)
+    asked: list[ast.AST] = field(default_factory=list)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
+
+    @cached_property
+    def tested(self) -> set[str]:
+        """Names and attributes that a test, a count or a divisor may depend on."""
+        return facts.tested(self.asked, self.facts)
 
     def methods_named(self, name: str) -> list[tuple[ast.ClassDef, Function]]:
         """The methods of this name in all classes of the module."""
@@ -229,7 +234,7 @@ def index(path: str, tree: ast.Module) -> Module:
     file = facts.read(tree)
     methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
     module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
-    module.facts, module.tested = file.functions, file.tested
+    module.facts, module.asked = file.functions, file.asked
     for node in tree.body:
         _top_level(module, node)
     return module
