@@ -164,21 +164,21 @@ class Lower(Loops):
         partial = self.some
         if self.some is not True and self.in_parameters and not _asks_requires_grad(node.test):
             self.some = True
-        before = dict(self.frame.env)
-        # What the test is must be said before the arms assign what it reads.
-        test = conditions.expression(self, node.test)
-        exists = conditions.exists_check(self, node.test)
+        before, self.frame.env = self.frame.env, dict(self.frame.env)
         then = self.collect(node.body)
-        after_then, self.frame.env = self.frame.env, before
+        after_then, self.frame.env = self.frame.env, dict(before)
         orelse = self.collect(node.orelse)
         self.some = partial
-        mixed = self.merge(after_then, leaves(then), leaves(orelse))
+        after_else, self.frame.env = self.frame.env, before
         excuse_bypass(then, orelse)
         if _does_something(then) or _does_something(orelse):
+            # The test is asked where the arms have not assigned anything yet.
+            test = conditions.expression(self, node.test)
             alt = Alt(test, then, orelse, self.site(node.test))
-            if exists is not None:
-                alt.exists = exists
+            alt.exists = conditions.exists_check(self, node.test)
             self.out.append(alt)
+        self.frame.env = after_else
+        mixed = self.merge(after_then, leaves(then), leaves(orelse))
         for key in sorted(mixed):
             self.emit(Kind.UNKNOWN, node.test, Act(BLANK, whose=frozenset({key})))
 
