@@ -81,14 +81,18 @@ class _Search:
             flow = self.lowered(lower, None)
             inlined |= lower.inlined
             yield flow, lower, False
+        # A file that says nothing of gradients itself may still repeat what others say.
+        speaks = self.module.facts[self.module.tree].mentions
         calls = self.module.facts[self.module.tree].calls
         called = {name.rpartition(".")[2] for name in calls}
         functions.sort(key=lambda fn: fn.name in called)
         for fn in functions:
             if fn.node in inlined or _is_optimizer_method(fn):
                 continue
+            if speaks and not lower.touches_here(fn):
+                continue
             lower = Lower(self.project, self.module, self.deadline)
-            if not managed and lower.plainly_right(fn):
+            if not managed and lower.touches_here(fn) and lower.plainly_right(fn):
                 continue
             if not lower.relevant(fn) or not (lower.reaches(fn, "steps", 0) or self.feeds(fn)):
                 continue
@@ -103,12 +107,20 @@ class _Search:
 
     def plain_file(self, functions: list[Fn], lower: Lower) -> bool:
         """Whether the top level does nothing itself, and calls what is plainly right."""
-        facts = self.module.facts[self.module.tree]
-        own = [word for word in facts.words if word.kind != "requires_grad"]
-        imported = {name.split(".")[0] for name in facts.calls} & set(self.module.imports)
-        ours = [lower.global_name(self.module, name) for name in imported]
-        outside = not any(isinstance(value, (Fn, Klass)) for value in ours)
-        return not own and outside and all(lower.plainly_right(fn) for fn in functions)
+        if any(word.kind != "requires_grad" for word in self.module.facts[self.module.tree].words):
+            return False
+        if not all(lower.plainly_right(fn) for fn in functions if lower.touches_here(fn)):
+            return False
+        names_called = {
+            text_of(call.func).split(".")[0]
+            for node in self.module.tree.body
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            for call in ast.walk(node)
+            if isinstance(call, ast.Call)
+        }
+        imported = names_called & set(self.module.imports)
+        ours = (lower.global_name(self.module, name) for name in imported)
+        return not any(isinstance(value, (Fn, Klass)) for value in ours)
 
     def feeds(self, fn: Fn) -> bool:
         """Whether a function clears and back-propagates, though it never steps."""

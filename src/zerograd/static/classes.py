@@ -230,13 +230,11 @@ class Classes(Scope):
 
     def callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
         """Functions that a function may call, and how deep they are to be looked for."""
+        yield from ((inner, depth + 1) for inner in self.near_callees(fn, depth < 3))
         module = fn.module
         for name in module.facts[fn.node].calls:
-            head, _, last = name.rpartition(".")
-            for klass, method in module.methods_named(last):
-                yield Fn(method, module, last, None, None, Klass(klass, module)), depth + 1
-            first = (head or last).split(".")[0]
-            if first in module.imports or (not head and last in module.functions):
+            first, last = name.split(".")[0], name.rpartition(".")[2]
+            if first in module.imports:
                 value = self.global_name(module, first)
                 if isinstance(value, Origin) and value.name.startswith("module:"):
                     value = self.attribute(value, last)
@@ -244,10 +242,32 @@ class Classes(Scope):
                     yield value, depth + 2
                 elif isinstance(value, Klass):
                     yield from ((method, depth + 2) for method in _methods(value))
-        if fn.klass is not None and depth < 3:
-            called = {name.rpartition(".")[2] for name in module.facts[fn.node].calls}
+
+    def near_callees(self, fn: Fn, inherited: bool = True) -> Iterator[Fn]:
+        """Functions of the same file, and inherited methods, that a function may call."""
+        module = fn.module
+        called = {name.rpartition(".")[2] for name in module.facts[fn.node].calls}
+        for last in called:
+            for klass, method in module.methods_named(last):
+                yield Fn(method, module, last, None, None, Klass(klass, module))
+            if last in module.functions:
+                yield Fn(module.functions[last], module, last)
+            elif last in module.classes:
+                yield from _methods(Klass(module.classes[last], module, last))
+        if fn.klass is not None and inherited:
             for base in self.lineage(fn.klass)[1:]:
-                yield from ((m, depth + 1) for m in _methods(base) if m.name in called)
+                yield from (method for method in _methods(base) if method.name in called)
+
+    def touches_here(self, fn: Fn) -> bool:
+        """Whether a function does something to gradients, itself or through its own file."""
+        known = fn.module.reached.get((fn.node, "here"))
+        if known is None:
+            fn.module.reached[(fn.node, "here")] = False
+            known = fn.module.facts[fn.node].mentions or any(
+                self.touches_here(inner) for inner in self.near_callees(fn)
+            )
+            fn.module.reached[(fn.node, "here")] = known
+        return known
 
     def plainly_right(self, fn: Fn) -> bool:
         """Whether a function, and all it calls that does anything to gradients, is plainly right."""
@@ -264,10 +284,11 @@ class Classes(Scope):
         return known
 
     def busy_callees(self, fn: Fn) -> Iterator[Fn]:
-        """What a function calls that does something to gradients."""
-        for inner, _ in self.callees(fn, 0):
-            if self.relevant(inner):
-                yield inner
+        """What a function calls in its own file that does something to gradients.
+
+        Who clears, fills and steps in one block does not have others do it in between.
+        """
+        return (inner for inner in self.near_callees(fn) if self.touches_here(inner))
 
 
 def _methods(klass: Klass) -> Iterator[Fn]:
