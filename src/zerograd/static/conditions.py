@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from zerograd.guard import UNKNOWN, Const, Expr, Op, Opaque, Var, evaluate
-from zerograd.static.facts import text_of
+from zerograd.static.facts import nodes, text_of
 from zerograd.static.values import Lit, Thing
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _name(lower: Lower, node: ast.Name | ast.Attribute) -> Expr:
 def _opaque(lower: Lower, node: ast.expr) -> Expr:
     names: set[str] = set()
     stable = True
-    for inner in ast.walk(node):
+    for inner in nodes(node):
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
             variable = lower.variable(inner)
             if variable is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -120,8 +120,8 @@ def _read_body(
             handler(file, node, chain)
         elif kind in _FUNCTIONS and node is not root:
             facts = file.functions[node] = Facts()
-            if kind is not ast.Lambda:
-                chain[-1].assigned.add(node.name)  # type: ignore[attr-defined]
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                chain[-1].assigned.add(node.name)
             inner.append((node, (*chain, facts)))
             continue
         for name in kind._fields:
@@ -191,12 +191,26 @@ def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
     return found
 
 
+def nodes(root: ast.AST) -> Iterator[ast.AST]:
+    """A node and all that stands in it but literals and operators; in no order."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                todo += [item for item in value if item.__class__ in _BRANCHES]
+            elif value.__class__ in _BRANCHES:
+                todo.append(value)
+
+
 def _names(node: ast.AST) -> set[str]:
     found = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
+    for inner in nodes(node):
+        if inner.__class__ is ast.Name:
             found.add(inner.id)
-        elif isinstance(inner, ast.Attribute):
+        elif inner.__class__ is ast.Attribute:
             found.add(inner.attr)
     return found
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import ast
 
 from zerograd.static import names
-from zerograd.static.facts import text_of
+from zerograd.static.facts import nodes, text_of
 
 
 def idle_loss(loop: ast.For | ast.AsyncFor | ast.While) -> ast.AST | None:
     """A loss that a loop computes and then only logs: where it is assigned."""
     assigned: dict[str, ast.AST] = {}
-    for node in ast.walk(loop):
+    for node in nodes(loop):
         if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp)):
             for target in node.targets:
                 if isinstance(target, ast.Name) and "loss" in target.id.lower():
                     assigned[target.id] = node
     if not assigned:
         return None
-    parents = {child: node for node in ast.walk(loop) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(loop):
+    parents = {child: node for node in nodes(loop) for child in ast.iter_child_nodes(node)}
+    for node in nodes(loop):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in assigned:
             if not _only_logs(node, parents, assigned):
                 return None

@@ -270,18 +270,12 @@ def method_of(klass: ast.ClassDef, name: str) -> Function | None:
 
 @lru_cache(maxsize=4096)
 def assigned_names(loop: ast.AST) -> frozenset[str]:
-    """Names that a loop assigns, its inner functions left out."""
-    found: set[str] = set()
-    todo = list(ast.iter_child_nodes(loop))
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif not isinstance(node, ast.Lambda):
-            todo.extend(ast.iter_child_nodes(node))
-    return frozenset(found)
+    """Names that a loop assigns; those of its inner functions do no harm."""
+    return frozenset(
+        node.id
+        for node in facts.nodes(loop)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    )
 
 
 def _attribute_table(klass: ast.ClassDef, known: dict[ast.AST, Facts]) -> AttributeTable:
