@@ -98,12 +98,6 @@ PROGRAMS = st.recursive(
 )
 
 
-MIXED = pytest.mark.xfail(
-    reason="a round that clears first and one that clears last are not kept apart"
-)
-
-
-@MIXED
 @settings(max_examples=400, derandomize=True, deadline=None)
 @given(PROGRAMS)
 def test_a_random_program_has_the_same_findings_when_all_of_it_is_read(lines: list[str]) -> None:
@@ -198,7 +192,6 @@ def test_everything_else_has_to_be_read(lines: tuple[str, ...]) -> None:
     assert not is_silent(*lines)
 
 
-@MIXED
 @pytest.mark.parametrize(
     "lines",
     [(ZERO, BACKWARD, STEP, BACKWARD, STEP, ZERO), (BACKWARD, STEP, ZERO, ZERO, BACKWARD, STEP)],

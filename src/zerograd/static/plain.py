@@ -57,7 +57,10 @@ def _counts(word: Word, methods: Methods) -> bool:
 def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
     """One round after the other: `zero x, backward, step x`; for one alone also with the zero last."""
     at = 0
+    early = bool(block) and block[0].kind == "zero_grad"
     while at < len(block):
+        if (block[at].kind == "zero_grad") is not early:
+            return False  # what one round leaves, the other would meet
         end = _round(block, at, alone, late)
         if end is None:
             return False
