@@ -230,7 +230,7 @@ class Lower(Loops):
 
     def do_With(self, node: ast.With) -> None:
         no_grad, frozen = self.no_grad, self.accumulating
-        after: list[Act] = []
+        after: list[Flow] = []
         for item in node.items:
             open_context(self, item, after)
         self.statements(node.body)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerograd.flow import Set
+from zerograd.flow import Alt, Flow, Seq, Set
 from zerograd.guard import Const, Op, Var
 from zerograd.static import names
 from zerograd.static.acts import (
-    Act,
     clear,
     emit_backward,
     emit_step,
@@ -177,7 +176,7 @@ def _optimizer_step_call(lower: Lower, node: ast.Call, name: str) -> Value | Non
     return None
 
 
-def open_context(lower: Lower, item: ast.withitem, after: list[Act]) -> None:
+def open_context(lower: Lower, item: ast.withitem, after: list[Flow]) -> None:
     """What a `with` changes for its body."""
     context = item.context_expr
     name = text_of(context.func) if isinstance(context, ast.Call) else text_of(context)
@@ -199,13 +198,15 @@ def open_context(lower: Lower, item: ast.withitem, after: list[Act]) -> None:
             lower.accumulating = text_of(context.func.value)
             counter = f"@count:{lower.accumulating}"
             lower.out.append(Set(counter, Op("+", (Var(counter), Const(1)))))
+            # The loader's last batch closes the window, and the count begins anew.
+            ends = Var(f"@last:{lower.loops[-1]}")
+            after.append(Alt(ends, Set(counter, Const(0)), Seq(()), lower.site(context)))
             return
     value = lower.value(context)
     if last == "scale_loss" and isinstance(context, ast.Call):
         value = replace(mix([lower.peek(arg) for arg in context.args[:1]]), scaled=None)
     if item.optional_vars is not None:
         lower.store(item.optional_vars, value, None, context)
-    del after
 
 
 _BuiltinCall = Callable[["Lower", ast.Call, str], "Value | None"]

@@ -25,6 +25,7 @@ MANAGED = frozenset(
 )
 """Libraries that run, gate or gather backward themselves."""
 
+_NONE: frozenset[str] = frozenset()
 Methods = Mapping[str, frozenset[str]]
 
 
@@ -50,8 +51,13 @@ def is_plain(facts: Facts, methods: Methods, only: bool) -> bool:
 
 def _counts(word: Word, methods: Methods) -> bool:
     """Environments and schedulers have steps too."""
-    used = methods.get(word.what, frozenset())
-    return word.kind != "step" or names.role_of_use(word.what, used) == OPTIMIZER
+    if (
+        word.kind != "step"
+        or names.role_of_use(word.what, methods.get(word.what, _NONE)) == OPTIMIZER
+    ):
+        return True
+    last = word.what.rpartition(".")[2]
+    return not (names.SCHEDULER.search(last) or names.NOT_AN_OPTIMIZER.search(last))
 
 
 def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
