@@ -40,7 +40,6 @@ class Evaluate(Classes):
         value: Value,
         source: ast.expr | None,
         node: ast.AST,
-        augmented: bool = False,
     ) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             self.unpack(target, value, node)

@@ -103,7 +103,7 @@ def backward_call(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Valu
             emit_backward(lower, node, mix(arguments[:1]))
             return Lit(None)
         return None
-    arguments = handed(lower, node)
+    handed(lower, node)
     inputs = keyword(node, "inputs")
     if inputs is not None:
         emit_backward(lower, node, lower.peek(inputs))
@@ -111,7 +111,6 @@ def backward_call(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Valu
     given = node.args[0] if node.args else keyword(node, "gradient")
     same = given is not None and text_of(given) == text_of(func.value)
     emit_backward(lower, node, owner, own_gradient=same, bypasses=_bypassed(lower, owner))
-    del arguments
     return Lit(None)
 
 

@@ -88,7 +88,7 @@ def inline(
     if bound and formal and fn.owner is not None:
         values[formal[0].arg] = fn.owner
         formal = formal[1:]
-    _defaults(lower, fn, values)
+    _defaults(fn, values)
     starred = any(isinstance(arg, ast.Starred) for arg in node.args)
     given: list[tuple[str, Value, ast.expr | None]] = []
     if not starred:
@@ -121,7 +121,7 @@ def _positional(fn: Fn, bound: bool) -> list[ast.arg]:
     return args[1:] if bound else args
 
 
-def _defaults(lower: Lower, fn: Fn, values: dict[str, Value]) -> None:
+def _defaults(fn: Fn, values: dict[str, Value]) -> None:
     args = fn.node.args
     tail = [*args.posonlyargs, *args.args][-len(args.defaults) :] if args.defaults else []
     pairs = list(zip(tail, args.defaults, strict=False))
@@ -133,7 +133,6 @@ def _defaults(lower: Lower, fn: Fn, values: dict[str, Value]) -> None:
             default.value, (bool, int, float, str, type(None))
         ):
             values[arg.arg] = Lit(default.value)
-    del lower
 
 
 def _gives_optimizer(fn: Fn) -> bool:

@@ -113,7 +113,7 @@ class Lower(Loops):
             value = old
         if isinstance(old, Many) and isinstance(new, Many):
             value = Many(old.items + new.items)
-        self.store(node.target, value, combined, node, augmented=True)
+        self.store(node.target, value, combined, node)
 
     def do_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -185,9 +185,7 @@ class Lower(Loops):
     def under_none_check(self, node: ast.If, present: bool) -> None:
         """A gradient that is None has nothing to clear: only the other arm counts."""
         unguarded, self.unguarded = self.unguarded, False
-        body, other = (node.body, node.orelse) if present else (node.orelse, node.body)
-        self.statements(body)
-        del other  # nothing in it can touch a gradient that is not there
+        self.statements(node.body if present else node.orelse)
         self.unguarded = unguarded if present else False
 
     def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> set[str]:

@@ -154,7 +154,6 @@ RIVALS = frozenset(
 )  # fmt: skip
 """A file that imports one of these and not torch speaks another language."""
 
-REPEATED = frozenset({"training_step", "train_step", "optimize_parameters"})
 LIGHTNING_STEP = "training_step"
 
 
