@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "zerograd"
 
 LAYERS = (
-    {"events", "guard", "patterns"},
+    {"events", "guard", "patterns", "selection"},
     {"lifecycle"},
     {"rule"},
     {"rules", "finding", "ledger", "flow", "paths"},
     {"explore"},
     {"static", "runtime"},
-    {"selection", "settings"},
+    {"settings"},
     {"discover", "cache"},
     {"check"},
     {"cli"},

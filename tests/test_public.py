@@ -12,7 +12,17 @@ import pytest
 import zerograd
 from zerograd.finding import Finding, Report
 
-PUBLIC = ["Finding", "Report", "__version__", "check_source"]
+PUBLIC = [
+    "Finding",
+    "GradientError",
+    "GradientWarning",
+    "Report",
+    "__version__",
+    "allow",
+    "check_source",
+    "expect_window",
+    "watch",
+]
 
 
 def test_the_public_names_are_these() -> None:

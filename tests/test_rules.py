@@ -54,6 +54,12 @@ PAGE = re.compile(
 )
 """Summary, why, `## Bad`, `## Good`, and nothing after."""
 
+
+def rules_for(reader: str) -> pytest.MarkDecorator:
+    chosen = [rule for rule in RULES if rule.only in ("both", reader)]
+    return pytest.mark.parametrize("rule", chosen, ids=lambda rule: rule.code)
+
+
 by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 
 
@@ -129,7 +135,7 @@ def test_what_a_rule_reads_is_enough_for_its_verdicts(word: list[Event]) -> None
 # The reader of source
 
 
-@by_rule
+@rules_for("static")
 def test_the_bad_example_breaks_that_rule_and_no_other(rule: Rule) -> None:
     code = example(rule, "bad")
     report = zerograd.check_source(prelude(code) + code, "train.py", pedantic=True)
@@ -443,6 +449,12 @@ def carried_window(bad: Run, good: Run) -> None:
     assert (good.windows, good.open) == ([4, 4, 2, 4, 4, 2], 0)
 
 
+def orphan_gradient(bad: Run, good: Run) -> None:
+    body, trained = bad.names["body"].weight, good.names["body"].weight
+    assert not same(body, trained)
+    assert norm(body.grad) > 2 * norm(trained.grad)
+
+
 def bypassed_wrapper(bad: Run, good: Run) -> None:
     assert bad.windows == good.windows == [4, 4, 2]
     assert same(bad.gradients()[0], 4 * bad.fresh(0, 0, 1, 2, 3))
@@ -457,6 +469,7 @@ EFFECTS: dict[str, Callable[[Run, Run], None]] = {
     "ZG105": repeated_step,
     "ZG106": foreign_gradient,
     "ZG107": none_gradient,
+    "ZG108": orphan_gradient,
     "ZG109": self_backward,
     "ZG201": clip_before_unscale,
     "ZG202": unclipped,
@@ -488,6 +501,44 @@ def test_the_examples_run_and_the_bad_one_does_what_its_page_says(rule: Rule) ->
     assert good.raised is None
     assert isinstance(bad.raised, RAISES.get(rule.code, type(None)))
     EFFECTS[rule.code](bad, good)
+
+
+# The reader of runs
+
+
+def watched(code: str) -> zerograd.Report:
+    """An example, run under watch over enough batches to show its habits."""
+    with zerograd.watch(on="collect") as report:
+        names: dict[str, Any] = {}
+        exec(compile(prelude(code).replace("2 * N", "8 * N"), "prelude", "exec"), names)
+        try:
+            exec(compile(code, "train.py", "exec"), names)
+        except Exception as error:  # noqa: BLE001, what it raises is another test's claim
+            assert type(error) in RAISES.values()
+    return report
+
+
+@pytest.mark.usefixtures("exact")
+@rules_for("runtime")
+def test_a_run_of_the_bad_example_breaks_that_rule_and_no_other(rule: Rule) -> None:
+    code = example(rule, "bad")
+    report = watched(code)
+    assert report.errors == []
+    assert [finding.code for finding in report.findings] == [rule.code]
+    assert report.findings[0].site.path == "train.py"
+    static = zerograd.check_source(prelude(code) + code, "train.py")
+    sites = [site for one in static.findings for site in (one.site, *(n.site for n in one.notes))]
+    if rule.only == "both":
+        lines = {site.line - prelude(code).count("\n") for site in sites}
+        assert report.findings[0].site.line in lines
+
+
+@pytest.mark.usefixtures("exact")
+@rules_for("runtime")
+def test_a_run_of_the_good_example_is_silent(rule: Rule) -> None:
+    report = watched(example(rule, "good"))
+    assert report.errors == []
+    assert report.findings == []
 
 
 def test_every_rule_is_shown_to_matter() -> None:

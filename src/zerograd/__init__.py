@@ -10,16 +10,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zerograd.finding import Finding as Finding
     from zerograd.finding import Report as Report
+    from zerograd.runtime.watch import GradientError as GradientError
+    from zerograd.runtime.watch import GradientWarning as GradientWarning
+    from zerograd.runtime.watch import Watch as watch
+    from zerograd.runtime.watch import allow as allow
+    from zerograd.runtime.watch import expect_window as expect_window
     from zerograd.static.lint import check_text as check_source
 
 __version__ = "0.1.0"
 
-__all__ = ["Finding", "Report", "__version__", "check_source"]
+__all__ = [
+    "Finding",
+    "GradientError",
+    "GradientWarning",
+    "Report",
+    "__version__",
+    "allow",
+    "check_source",
+    "expect_window",
+    "watch",
+]
 
 _HOME = {
     "Finding": ("zerograd.finding", "Finding"),
+    "GradientError": ("zerograd.runtime.watch", "GradientError"),
+    "GradientWarning": ("zerograd.runtime.watch", "GradientWarning"),
     "Report": ("zerograd.finding", "Report"),
+    "allow": ("zerograd.runtime.watch", "allow"),
     "check_source": ("zerograd.static.lint", "check_text"),
+    "expect_window": ("zerograd.runtime.watch", "expect_window"),
+    "watch": ("zerograd.runtime.watch", "Watch"),
 }
 
 

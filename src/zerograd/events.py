@@ -41,6 +41,20 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a run saw where two contributions met: norms of the gradients, and whose they are."""
+
+    expected: float
+    """The norm of what this backward brought."""
+    got: float
+    """The norm of what was there afterwards."""
+    names: tuple[str, ...] = ()
+    """The first few parameters concerned."""
+    count: int = 0
+    """How many are concerned."""
+
+
+@dataclass(frozen=True)
 class Event:
     """One letter, as one subject sees it."""
 
@@ -79,6 +93,18 @@ class Event:
     """step: in the last iteration of its loop, where a short window is right."""
     guard: Site | None = None
     """step, hold: the test that decides whether the window closes."""
+    leftover: bool | None = None
+    """backward: whether it adds onto used gradients, where a run has looked; else the state says."""
+    measured: Measured | None = None
+    """backward: the numbers, where a run has looked."""
+    orphan: bool = False
+    """backward: fills gradients that no optimizer steps or clears, as it did the times before."""
+    part: bool = False
+    """step: of another optimizer, which shares parameters with this one."""
+    inner: bool = False
+    """Inside a step of the optimizer itself, as in a closure."""
+    again: bool = False
+    """step: there was nothing to use the last time, either, and no backward in between."""
 
     def __hash__(self) -> int:
         # Explorers hash events millions of times; the place and the letter tell them apart.

@@ -70,6 +70,23 @@ class Problem:
     line: int | None = None
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What a run was watched for: what there was to see, and what could not be seen."""
+
+    optimizers: tuple[str, ...] = ()
+    parameters: int = 0
+    steps: int = 0
+    windows: dict[int, int] = field(default_factory=dict)
+    """How many windows there were of each length."""
+    ran: tuple[str, ...] = ()
+    """The codes of the rules that had something to judge."""
+    could_not: dict[str, str] = field(default_factory=dict)
+    """The codes of those that had not, and why."""
+    unwatched: tuple[str, ...] = ()
+    """What looks like an optimizer and is none of torch's: said, not guessed at."""
+
+
 @dataclass
 class Report:
     """All findings of one check or one run."""
@@ -79,6 +96,8 @@ class Report:
     files: int = 0
     sources: dict[str, list[str]] = field(default_factory=dict)
     """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
+    watched: Watched | None = None
+    """What a run was watched for; None for a check."""
 
     @property
     def exit_code(self) -> int:

@@ -119,10 +119,12 @@ def _backward(state: State, event: Event) -> State:
         maybe = event if state.grads is Grads.SPENT else None
         return replace(state, maybe=maybe)
     grads, mixed = state.grads, state.mixed
-    if grads in EMPTY:
+    if event.leftover or (event.leftover is None and grads is Grads.SPENT):
+        grads = Grads.STALE
+        if mixed is None or mixed.measured is None:
+            mixed = event
+    elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
-    elif grads is Grads.SPENT:
-        grads, mixed = Grads.STALE, event
     crossed = state.crossed
     if state.lent is not None and event.alone and event.site != state.lent[0].site:
         crossed = event
@@ -156,6 +158,8 @@ def _scale_after_backward(state: State, event: Event) -> Scale:
 
 
 def _step(state: State, event: Event) -> State:
+    if event.part:
+        return replace(state, used=event)
     if event.foreign:
         unsure = state.backward is None or state.backward.may
         if unsure or state.grads in (Grads.SPENT, Grads.STALE):

@@ -65,3 +65,19 @@ def place(event: Event, seen_from: Event) -> str:
     if event.loop and event.loop == seen_from.loop and event.site.line >= seen_from.site.line:
         return ", in the previous iteration"
     return ""
+
+
+def numbers(event: Event) -> str:
+    """What a run has measured: `: expected |grad| 5, got 8 (weight, bias and 4 more)`."""
+    seen = event.measured
+    if seen is None:
+        return ""
+    return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{named(event)}"
+
+
+def named(event: Event) -> str:
+    """The parameters concerned: ` (weight, bias and 4 more)`."""
+    if event.measured is None or not event.measured.names:
+        return ""
+    more = event.measured.count - len(event.measured.names)
+    return f" ({', '.join(event.measured.names)}{f' and {more} more' if more > 0 else ''})"

@@ -28,18 +28,20 @@ from zerograd.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.fed or event.idle_loss is None:
+    if event.kind is not Kind.STEP or event.foreign or event.fed:
         return None
     if before.grads not in EMPTY or before.cleared is None:
+        return None
+    evidence = [Evidence(before.cleared.site, "cleared here")]
+    if event.idle_loss is not None:
+        evidence.append(Evidence(event.idle_loss, "this loss is handed to nothing"))
+    elif not event.again:
         return None
     return Violation(
         site=event.site,
         message="step() has no gradients to use: no backward() runs in this loop",
         label="nothing to step on",
-        evidence=(
-            Evidence(before.cleared.site, "cleared here"),
-            Evidence(event.idle_loss, "this loss is handed to nothing"),
-        ),
+        evidence=tuple(evidence),
         help="call backward() on the loss before step()",
     )
 

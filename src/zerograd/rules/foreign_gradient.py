@@ -40,7 +40,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, numbers
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -51,7 +51,8 @@ def check(before: State, event: Event) -> Violation | None:
     left, step = before.lent
     return Violation(
         site=before.crossed.site,
-        message="backward() adds to gradients that another optimizer's phase left here",
+        message="backward() adds to gradients that another optimizer's phase left here"
+        + numbers(before.crossed),
         label="adds to .grad",
         evidence=(
             Evidence(left.site, "left by this backward"),

@@ -29,7 +29,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation, place
+from zerograd.rule import Evidence, Rule, Violation, numbers, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -40,7 +40,7 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     return Violation(
         site=mixed.site,
-        message="backward() adds to gradients that step() already used",
+        message="backward() adds to gradients that step() already used" + numbers(mixed),
         label="adds to .grad",
         evidence=(Evidence(before.used.site, "used here" + place(before.used, mixed)),),
         help="clear the gradients between the step and the next backward: optimizer.zero_grad()",

@@ -60,4 +60,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "window", "divisors"}),
     level="advice",
+    only="static",
 )

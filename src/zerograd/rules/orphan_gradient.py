@@ -1,0 +1,58 @@
+"""Parameters receive gradients window after window, and no optimizer steps or clears them.
+
+A parameter that no optimizer was given never learns. Its gradients are computed all the same, they
+grow with every backward because nothing clears them, and they cost the memory of a second model.
+The optimizer was built before a layer was added or replaced, was given one of two networks, or the
+layers should have been frozen.
+
+Only a run shows it: which parameters a backward reaches is not in the source.
+
+## Bad
+
+```python
+body, head = nn.Linear(3, 3), nn.Linear(3, 1)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.01)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(head(body(x)), y)
+    loss.backward()
+    optimizer.step()
+```
+
+## Good
+
+```python
+body, head = nn.Linear(3, 3), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.01)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(head(body(x)), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Rule, Violation, named
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.BACKWARD or not event.orphan:
+        return None
+    return Violation(
+        site=event.site,
+        message="backward() fills gradients that no optimizer steps or clears" + named(event),
+        label="adds to .grad, again and again",
+        help="give the parameters to the optimizer, or freeze them: requires_grad_(False)",
+    )
+
+
+RULE = Rule(
+    code="ZG108",
+    name="orphan-gradient",
+    doc=__doc__,
+    check=check,
+    reads=frozenset(),
+    only="runtime",
+)

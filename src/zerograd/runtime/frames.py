@@ -1,0 +1,85 @@
+"""Where in the user's code a call stands: cheap enough to ask at every event.
+
+A place is the code object and the instruction of the innermost frame that is not torch's and not
+ours; it is made into a path and a line once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType
+
+from zerograd.events import Site
+
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+NOWHERE = Site("<unknown>", 1)
+
+USER, LIBRARY, HIDDEN = 2, 1, 0
+
+
+class Places:
+    """The places seen so far."""
+
+    def __init__(self, torch_home: str) -> None:
+        self._hidden = (OURS, torch_home + os.sep, "<frozen ")
+        paths = sysconfig.get_paths()
+        # A virtual environment may stand inside the user's project, and the other way round.
+        self._libraries = tuple(
+            {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
+        )
+        self._kinds: dict[CodeType, int] = {}
+        self._sites: dict[tuple[CodeType, int], Site] = {}
+        self._here = os.getcwd()
+
+    def site(self, frame: FrameType | None) -> Site:
+        """The user's call above a frame: outside every library where there is such a place."""
+        kinds = self._kinds
+        library: FrameType | None = None
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(code)
+            if kind is None:
+                kind = self._kind(code)
+            if kind == USER:
+                return self._sites.get((code, frame.f_lasti)) or self._place(code, frame.f_lasti)
+            if kind == LIBRARY and library is None:
+                library = frame
+            frame = frame.f_back
+        if library is None:
+            return NOWHERE
+        return self._place(library.f_code, library.f_lasti)
+
+    def _kind(self, code: CodeType) -> int:
+        name = code.co_filename
+        if name.startswith(self._hidden):
+            kind = HIDDEN
+        elif name.startswith(self._libraries) or "site-packages" in name:
+            kind = LIBRARY
+        else:
+            kind = USER
+        self._kinds[code] = kind
+        return kind
+
+    def _place(self, code: CodeType, instruction: int) -> Site:
+        known = self._sites.get((code, instruction))
+        if known is None:
+            known = self._sites[code, instruction] = self._decode(code, instruction)
+        return known
+
+    def _decode(self, code: CodeType, instruction: int) -> Site:
+        path = code.co_filename
+        if path.startswith(self._here + os.sep):
+            path = os.path.relpath(path, self._here)
+        if sys.version_info >= (3, 11):
+            for number, position in enumerate(code.co_positions()):
+                if 2 * number == instruction:
+                    line, end_line, column, end_column = position
+                    if line is not None and column is not None:
+                        return Site(path, line, column + 1, end_line or line, (end_column or 0) + 1)
+        line = code.co_firstlineno
+        for start, end, number_ in code.co_lines():
+            if start <= instruction < end and number_ is not None:
+                line = number_
+        return Site(path, line)

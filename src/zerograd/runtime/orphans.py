@@ -1,0 +1,135 @@
+"""Parameters that receive gradients and belong to no optimizer.
+
+The graph is walked at the first backward calls and then now and then. A parameter is named after
+three sightings, with steps in between, of a gradient that nobody has cleared; and only after
+looking for optimizers that have not shown themselves yet.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from zerograd.events import Event, Kind, Measured, Site
+from zerograd.runtime import verify
+from zerograd.runtime.subjects import Subjects, names_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FIRST = 8
+EVERY = 256
+CONVINCED = 3
+DEPTH = 5
+MOST = 100_000
+
+
+class Orphans:
+    """Sightings of gradients that nobody steps or clears."""
+
+    def __init__(self, torch: Any, subjects: Subjects, post: Callable[[Event], None]) -> None:
+        self._torch = torch
+        self._subjects = subjects
+        self._post = post
+        self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
+        self._told: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def due(self, backwards: int) -> bool:
+        """Whether this backward is one to look at."""
+        return (
+            backwards <= CONVINCED
+            or backwards % EVERY == 0
+            or (backwards <= FIRST and bool(self._seen))
+        )
+
+    def look(self, leaves: list[Tensor], site: Site, steps: int) -> None:
+        """Before a backward that reaches these leaves, when there have been so many steps."""
+        kind = self._torch.nn.Parameter
+        sightings = {}
+        for leaf in leaves:
+            if not isinstance(leaf, kind) or self._subjects.owning(leaf) or leaf in self._told:
+                continue
+            ref, times, when = self._seen.get(id(leaf), (None, 0, -1))
+            if ref is None or ref() is not leaf:
+                ref, times, when = weakref.ref(leaf), 0, -1
+            if leaf.grad is None:
+                times = 0
+            elif steps > max(when, 0):
+                times += 1
+            sightings[id(leaf)] = (ref, times, steps)
+        self._seen = sightings
+        ripe = [ref() for ref, times, _ in sightings.values() if times >= CONVINCED]
+        if ripe:
+            self._convict([one for one in ripe if one is not None], site)
+
+    def _convict(self, params: list[Tensor], site: Site) -> None:
+        ours, others = optimizers(self._torch)
+        for optimizer in ours:
+            self._subjects.of(optimizer)
+        theirs = set().union(*(_reach(other) for other in others))
+        params = [
+            param
+            for param in verify.nonzero(verify.holding(params))
+            if not self._subjects.owning(param) and id(param) not in theirs
+        ]
+        for param in params:
+            self._told.add(param)
+            del self._seen[id(param)]
+        if params:
+            names = names_of(params, names_in_modules(self._torch, params))
+            seen = Measured(0.0, 0.0, tuple(names[: verify.MOST_NAMES]), len(params))
+            self._post(Event(Kind.BACKWARD, site, orphan=True, measured=seen))
+
+
+def optimizers(torch: Any) -> tuple[list[Any], list[Any]]:
+    """All optimizers of the program: torch's, and what looks like one and is not torch's."""
+    ours, others = [], []
+    look: dict[type, int] = {}
+    for thing in gc.get_objects():
+        kind = type(thing)
+        what = look.get(kind)
+        if what is None:
+            what = look[kind] = _what(kind, torch)
+        if what == 1 and getattr(thing, "param_groups", None):
+            ours.append(thing)
+        elif what == 2:
+            others.append(thing)
+    return ours, others
+
+
+def _reach(thing: Any) -> set[int]:
+    """The identities of what a thing holds, and of what that holds."""
+    found: set[int] = set()
+    layer = [thing]
+    for _ in range(DEPTH):
+        layer = [one for one in gc.get_referents(*layer) if id(one) not in found]
+        layer = [one for one in layer if not isinstance(one, (type, ModuleType))][:MOST]
+        found.update(map(id, layer))
+    return found
+
+
+def _what(kind: type, torch: Any) -> int:
+    if issubclass(kind, torch.optim.Optimizer):
+        return 1
+    if issubclass(kind, (type, torch.nn.Module)):
+        return 0
+    return 2 if _callable(kind, "step") and _callable(kind, "zero_grad") else 0
+
+
+def _callable(kind: type, name: str) -> bool:
+    return any(callable(vars(base).get(name)) for base in kind.__mro__)
+
+
+def names_in_modules(torch: Any, params: list[Tensor]) -> dict[int, str]:
+    """What the modules of the program call these parameters; the outermost module's word counts."""
+    wanted = {id(param) for param in params}
+    found: dict[int, str] = {}
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.Module) and "_parameters" in thing.__dict__:
+            for name, param in thing.named_parameters():
+                if id(param) in wanted and len(name) > len(found.get(id(param), "")):
+                    found[id(param)] = name
+    return found

@@ -1,0 +1,187 @@
+"""Whose gradients: the sets of parameters that optimizers step, however many objects step them.
+
+State belongs to parameters. Wrappers that share the parameter groups of another optimizer are the
+same subject; a subject is forgotten when the last of its optimizers is.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from zerograd.runtime.habits import Book
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Subject:
+    """A set of parameters, and what must be remembered of their gradients."""
+
+    __slots__ = (
+        "__weakref__",
+        "book",
+        "covers",
+        "depth",
+        "empty_at",
+        "history",
+        "inside",
+        "left",
+        "met",
+        "name",
+        "overlaps",
+        "owners",
+        "params",
+        "print",
+        "probe",
+        "probe_grad",
+        "probe_version",
+        "stale",
+        "thread",
+        "title",
+        "used",
+        "weights",
+    )
+
+    def __init__(self, name: str, title: str, params: list[Tensor], book: Book) -> None:
+        self.name = name
+        self.title = title
+        self.params = params
+        self.book = book
+        self.owners: set[int] = set()
+        self.covers: list[Subject] = []
+        """Other subjects, all of whose parameters are among these."""
+        self.overlaps: list[Subject] = []
+        """Other subjects that share some of these."""
+        self.probe: Tensor = next((p for p in params if p.requires_grad), params[0])
+        """A parameter that the subject's own backward reaches, as far as is known."""
+        self.probe_grad: Tensor | None = None
+        self.probe_version = -1
+        self.weights = -1
+        """The version of the probe itself when a backward last reached it."""
+        self.used: weakref.ref[Tensor] | None = None
+        """The probe's gradient that the last step used."""
+        self.left: list[Tensor] | None = None
+        """The parameters that may still hold used gradients; None is all of them."""
+        self.stale: list[Tensor] = []
+        """Those of them that a backward has added to."""
+        self.history: dict[object, list[int]] = {}
+        """By backward: how often it has reached used gradients to no harm, and in a row not."""
+        self.met: list[object] = []
+        """The backward calls that have reached used gradients since the last clear or step."""
+        self.print: list[float] | None = None
+        """The norms that the last step used; None until a step has come with no backward before it."""
+        self.empty_at = -1
+        """How many backward calls there had been at the last step that had nothing to use."""
+        self.depth = 0
+        """How many steps of it are running, one inside the other."""
+        self.inside: Any = None
+        """What its own running step has done so far."""
+        self.thread = 0
+
+
+class Subjects:
+    """Finds the subject of an optimizer at the cost of a look-up."""
+
+    def __init__(self, made: Callable[[str], Book], gone: Callable[[Subject], None]) -> None:
+        self._made = made
+        self._gone = gone
+        self._known: dict[int, tuple[weakref.ref[Any], Any, int, Any, Subject]] = {}
+        self._by_params: dict[frozenset[int], Subject] = {}
+        self._of_param: dict[int, list[Subject]] = {}
+        self._count = 0
+        self._modules: dict[int, tuple[weakref.ref[Any], int, list[Subject]]] = {}
+        self.all: list[Subject] = []
+
+    def of(self, optimizer: Any) -> Subject | None:
+        """The subject of an optimizer; None if it has no parameters."""
+        groups = optimizer.param_groups
+        known = self._known.get(id(optimizer))
+        if known is not None and known[1] is groups and known[2] == len(groups):
+            if known[3] is groups[-1]["params"] and known[0]() is optimizer:
+                return known[4]
+        return self._find(optimizer)
+
+    def changed(self, optimizer: Any) -> None:
+        """The optimizer's groups are not what they were."""
+        self._drop(id(optimizer))
+
+    def owning(self, param: Tensor) -> list[Subject]:
+        """The subjects that a parameter belongs to."""
+        return self._of_param.get(id(param), [])
+
+    def covered(self, module: Any) -> list[Subject]:
+        """The subjects all of whose parameters are among a module's."""
+        known = self._modules.get(id(module))
+        if known is None or known[0]() is not module or known[1] != self._count:
+            ids = {id(param) for param in module.parameters()}
+            found = [one for one in self.all if all(id(param) in ids for param in one.params)]
+            forget = self._modules.pop
+            key = id(module)
+            known = (weakref.ref(module, lambda _: forget(key, None)), self._count, found)
+            self._modules[key] = known
+        return known[2]
+
+    def _find(self, optimizer: Any) -> Subject | None:
+        self._drop(id(optimizer))
+        groups = optimizer.param_groups
+        params = [param for group in groups for param in group["params"]]
+        if not params:
+            return None
+        ids = frozenset(map(id, params))
+        subject = self._by_params.get(ids)
+        if subject is None:
+            subject = self._new(optimizer, ids, list({id(one): one for one in params}.values()))
+        key = id(optimizer)
+        subject.owners.add(key)
+        ref = weakref.ref(optimizer, lambda _: self._drop(key))
+        self._known[key] = (ref, groups, len(groups), groups[-1]["params"], subject)
+        return subject
+
+    def _new(self, optimizer: Any, ids: frozenset[int], params: list[Tensor]) -> Subject:
+        self._count += 1
+        name = f"{type(optimizer).__name__}#{self._count}"
+        number = f"{len(params)} parameter{'' if len(params) == 1 else 's'}"
+        subject = Subject(
+            name, f"{type(optimizer).__name__} over {number}", params, self._made(name)
+        )
+        near = {id(one): one for param in params for one in self._of_param.get(id(param), ())}
+        for other in near.values():
+            others = {id(param) for param in other.params}
+            (subject.covers if others <= ids else subject.overlaps).append(other)
+            (other.covers if ids <= others else other.overlaps).append(subject)
+        for param in params:
+            self._of_param.setdefault(id(param), []).append(subject)
+        self._by_params[ids] = subject
+        self.all.append(subject)
+        return subject
+
+    def _drop(self, key: int) -> None:
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        subject = known[4]
+        subject.owners.discard(key)
+        if subject.owners:
+            return
+        self._count += 1
+        self.all.remove(subject)
+        self._by_params = {ids: one for ids, one in self._by_params.items() if one is not subject}
+        for param in subject.params:
+            self._without(self._of_param, id(param), subject)
+        for other in self.all:
+            other.covers = [one for one in other.covers if one is not subject]
+            other.overlaps = [one for one in other.overlaps if one is not subject]
+        self._gone(subject)
+
+    @staticmethod
+    def _without(table: dict[int, list[Subject]], key: int, subject: Subject) -> None:
+        table[key] = [one for one in table.get(key, ()) if one is not subject]
+        if not table[key]:
+            del table[key]
+
+
+def names_of(params: Iterable[Tensor], known: dict[int, str]) -> list[str]:
+    """The names of parameters, as their modules call them; by shape where no module has them."""
+    return [known.get(id(param)) or f"a {tuple(param.shape)} tensor" for param in params]

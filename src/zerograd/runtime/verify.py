@@ -1,0 +1,120 @@
+"""Looking at gradients: which of them hold anything, and which a backward really reaches.
+
+It reads and never writes; nothing here draws random numbers or changes what a program computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from zerograd.events import Measured
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.utils.hooks import RemovableHandle
+
+MOST_NAMES = 3
+
+
+def holding(params: Iterable[Tensor]) -> list[Tensor]:
+    """The parameters whose gradient is not None."""
+    return [param for param in params if param.grad is not None]
+
+
+def nonzero(params: Sequence[Tensor]) -> list[Tensor]:
+    """Of parameters that hold gradients those whose gradient is not zero everywhere."""
+    return [param for param, norm in zip(params, norms(params), strict=True) if norm != 0.0]
+
+
+def norms(params: Sequence[Tensor]) -> list[float]:
+    """The norm of each gradient; that of a gradient with no numbers in it is 0."""
+    import torch
+
+    with torch.no_grad():
+        grads = [_plain(param.grad) for param in params if param.grad is not None]
+        by_device: dict[object, list[int]] = {}
+        for number, grad in enumerate(grads):
+            by_device.setdefault((grad.device, grad.dtype), []).append(number)
+        found = [0.0] * len(grads)
+        for numbers in by_device.values():
+            together = torch._foreach_norm([grads[number] for number in numbers])
+            for number, norm in zip(numbers, torch.stack(list(together)).tolist(), strict=True):
+                found[number] = norm
+        return found
+
+
+def _plain(grad: Tensor) -> Tensor:
+    """The gradient as a tensor that norms can be taken of: what this process holds of it."""
+    if hasattr(grad, "to_local"):
+        grad = grad.to_local()
+    grad = grad.detach()
+    if grad.is_sparse:
+        # Entries of one place may cancel only when they are added up.
+        grad = grad.coalesce().values()
+    return grad
+
+
+class Touch:
+    """Temporary hooks: which of some parameters a backward reaches, and with how much."""
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self.params = params
+        self._squares: dict[int, float] = {}
+        self._handles: list[RemovableHandle] = []
+        try:
+            for param in params:
+                if param.requires_grad:
+                    self._handles.append(param.register_hook(self._hook(id(param))))
+        except BaseException:
+            self._remove()
+            raise
+
+    def _hook(self, key: int):  # type: ignore[no-untyped-def]
+        def incoming(grad: Tensor) -> None:
+            square = float(_plain(grad).double().norm()) ** 2
+            self._squares[key] = self._squares.get(key, 0.0) + square
+
+        return incoming
+
+    def reached(self) -> list[Tensor]:
+        """The parameters that the backward has reached; the hooks are gone now."""
+        self._remove()
+        return [param for param in self.params if id(param) in self._squares]
+
+    def expected(self, params: Iterable[Tensor]) -> float:
+        """The norm of what the backward brought to them."""
+        return math.sqrt(sum(self._squares.get(id(param), 0.0) for param in params))
+
+    def _remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured:
+    """The numbers of a backward that added onto what was there."""
+    held = holding(params)
+    got = math.sqrt(sum(norm * norm for norm in norms(held)))
+    return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params))
+
+
+class Versions:
+    """Whether gradients were written to since: exact for what one backward does to plain tensors."""
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self.params = params
+        self._seen = [(param.grad, _version(param.grad)) for param in params]
+
+    def changed(self) -> list[Tensor]:
+        """The parameters whose gradient is another object, or was written to."""
+        return [
+            param
+            for param, (grad, version) in zip(self.params, self._seen, strict=True)
+            if param.grad is not grad or _version(grad) != version
+        ]
+
+
+def _version(grad: Tensor | None) -> int:
+    return -1 if grad is None else grad._version

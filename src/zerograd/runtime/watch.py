@@ -1,0 +1,302 @@
+"""`zerograd.watch`: begins and ends the watching, and hands out what was found.
+
+However many watches are open, torch is patched once and put back when the last one closes.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import ModuleType, TracebackType
+from typing import Any, TypeVar
+
+from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.rules import RULES
+from zerograd.runtime import frames, habits, hooks, judge, orphans, subjects, verify, watcher
+from zerograd.runtime.hooks import Hooks, load_torch
+from zerograd.runtime.judge import Judge, Recorder
+from zerograd.runtime.watcher import Watcher
+from zerograd.selection import expand, resolve
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+WAYS = ("warn", "raise", "collect")
+WATCHABLE = tuple(rule for rule in RULES if rule.only != "static")
+_SCALING = {rule.code for rule in WATCHABLE if rule.code in ("ZG201", "ZG205", "ZG206", "ZG207")}
+_SCALING.add("ZG208")
+
+
+class GradientWarning(UserWarning):
+    """A finding of a watched run, under `on="warn"`."""
+
+
+class GradientError(RuntimeError):
+    """A finding of a watched run, under `on="raise"`; `finding` is the finding itself."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.code} {finding.name}: {finding.message}")
+        self.finding = finding
+
+
+class Watch:
+    """Watches every gradient from `start` to `stop`, in a `with` block, or in a decorated function.
+
+    `on` says what a finding does: "warn" makes it a warning at the user's line, "raise" an error,
+    "collect" leaves it in the report. `rules` are codes, names, or beginnings of codes.
+    """
+
+    def __init__(
+        self,
+        on: str = "warn",
+        rules: Iterable[str] | None = None,
+        *,
+        tell: Callable[[Finding], None] | None = None,
+        record: Recorder | None = None,
+    ) -> None:
+        if on not in WAYS:
+            raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
+        words = [rules] if isinstance(rules, str) else rules
+        self._codes = resolve(words, (), RULES).codes
+        self._options: dict[str, Any] = {"on": on, "rules": rules, "tell": tell, "record": record}
+        self._on = on
+        self._tell = tell
+        self.record = record
+        self.report = Report()
+        self._open = 0
+        self._before: dict[object, int] = {}
+
+    def start(self) -> Report:
+        """Begin to watch; torch is imported and patched."""
+        self._open += 1
+        if self._open == 1:
+            self.report = Report()
+            engine = _Engine.join(self)
+            self._before = {_place(one): one.seen or 0 for one in engine.judge.report.findings}
+        return self.report
+
+    def stop(self, *, clean: bool = True) -> Report:
+        """Watch no more; what is left open counts only if the run came to a clean end."""
+        if self._open:
+            self._open -= 1
+            if not self._open:
+                _Engine.leave(self, clean)
+        return self.report
+
+    def __enter__(self) -> Report:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop(clean=error is None)
+        if error is not None:
+            without_our_frames(error)
+
+    def __call__(self, function: Function) -> Function:
+        """The function, watched whenever it runs."""
+
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with Watch(**self._options):
+                return function(*args, **kwargs)
+
+        return watched  # type: ignore[return-value]
+
+    def hear(self, finding: Finding, *, new: bool) -> None:
+        """A rule was broken, for the first time there or once more."""
+        if finding.code not in self._codes:
+            return
+        known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
+        seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
+        mine = replace(finding, seen=seen)
+        if known:
+            self.report.findings[known[0]] = mine
+        else:
+            self.report.findings.append(mine)
+            self.report.sources.setdefault(finding.site.path, _lines(finding.site.path))
+            for note in finding.notes:
+                self.report.sources.setdefault(note.site.path, _lines(note.site.path))
+            self._announce(mine)
+        if self._on == "raise" and finding.level == "error":
+            raise GradientError(mine)
+
+    def _announce(self, finding: Finding) -> None:
+        if self._tell is not None:
+            self._tell(finding)
+        elif self._on == "warn":
+            site = finding.site
+            message = f"zerograd: {finding.code} {finding.name}: {finding.message}"
+            if finding.help:
+                message += f" ({finding.help})"
+            warnings.warn_explicit(message, GradientWarning, site.path, site.line)
+
+
+class _Engine:
+    """What all open watches share."""
+
+    running: _Engine | None = None
+    lock = threading.RLock()
+
+    def __init__(self) -> None:
+        torch = load_torch()
+        self.watches: list[Watch] = []
+        self.judge = Judge(WATCHABLE, self._hear)
+        self.watcher = Watcher(self.judge, torch)
+        self.watcher.passing = (GradientError, GradientWarning)
+        self.watcher.on_fault = self._fault
+        self.watcher.length = _expected
+        self._torch = torch
+        self._hooks = Hooks(torch, self.watcher)
+        hooks.hide_from_compiler(_OUR_MODULES)
+
+    @classmethod
+    def join(cls, watch: Watch) -> _Engine:
+        with cls.lock:
+            engine = cls.running or cls()
+            if cls.running is None:
+                engine._hooks.install()
+                cls.running = engine
+            engine.watches.append(watch)
+            if watch.record is not None:
+                engine.judge.recorder = watch.record
+            return engine
+
+    @classmethod
+    def leave(cls, watch: Watch, clean: bool) -> None:
+        with cls.lock:
+            engine = cls.running
+            if engine is None or watch not in engine.watches:
+                return
+            last = len(engine.watches) == 1
+            try:
+                if last:
+                    engine._hooks.remove()
+                    cls.running = None
+                    engine.judge.end(clean=clean)
+                watch.report.watched = engine.summary(watch)
+            finally:
+                engine.watches.remove(watch)
+                if watch.record is not None:
+                    engine.judge.recorder = None
+
+    def summary(self, watch: Watch) -> Watched:
+        titles, parameters = self.watcher.titles, self.watcher.parameters
+        could_not = {}
+        if not self.watcher.scalers:
+            could_not = dict.fromkeys(sorted(_SCALING), "no gradient scaler was used")
+        if len(titles) < 2:
+            could_not["ZG106"] = "there was no second optimizer"
+        chosen = [rule.code for rule in WATCHABLE if rule.code in watch._codes]
+        others = orphans.optimizers(self._torch)[1]
+        return Watched(
+            optimizers=tuple(titles.values()),
+            parameters=sum(parameters.values()),
+            steps=self.judge.steps,
+            windows=dict(sorted(self.judge.windows.items())),
+            ran=tuple(code for code in chosen if code not in could_not),
+            could_not={code: why for code, why in sorted(could_not.items()) if code in chosen},
+            unwatched=tuple(sorted({type(one).__qualname__ for one in others})),
+        )
+
+    def _hear(self, finding: Finding, new: bool) -> None:
+        for watch in tuple(self.watches):
+            watch.hear(finding, new=new)
+
+    def _fault(self, error: Exception) -> None:
+        self._hooks.remove()
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = "" if trace is None else f" in {trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"
+        message = (
+            f"zerograd has failed and watches no more; the training goes on. "
+            f"Please report this as a bug of zerograd: {error!r}{place}"
+        )
+        for watch in self.watches:
+            watch.report.errors.append(Problem("zerograd", message))
+        print(f"zerograd: {message}", file=sys.stderr)
+
+
+_OUR_MODULES: tuple[ModuleType, ...] = (
+    frames, habits, hooks, judge, orphans, subjects, verify, watcher, sys.modules[__name__],
+    sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
+)  # fmt: skip
+
+_expected = 0
+
+
+@contextmanager
+def allow(*rules: str) -> Iterator[None]:
+    """What these rules find in here is meant that way."""
+    codes = frozenset().union(*(expand(rule, RULES) for rule in rules))
+    engine = _Engine.running
+    if engine is None:
+        yield
+        return
+    with engine.judge.allow(*codes):
+        yield
+
+
+@contextmanager
+def expect_window(length: int) -> Iterator[None]:
+    """Windows in here are meant to be so many backward calls long."""
+    global _expected
+    if length < 1:
+        raise ValueError(f"a window is 1 backward call long or more, not {length}")
+    before, _expected = _expected, length
+    _declare(length)
+    try:
+        yield
+    finally:
+        _expected = before
+        _declare(before)
+
+
+def _declare(length: int) -> None:
+    if _Engine.running is not None:
+        _Engine.running.watcher.length = length
+
+
+def without_our_frames(error: BaseException) -> None:
+    """Take zerograd's own frames out of a traceback."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _cleaned(one.__traceback__)
+        todo += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+
+
+def _cleaned(trace: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(frames.OURS):
+            kept.append(trace)
+        trace = trace.tb_next
+    for here, after in zip(kept, [*kept[1:], None], strict=True):
+        here.tb_next = after
+    return kept[0] if kept else None
+
+
+def _place(finding: Finding) -> tuple[str, str, int]:
+    return (finding.code, finding.site.path, finding.site.line)
+
+
+def _same(one: Finding, other: Finding) -> bool:
+    return _place(one) == _place(other)
+
+
+def _lines(path: str) -> list[str]:
+    return [line.rstrip("\n") for line in linecache.getlines(path)]

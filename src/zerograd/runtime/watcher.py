@@ -1,0 +1,562 @@
+"""The reader of runs: turns what torch does into events, after looking where looking is needed.
+
+On the usual path every happening costs a few look-ups, whatever the model's size. Gradients are
+looked at only where a backward meets some that a step has used, or another optimizer's phase has
+left: which hold anything, and which of those the backward really reaches. What is posted to the
+judge has been seen, not guessed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from zerograd.events import Event, Kind, Site
+from zerograd.lifecycle import EMPTY, Grads
+from zerograd.runtime import hooks, verify
+from zerograd.runtime.frames import NOWHERE, Places
+from zerograd.runtime.judge import Judge
+from zerograd.runtime.orphans import Orphans, names_in_modules
+from zerograd.runtime.subjects import Subject, Subjects, names_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+USUAL = 3
+"""After so many times in a row a meeting with used gradients that was harmless is expected."""
+MOST_PROBES = 16
+"""With more subjects than that, backward calls are not told apart by subject."""
+
+
+class _Task(threading.local):
+    """What runs in this thread."""
+
+    depth = 0
+    scaling: object = None
+    """The optimizer that a scaler is stepping."""
+
+
+class _Backward:
+    """A backward that is running: what is to be asked when it has ended."""
+
+    __slots__ = ("event", "looks")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.looks: list[_Look] = []
+
+
+class _Look:
+    """One subject whose gradients this backward must not meet, and how it is found out."""
+
+    __slots__ = ("means", "params", "subject")
+
+    def __init__(self, subject: Subject, params: list[Tensor], means: Any) -> None:
+        self.subject = subject
+        self.params = params
+        self.means = means
+
+
+class Watcher:
+    """Listens to torch and tells the judge."""
+
+    def __init__(self, judge: Judge, torch: Any) -> None:
+        self._judge = judge
+        self._torch = torch
+        self._places = Places(torch.__path__[0])
+        self._subjects = Subjects(judge.book, self._forget)
+        self._events: dict[object, Event] = {}
+        self._outer: list[Subject] = []
+        """The subjects that are stepped outside of backward."""
+        self._watched: dict[str, Subject] = {}
+        """Those whose gradients a backward may add to although it should not."""
+        self._pending: list[weakref.ref[Any]] = []
+        self._task = _Task()
+        self._backwards = 0
+        self.scalers = False
+        nobody = judge.book("")
+        self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
+        self.length = 0
+        """How long windows are meant to be, as the user says; 0 where nothing is said."""
+        self.titles: dict[str, str] = {}
+        self.parameters: dict[str, int] = {}
+        self.failure: Exception | None = None
+        self.on_fault: Any = None
+        self.passing: tuple[type[Exception], ...] = ()
+        """What is meant to reach the user."""
+
+    # What torch tells
+
+    def backward_begins(self, outputs: Any) -> _Backward | None:
+        task = self._task
+        if task.depth:
+            task.depth += 1
+            return None if self.failure else _NESTED
+        if self.failure:
+            return None
+        if self._pending:
+            self._register()
+        task.depth = 1
+        self._backwards += 1
+        scaled: bool | None = False
+        if self.scalers:
+            scaled = hooks.scaled_by_a_scaler(outputs[0]) if outputs else None
+        site = self._places.site(sys._getframe(2))
+        running = _Backward(self._event(Kind.BACKWARD, site, scaled))
+        if self._orphans.due(self._backwards):
+            self._orphans.look(hooks.leaves(outputs), site, self._judge.steps)
+        for subject in self._outer:
+            grad = subject.probe.grad
+            subject.probe_grad = grad
+            subject.probe_version = -1 if grad is None else grad._version
+            if subject.depth:
+                subject.inside = None
+        if self._watched:
+            for subject in tuple(self._watched.values()):
+                look = self._look(subject, running.event)
+                if look is not None:
+                    running.looks.append(look)
+        return running
+
+    def backward_ended(self, token: _Backward, failed: bool) -> None:
+        task = self._task
+        task.depth -= 1
+        if token is _NESTED or self.failure:
+            return
+        met = {look.subject.name for look in token.looks} if token.looks else ()
+        alone = self._reached_alone() if token.looks else False
+        for look in token.looks:
+            self._meet(look, token.event, alone, failed)
+        for subject in self._outer:
+            grad = subject.probe_grad
+            now = subject.probe.grad
+            touched = now is not grad or (now is not None and now._version != subject.probe_version)
+            subject.probe_grad = None
+            if subject.name in met:
+                continue
+            if touched and not failed:
+                subject.weights = subject.probe._version
+                self._post(subject, token.event)
+            else:
+                self._post(subject, self._variant(token.event, may=True))
+
+    def step_begins(self, optimizer: Any) -> None:
+        if self.failure:
+            return
+        subject = self._subjects.of(optimizer)
+        if subject is None:
+            return
+        subject.depth += 1
+        if subject.depth == 1:
+            subject.inside = None
+        if subject.stale:
+            self._prune(subject)
+
+    def step_ended(self, optimizer: Any) -> None:
+        if self.failure:
+            return
+        subject = self._subjects.of(optimizer)
+        if subject is None:
+            return
+        subject.depth -= 1
+        if subject.inside is _STEPPED and subject.depth == 0:
+            subject.inside = None
+            return  # the optimizer inside has stepped, and this one wraps it
+        scaled = self._task.scaling is not None
+        self._step(subject, scaled, sys._getframe(2))
+        subject.inside = _STEPPED if subject.depth else None
+
+    def zeroed(self, optimizer: Any, to_none: bool) -> None:
+        if self.failure:
+            return
+        subject = self._subjects.of(optimizer)
+        if subject is None:
+            return
+        if subject.thread == 0 and not self._task.depth:
+            self._adopt(subject)
+        event = self._clear_event(sys._getframe(2), to_none, subject)
+        self._clear(subject, event)
+        for other in subject.covers:
+            self._clear(other, event)
+
+    def module_zeroed(self, module: Any, to_none: bool) -> None:
+        if self.failure:
+            return
+        if self._pending:
+            self._register()
+        for subject in self._subjects.covered(module):
+            self._clear(subject, self._clear_event(sys._getframe(2), to_none, subject))
+
+    def clipped(self, params: list[Any]) -> None:
+        if self.failure or not params:
+            return
+        met = {one.name: one for param in (params[0], params[-1]) for one in self._owning(param)}
+        if not met:
+            return
+        event = self._event(Kind.CLIP, self._places.site(sys._getframe(3)))
+        for subject in met.values():
+            if len(params) >= len(subject.params):
+                self._before_clip(subject)
+                self._post(subject, event)
+
+    def scaled(self, outputs: Any) -> None:
+        self.scalers = True
+        for output in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
+            hooks.mark_scaled(output)
+
+    def unscaling(self, optimizer: Any) -> None:
+        if self._task.scaling is None and not self.failure:
+            subject = self._subjects.of(optimizer)
+            if subject is not None:
+                site = self._places.site(sys._getframe(3))
+                self._post(subject, self._event(Kind.UNSCALE, site, True))
+
+    def scaler_step_begins(self, optimizer: Any) -> None:
+        if self.failure:
+            return
+        self._task.scaling = optimizer
+        subject = self._subjects.of(optimizer)
+        if subject is not None:
+            state = subject.book.node.state
+            if state.stepped is not None:
+                # torch raises now, before any hook of the step.
+                site = self._places.site(sys._getframe(3))
+                self._post(subject, self._event(Kind.STEP, site, True))
+            subject.inside = None
+
+    def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
+        if self.failure:
+            return
+        subject = self._subjects.of(optimizer)
+        stepping, self._task.scaling = self._task.scaling, None
+        if subject is None or failed or stepping is None:
+            return
+        state = subject.book.node.state
+        if state.stepped is None:
+            # The scaler has found inf or nan and skipped the step: the gradients are used up.
+            self._step(subject, True, sys._getframe(3))
+
+    def updated(self) -> None:
+        if self.failure:
+            return
+        site = self._places.site(sys._getframe(3))
+        event = self._event(Kind.UPDATE, site, True)
+        for subject in self._subjects.all:
+            state = subject.book.node.state
+            if state.unscaled is not None or state.stepped is not None:
+                self._post(subject, event)
+
+    def grouped(self, optimizer: Any) -> None:
+        if not self.failure:
+            self._subjects.changed(optimizer)
+            self._pending.append(weakref.ref(optimizer))
+
+    def fault(self, error: Exception) -> None:
+        """Something of ours went wrong: say so once, and watch no more."""
+        if isinstance(error, self.passing):
+            raise error
+        if self.failure is None:
+            self.failure = error
+            self._watched.clear()
+            self._outer.clear()
+            if self.on_fault is not None:
+                self.on_fault(error)
+
+    # What it means
+
+    def _step(self, subject: Subject, scaled: bool, frame: Any) -> None:
+        if self._task.depth:
+            self._inner_step(subject, scaled, frame)
+            return
+        if subject.thread != threading.get_ident():
+            self._adopt(subject)
+        event = self._event(Kind.STEP, self._places.site(frame), scaled, length=self.length)
+        state = subject.book.node.state
+        grad = subject.probe.grad
+        if subject.inside is not None and subject.inside is not _STEPPED:
+            # It has cleared its gradients itself, after it had used them.
+            node, clear = subject.inside
+            subject.book.node = node
+            self._post(subject, event)
+            self._post(subject, clear)
+            return
+        if grad is None or state.grads in EMPTY or state.grads is Grads.SPENT:
+            event = self._look_at_step(subject, event)
+            grad = subject.probe.grad
+        elif subject.print is not None:
+            subject.print = verify.norms(verify.holding(subject.params))
+        self._post(subject, event)
+        if subject.met:
+            self._settle(subject)
+        subject.left = None
+        subject.stale = []
+        subject.used = None if grad is None else weakref.ref(grad)
+        if grad is not None:
+            self._watched[subject.name] = subject
+        for other in self._outer:
+            if other is not subject:
+                self._foreign_step(other, subject, event)
+
+    def _inner_step(self, subject: Subject, scaled: bool, frame: Any) -> None:
+        """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
+        event = self._event(Kind.STEP, self._places.site(frame), scaled)
+        self._post(subject, event)
+        subject.left, subject.stale = None, []
+        subject.used = None
+        self._watched[subject.name] = subject
+
+    def _look_at_step(self, subject: Subject, event: Event) -> Event:
+        """A step that, by the order of events, has nothing to use, or nothing new."""
+        state = subject.book.node.state
+        held = verify.holding(subject.params)
+        if not held:
+            return self._empty(subject, event)
+        if subject.probe.grad is None:
+            subject.probe = held[0]
+        if state.grads in EMPTY:
+            if not verify.nonzero(held):
+                return self._empty(subject, event)
+            self._post(subject, self._event(Kind.ASSIGN, event.site))
+        elif state.grads is Grads.SPENT:
+            prints = verify.norms(held)
+            same, subject.print = prints == subject.print, prints
+            if not same or not any(prints):
+                self._post(subject, self._event(Kind.ASSIGN, event.site))
+        return event
+
+    def _empty(self, subject: Subject, event: Event) -> Event:
+        """A step with nothing to use: from the second time, if no backward ran in between."""
+        if not any(param.requires_grad for param in subject.params):
+            self._post(subject, self._event(Kind.UNKNOWN, event.site))
+            return event
+        if subject.book.node.state.grads not in EMPTY:
+            self._post(subject, self._event(Kind.ZERO, NOWHERE, unseen=True))
+        again = subject.empty_at == self._backwards
+        subject.empty_at = self._backwards
+        return self._variant(event, fed=False, again=True) if again else event
+
+    def _foreign_step(self, other: Subject, subject: Subject, event: Event) -> None:
+        if other in subject.covers or other in subject.overlaps:
+            shared = {id(param) for param in subject.params}
+            left = [param for param in other.params if id(param) in shared]
+            if other.left is not None:
+                known = set(map(id, other.left))
+                left += [param for param in other.left if id(param) not in shared and known]
+            elif other.name in self._watched:
+                left = other.params
+            other.left = left
+            self._watched[other.name] = other
+            self._post(other, self._variant(event, foreign=True, part=True))
+            return
+        before = other.book.node
+        self._post(other, self._variant(event, foreign=True))
+        if other.book.node is not before and other.book.node.state.lent is not None:
+            self._watched[other.name] = other
+
+    def _clear(self, subject: Subject, event: Event) -> None:
+        if subject.depth:
+            event = self._variant(event, inner=True)
+            subject.inside = (subject.book.node, event)
+        elif subject.weights >= 0 and subject.weights != subject.probe._version:
+            # Something was done with the gradients: the weights are not what they were.
+            event = self._variant(event, inner=True)
+        self._post(subject, event)
+        if subject.met:
+            self._settle(subject)
+        subject.left, subject.stale, subject.weights = None, [], -1
+        self._watched.pop(subject.name, None)
+
+    def _before_clip(self, subject: Subject) -> None:
+        """A clip of what may have been cleared unseen says nothing."""
+        if subject.book.node.state.grads is Grads.SPENT:
+            held = verify.holding(subject.params)
+            if not held or not verify.nonzero(held):
+                self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+        elif subject.book.node.state.grads in EMPTY and verify.holding(subject.params):
+            if verify.nonzero(verify.holding(subject.params)):
+                self._post(subject, self._event(Kind.ASSIGN, NOWHERE))
+
+    # Looking
+
+    def _look(self, subject: Subject, event: Event) -> _Look | None:
+        """Before a backward: what the subject still holds that was used."""
+        held = verify.holding(subject.params if subject.left is None else subject.left)
+        if not held:
+            self._unseen_clear(subject, to_none=True)
+            return None
+        probe = subject.probe.grad
+        used = subject.used
+        if used is not None and subject.book.node.state.grads is Grads.SPENT:
+            if probe is not None and used() is not probe:
+                # Not what the step has used: somebody has put another gradient there.
+                self._post(subject, self._event(Kind.ASSIGN, event.site))
+                self._watched.pop(subject.name, None)
+                return None
+        history = subject.history.get(event)
+        if history is not None and history[0] >= USUAL:
+            # It has always reached them, and that has always come to nothing.
+            small = [history_param for history_param in held if history_param is subject.probe]
+            if small and verify.nonzero(small):
+                return _Look(subject, small, verify.Versions(small))
+        if history is not None and history[1] >= USUAL and _plain(held):
+            some = [subject.probe] if probe is not None else held[:1]
+            if verify.nonzero(some):
+                return _Look(subject, held, verify.Versions(held))
+        nonzero = verify.nonzero(held)
+        if not nonzero:
+            self._unseen_clear(subject, to_none=False)
+            return None
+        if len(nonzero) < len(subject.params):
+            subject.left = nonzero
+            subject.stale = [one for one in subject.stale if any(one is held for held in nonzero)]
+        return _Look(subject, nonzero, verify.Touch(nonzero))
+
+    def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
+        self._post(subject, self._event(Kind.ZERO, NOWHERE, to_none=to_none, unseen=True))
+        subject.left, subject.stale, subject.weights = None, [], -1
+        self._watched.pop(subject.name, None)
+
+    def _meet(self, look: _Look, event: Event, alone: bool, failed: bool) -> None:
+        """After a backward: whether it has added to what was used."""
+        subject, means = look.subject, look.means
+        exact = isinstance(means, verify.Touch)
+        reached = means.reached() if exact else means.changed()
+        if failed:
+            self._post(subject, self._event(Kind.UNKNOWN, event.site))
+            self._watched.pop(subject.name, None)
+            return
+        if reached:
+            subject.met.append(event)
+            subject.history.setdefault(event, [0, 0])[1] = 0
+        else:
+            subject.history.setdefault(event, [0, 0])[1] += 1
+        subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
+        state = subject.book.node.state
+        if not reached:
+            if subject.left is not None and self._touched(subject):
+                self._post(subject, self._variant(event, leftover=False))
+            elif state.lent is not None and state.grads is Grads.LIVE and self._touched(subject):
+                self._post(subject, self._variant(event, alone=alone))
+            return
+        numbers = None
+        if exact and (state.grads is not Grads.LIVE or alone):
+            numbers = verify.measured(means, reached, names_of(reached, self._names(reached)))
+        if state.grads is Grads.LIVE and state.used is None:
+            crossing = self._variant(event, alone=alone, measured=numbers)
+            self._post(subject, crossing)
+            return
+        subject.stale = [*subject.stale, *reached] if exact else subject.stale or reached
+        self._post(subject, self._variant(event, leftover=True, alone=alone, measured=numbers))
+
+    def _touched(self, subject: Subject) -> bool:
+        grad, now = subject.probe_grad, subject.probe.grad
+        return now is not grad or (now is not None and now._version != subject.probe_version)
+
+    def _reached_alone(self) -> bool:
+        return sum(map(self._touched, self._outer)) <= 1
+
+    def _settle(self, subject: Subject) -> None:
+        """What the subject's gradients have met is cleared, or told."""
+        for event in set(subject.met):
+            subject.history[event][0] += 1
+        subject.met.clear()
+
+    def _prune(self, subject: Subject) -> None:
+        """Before the step that would use a mix: is it still there?"""
+        held = verify.holding(subject.stale)
+        subject.stale = verify.nonzero(held) if held else []
+        if not subject.stale:
+            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+            subject.left = None
+
+    # Bookkeeping
+
+    def _register(self) -> None:
+        """Optimizers that were made since: their gradients begin here."""
+        pending, self._pending = self._pending, []
+        for ref in pending:
+            optimizer = ref()
+            if optimizer is None or not hasattr(optimizer, "param_groups"):
+                continue
+            subject = self._subjects.of(optimizer)
+            if subject is not None and subject.thread == 0 and not self._task.depth:
+                self._adopt(subject)
+                if not verify.holding(subject.params):
+                    self._post(subject, self._event(Kind.NEW, NOWHERE))
+
+    def _adopt(self, subject: Subject) -> None:
+        """Note who drives a subject; several threads at once cannot be told apart."""
+        thread = threading.get_ident()
+        if subject.thread == 0:
+            subject.thread = thread
+            self.titles[subject.name] = subject.title
+            self.parameters[subject.name] = len(subject.params)
+            if len(self._outer) < MOST_PROBES:
+                self._outer.append(subject)
+        elif subject.thread != thread:
+            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+
+    def _forget(self, subject: Subject) -> None:
+        self._outer = [one for one in self._outer if one is not subject]
+        self._watched.pop(subject.name, None)
+        self._judge.forget(subject.name)
+
+    def _owning(self, param: Any) -> list[Subject]:
+        if self._pending:
+            self._register()
+        return self._subjects.owning(param)
+
+    def _names(self, params: list[Tensor]) -> dict[int, str]:
+        return names_in_modules(self._torch, params)
+
+    def _post(self, subject: Subject, event: Event) -> None:
+        self._judge.move(subject.book, event)
+
+    # Events, each made once
+
+    def _event(
+        self,
+        kind: Kind,
+        site: Site,
+        scaled: bool | None = False,
+        *,
+        length: int = 0,
+        to_none: bool = True,
+        unseen: bool = False,
+    ) -> Event:
+        key = (kind, site, scaled, length, to_none)
+        event = self._events.get(key)
+        if event is None:
+            event = Event(kind, site, scaled=scaled, length=length, to_none=to_none, inner=unseen)
+            self._keep(key, event)
+        return event
+
+    def _variant(self, event: Event, **changes: Any) -> Event:
+        key = (id(event), *changes.items())
+        if changes.get("measured") is not None:
+            return replace(event, **changes)
+        found = self._events.get(key)
+        if found is None:
+            found = replace(event, **changes)
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: object, event: Event) -> None:
+        if len(self._events) >= MOST_EVENTS:
+            self._events.clear()
+        self._events[key] = event
+
+    def _clear_event(self, frame: Any, to_none: bool, subject: Subject) -> Event:
+        return self._event(Kind.ZERO, self._places.site(frame), to_none=to_none)
+
+
+MOST_EVENTS = 4096
+_NESTED = _Backward(Event(Kind.BACKWARD, NOWHERE))
+_STEPPED = object()
+
+
+def _plain(params: list[Tensor]) -> bool:
+    return not any(hasattr(param, "to_local") for param in params)
