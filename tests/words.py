@@ -100,14 +100,3 @@ class Choices:
 
 
 words = st.binary(max_size=1 + LONGEST).map(spell)
-
-
-def shared_words(subjects: str) -> st.SearchStrategy[list[Event]]:
-    """Words in which every event belongs to one of the subjects; a blank is the one of none."""
-
-    def share(drawn: tuple[list[Event], bytes]) -> list[Event]:
-        word, owners = drawn
-        names = [subjects[byte % len(subjects)].strip() for byte in owners.ljust(len(word), b"\0")]
-        return [replace(event, subject=name) for event, name in zip(word, names, strict=False)]
-
-    return st.tuples(words, st.binary(max_size=LONGEST)).map(share)

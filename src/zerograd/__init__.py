@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from zerograd.finding import Report as Report
     from zerograd.runtime.watch import GradientError as GradientError
     from zerograd.runtime.watch import GradientWarning as GradientWarning
-    from zerograd.runtime.watch import Watch as watch
+    from zerograd.runtime.watch import Watch as watch  # noqa: N813, it is called like a function
     from zerograd.runtime.watch import allow as allow
     from zerograd.runtime.watch import expect_window as expect_window
     from zerograd.static.lint import check_text as check_source

@@ -41,11 +41,11 @@ class Listener(Protocol):
         ...
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
-        """torch's own `zero_grad` has cleared the parameters of an optimizer."""
+        """The clearing that is torch's own has run on an optimizer."""
         ...
 
     def module_zeroed(self, module: Any, to_none: bool) -> None:
-        """torch's own `zero_grad` has cleared the parameters of a module."""
+        """The clearing that is torch's own has run on a module."""
         ...
 
     def clipped(self, params: list[Any]) -> None:
@@ -122,7 +122,9 @@ class Hooks:
             self._undo.pop()()
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        before = inspect.getattr_static(owner, name)
+        before = (
+            vars(owner)[name] if isinstance(owner, (type, ModuleType)) else getattr(owner, name)
+        )
         setattr(owner, name, value)
         self._undo.append(lambda: setattr(owner, name, before))
 
@@ -131,8 +133,7 @@ class Hooks:
         for cell in decorated.__closure__ or ():
             inner = cell.cell_contents
             if isinstance(inner, FunctionType) and inner.__name__ == decorated.__name__:
-                cell.cell_contents = wrap(inner)
-                self._undo.append(lambda: setattr(cell, "cell_contents", inner))
+                self._set(cell, "cell_contents", wrap(inner))
                 return
         raise Unsupported(f"{decorated.__qualname__} is built unlike any torch known here")
 

@@ -6,7 +6,7 @@ It reads and never writes; nothing here draws random numbers or changes what a p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from zerograd.events import Measured
@@ -66,12 +66,13 @@ class Touch:
         try:
             for param in params:
                 if param.requires_grad:
-                    self._handles.append(param.register_hook(self._hook(id(param))))
+                    hook = self._hook(id(param))
+                    self._handles.append(param.register_hook(hook))  # type: ignore[no-untyped-call]
         except BaseException:
             self._remove()
             raise
 
-    def _hook(self, key: int):  # type: ignore[no-untyped-def]
+    def _hook(self, key: int) -> Callable[[Tensor], None]:
         def incoming(grad: Tensor) -> None:
             square = float(_plain(grad).double().norm()) ** 2
             self._squares[key] = self._squares.get(key, 0.0) + square
@@ -95,8 +96,10 @@ class Touch:
 
 def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured:
     """The numbers of a backward that added onto what was there."""
-    held = holding(params)
-    got = math.sqrt(sum(norm * norm for norm in norms(held)))
+    squares = (
+        float(_plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
+    )
+    got = math.sqrt(sum(squares))
     return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params))
 
 

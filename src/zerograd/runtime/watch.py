@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from zerograd.finding import Finding, Problem, Report, Watched
 from zerograd.rules import RULES
 from zerograd.runtime import frames, habits, hooks, judge, orphans, subjects, verify, watcher
-from zerograd.runtime.hooks import Hooks, load_torch
+from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
 from zerograd.runtime.judge import Judge, Recorder
 from zerograd.runtime.watcher import Watcher
 from zerograd.selection import expand, resolve
@@ -62,7 +62,7 @@ class Watch:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
         words = [rules] if isinstance(rules, str) else rules
-        self._codes = resolve(words, (), RULES).codes
+        self.codes = resolve(words, (), RULES).codes
         self._options: dict[str, Any] = {"on": on, "rules": rules, "tell": tell, "record": record}
         self._on = on
         self._tell = tell
@@ -113,7 +113,7 @@ class Watch:
 
     def hear(self, finding: Finding, *, new: bool) -> None:
         """A rule was broken, for the first time there or once more."""
-        if finding.code not in self._codes:
+        if finding.code not in self.codes:
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
         seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
@@ -145,6 +145,8 @@ class _Engine:
 
     running: _Engine | None = None
     lock = threading.RLock()
+    expected = 0
+    """How long windows are meant to be, as the user says; 0 where nothing is said."""
 
     def __init__(self) -> None:
         torch = load_torch()
@@ -153,17 +155,17 @@ class _Engine:
         self.watcher = Watcher(self.judge, torch)
         self.watcher.passing = (GradientError, GradientWarning)
         self.watcher.on_fault = self._fault
-        self.watcher.length = _expected
+        self.watcher.length = self.expected
         self._torch = torch
-        self._hooks = Hooks(torch, self.watcher)
-        hooks.hide_from_compiler(_OUR_MODULES)
+        self.hooks = Hooks(torch, self.watcher)
+        hide_from_compiler(_OUR_MODULES)
 
     @classmethod
     def join(cls, watch: Watch) -> _Engine:
         with cls.lock:
             engine = cls.running or cls()
             if cls.running is None:
-                engine._hooks.install()
+                engine.hooks.install()
                 cls.running = engine
             engine.watches.append(watch)
             if watch.record is not None:
@@ -179,7 +181,7 @@ class _Engine:
             last = len(engine.watches) == 1
             try:
                 if last:
-                    engine._hooks.remove()
+                    engine.hooks.remove()
                     cls.running = None
                     engine.judge.end(clean=clean)
                 watch.report.watched = engine.summary(watch)
@@ -188,6 +190,12 @@ class _Engine:
                 if watch.record is not None:
                     engine.judge.recorder = None
 
+    @classmethod
+    def expect(cls, length: int) -> None:
+        cls.expected = length
+        if cls.running is not None:
+            cls.running.watcher.length = length
+
     def summary(self, watch: Watch) -> Watched:
         titles, parameters = self.watcher.titles, self.watcher.parameters
         could_not = {}
@@ -195,7 +203,7 @@ class _Engine:
             could_not = dict.fromkeys(sorted(_SCALING), "no gradient scaler was used")
         if len(titles) < 2:
             could_not["ZG106"] = "there was no second optimizer"
-        chosen = [rule.code for rule in WATCHABLE if rule.code in watch._codes]
+        chosen = [rule.code for rule in WATCHABLE if rule.code in watch.codes]
         others = orphans.optimizers(self._torch)[1]
         return Watched(
             optimizers=tuple(titles.values()),
@@ -212,7 +220,7 @@ class _Engine:
             watch.hear(finding, new=new)
 
     def _fault(self, error: Exception) -> None:
-        self._hooks.remove()
+        self.hooks.remove()
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -223,15 +231,13 @@ class _Engine:
         )
         for watch in self.watches:
             watch.report.errors.append(Problem("zerograd", message))
-        print(f"zerograd: {message}", file=sys.stderr)
+        sys.stderr.write(f"zerograd: {message}\n")
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
     frames, habits, hooks, judge, orphans, subjects, verify, watcher, sys.modules[__name__],
     sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
-
-_expected = 0
 
 
 @contextmanager
@@ -249,21 +255,14 @@ def allow(*rules: str) -> Iterator[None]:
 @contextmanager
 def expect_window(length: int) -> Iterator[None]:
     """Windows in here are meant to be so many backward calls long."""
-    global _expected
     if length < 1:
         raise ValueError(f"a window is 1 backward call long or more, not {length}")
-    before, _expected = _expected, length
-    _declare(length)
+    before = _Engine.expected
+    _Engine.expect(length)
     try:
         yield
     finally:
-        _expected = before
-        _declare(before)
-
-
-def _declare(length: int) -> None:
-    if _Engine.running is not None:
-        _Engine.running.watcher.length = length
+        _Engine.expect(before)
 
 
 def without_our_frames(error: BaseException) -> None:

@@ -465,7 +465,7 @@ class Watcher:
         subject.met.clear()
 
     def _prune(self, subject: Subject) -> None:
-        """Before the step that would use a mix: is it still there?"""
+        """Before the step that would use a mix: see whether it is still there."""
         held = verify.holding(subject.stale)
         subject.stale = verify.nonzero(held) if held else []
         if not subject.stale:
