@@ -28,7 +28,6 @@ class Book:
 
     __slots__ = (
         "_carries",
-        "_drops",
         "_first",
         "_pattern",
         "_patterns",
@@ -36,6 +35,7 @@ class Book:
         "_short",
         "_step",
         "declared",
+        "drops",
         "name",
         "node",
         "steps",
@@ -61,22 +61,23 @@ class Book:
         self._first = 0
         self._short = 0
         self._step: Event | None = None
-        self._drops: list[tuple[Event, Event]] = []
+        self.drops: list[tuple[Event, Event]] = []
+        """Since the last step: the clears that dropped something, and the backward it came from."""
         self._pattern: object = None
         self._patterns = 0
 
     @property
     def plain(self) -> bool:
         """Whether the step that comes now closes a window like the last one, and nothing else."""
-        return self.window == self.usual and not self._drops and self._run > ALIKE
+        return self.window == self.usual and not self.drops and self._run > ALIKE
 
     def dropped(self, clear: Event, before: State) -> Broken:
         """A clear that came before the window's step."""
         backward = before.backward
         if backward is None or clear.inner:
             return
-        if len(self._drops) <= LONGEST_MEMORY:
-            self._drops.append((clear, backward))
+        if len(self.drops) <= LONGEST_MEMORY:
+            self.drops.append((clear, backward))
         if 0 < self.window < self._meant() and self._step is not None:
             yield from self._remainder(before, clear)
 
@@ -89,7 +90,7 @@ class Book:
         self.windows[self.window] = self.windows.get(self.window, 0) + 1
         yield from self._lengths(step, before)
         yield from self._cut(step, before)
-        self._drops.clear()
+        self.drops.clear()
 
     def ended(self, end: Event) -> Broken:
         """The run is over, and nothing will step what is left."""
@@ -126,14 +127,14 @@ class Book:
     def _cut(self, step: Event, before: State) -> Broken:
         """The clear drops the same part of every window."""
         pattern = None
-        if self._drops and before.backward is not None:
-            sites = {(clear.site, backward.site) for clear, backward in self._drops}
-            if len(sites) == 1 and self._drops[0][1].site == before.backward.site:
-                pattern = (len(self._drops), sites.pop())
+        if self.drops and before.backward is not None:
+            sites = {(clear.site, backward.site) for clear, backward in self.drops}
+            if len(sites) == 1 and self.drops[0][1].site == before.backward.site:
+                pattern = (len(self.drops), sites.pop())
         self._patterns = self._patterns + 1 if pattern == self._pattern and pattern else 1
         self._pattern = pattern
         if pattern and self._patterns == CONVINCED:
-            clear, backward = self._drops[0]
+            clear, backward = self.drops[0]
             held = replace(before, backward=backward, held=Event(Kind.HOLD, step.site))
             yield from _told(zero_in_window.RULE, held, replace(clear, loop=0))
 

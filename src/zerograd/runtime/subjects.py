@@ -25,6 +25,8 @@ class Subject:
         "covers",
         "depth",
         "empty_at",
+        "filled",
+        "filled_version",
         "history",
         "inside",
         "left",
@@ -60,6 +62,9 @@ class Subject:
         self.probe_version = -1
         self.weights = -1
         """The version of the probe itself when a backward last reached it."""
+        self.filled: weakref.ref[Tensor] | None = None
+        """The probe's gradient as the last backward has left it."""
+        self.filled_version = -1
         self.used: weakref.ref[Tensor] | None = None
         """The probe's gradient that the last step used."""
         self.left: list[Tensor] | None = None

@@ -139,6 +139,9 @@ class Watcher:
                 continue
             if touched and not failed:
                 subject.weights = subject.probe._version
+                if now is not None:
+                    subject.filled = weakref.ref(now)
+                    subject.filled_version = now._version
                 self._post(subject, token.event)
             else:
                 self._post(subject, self._variant(token.event, may=True))
@@ -278,15 +281,17 @@ class Watcher:
         grad = subject.probe.grad
         if subject.inside is not None and subject.inside is not _STEPPED:
             # It has cleared its gradients itself, after it had used them.
-            node, clear = subject.inside
-            subject.book.node = node
+            subject.book.node, subject.book.window, clear = subject.inside
             self._post(subject, event)
             self._post(subject, clear)
             return
         if grad is None or state.grads in EMPTY or state.grads is Grads.SPENT:
             event = self._look_at_step(subject, event)
             grad = subject.probe.grad
-        elif subject.print is not None:
+        elif subject.book.drops and self._rewritten(subject):
+            # What was dropped was read before, and went into what is there now.
+            self._post(subject, self._event(Kind.ASSIGN, event.site))
+        if subject.print is not None:
             subject.print = verify.norms(verify.holding(subject.params))
         self._post(subject, event)
         if subject.met:
@@ -327,6 +332,15 @@ class Watcher:
                 self._post(subject, self._event(Kind.ASSIGN, event.site))
         return event
 
+    def _rewritten(self, subject: Subject) -> bool:
+        """Whether the gradients are not those that the last backward has left, clips aside."""
+        state = subject.book.node.state
+        grad, filled = subject.probe.grad, subject.filled
+        if filled is None or grad is None or filled() is not grad:
+            return True
+        known = state.clipped is not None or state.unscaled is not None
+        return grad._version != subject.filled_version and not known
+
     def _empty(self, subject: Subject, event: Event) -> Event:
         """A step with nothing to use: from the second time, if no backward ran in between."""
         if not any(param.requires_grad for param in subject.params):
@@ -359,7 +373,7 @@ class Watcher:
     def _clear(self, subject: Subject, event: Event) -> None:
         if subject.depth:
             event = self._variant(event, inner=True)
-            subject.inside = (subject.book.node, event)
+            subject.inside = (subject.book.node, subject.book.window, event)
         elif subject.weights >= 0 and subject.weights != subject.probe._version:
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
