@@ -38,6 +38,8 @@ class Site:
     end_column: int = 0
     cell: int | None = None
     iteration: int | None = None
+    via: str = ""
+    """The place in a library that the user's call has led to, where a library does the work."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from dataclasses import replace
 from types import CodeType, FrameType
 
 from zerograd.events import Site
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 NOWHERE = Site("<unknown>", 1)
+
+_Spot = tuple[CodeType, int]
 
 USER, LIBRARY, HIDDEN = 2, 1, 0
 
@@ -31,25 +34,36 @@ class Places:
         )
         self._kinds: dict[CodeType, int] = {}
         self._sites: dict[tuple[CodeType, int], Site] = {}
+        self._ways: dict[tuple[_Spot, tuple[_Spot, ...]], Site] = {}
         self._here = os.getcwd()
 
     def site(self, frame: FrameType | None) -> Site:
         """The user's call above a frame: outside every library where there is such a place."""
         kinds = self._kinds
-        library: FrameType | None = None
+        way: list[_Spot] = []
         while frame is not None:
             code = frame.f_code
             kind = kinds.get(code)
             if kind is None:
                 kind = self._kind(code)
             if kind == USER:
-                return self._sites.get((code, frame.f_lasti)) or self._place(code, frame.f_lasti)
-            if kind == LIBRARY and library is None:
-                library = frame
+                spot = (code, frame.f_lasti)
+                if way:
+                    return self._inside(spot, tuple(way))
+                return self._sites.get(spot) or self._place(spot)
+            if kind == LIBRARY:
+                way.append((code, frame.f_lasti))
             frame = frame.f_back
-        if library is None:
-            return NOWHERE
-        return self._place(library.f_code, library.f_lasti)
+        return self._place(way[0]) if way else NOWHERE
+
+    def _inside(self, user: _Spot, way: tuple[_Spot, ...]) -> Site:
+        """The user's call, and by which way a library has got from there to torch."""
+        site = self._ways.get((user, way))
+        if site is None:
+            there = self._place(way[0])
+            via = f"{there.path}:{there.line}, way {len(self._ways) + 1}"
+            site = self._ways[user, way] = replace(self._place(user), via=via)
+        return site
 
     def _kind(self, code: CodeType) -> int:
         name = code.co_filename
@@ -62,10 +76,10 @@ class Places:
         self._kinds[code] = kind
         return kind
 
-    def _place(self, code: CodeType, instruction: int) -> Site:
-        known = self._sites.get((code, instruction))
+    def _place(self, spot: _Spot) -> Site:
+        known = self._sites.get(spot)
         if known is None:
-            known = self._sites[code, instruction] = self._decode(code, instruction)
+            known = self._sites[spot] = self._decode(*spot)
         return known
 
     def _decode(self, code: CodeType, instruction: int) -> Site:

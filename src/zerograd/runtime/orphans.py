@@ -100,6 +100,13 @@ def optimizers(torch: Any) -> tuple[list[Any], list[Any]]:
     return ours, others
 
 
+def strangers(torch: Any) -> list[Any]:
+    """What looks like an optimizer, is none of torch's, and leads to none of torch's."""
+    ours, others = optimizers(torch)
+    known = set(map(id, ours))
+    return [other for other in others if not _reach(other) & known]
+
+
 def _reach(thing: Any) -> set[int]:
     """The identities of what a thing holds, and of what that holds."""
     found: set[int] = set()

@@ -204,7 +204,7 @@ class _Engine:
         if len(titles) < 2:
             could_not["ZG106"] = "there was no second optimizer"
         chosen = [rule.code for rule in WATCHABLE if rule.code in watch.codes]
-        others = orphans.optimizers(self._torch)[1]
+        others = orphans.strangers(self._torch)
         return Watched(
             optimizers=tuple(titles.values()),
             parameters=sum(parameters.values()),
