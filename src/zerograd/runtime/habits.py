@@ -29,6 +29,7 @@ class Book:
     __slots__ = (
         "_carries",
         "_first",
+        "_judged",
         "_pattern",
         "_patterns",
         "_run",
@@ -59,6 +60,7 @@ class Book:
         self._carries = False
         self._run = 0
         self._first = 0
+        self._judged = 0
         self._short = 0
         self._step: Event | None = None
         self.drops: list[tuple[Event, Event]] = []
@@ -66,10 +68,14 @@ class Book:
         self._pattern: object = None
         self._patterns = 0
 
-    @property
-    def plain(self) -> bool:
-        """Whether the step that comes now closes a window like the last one, and nothing else."""
-        return self.window == self.usual and not self.drops and self._run > ALIKE
+    def plain(self, step: Event) -> bool:
+        """Whether the step closes a window like the last one, as long as is meant, and no more."""
+        return (
+            self.window == self.usual
+            and not self.drops
+            and self._run > ALIKE
+            and step.length in (0, self.usual)
+        )
 
     def dropped(self, clear: Event, before: State) -> Broken:
         """A clear that came before the window's step."""
@@ -84,7 +90,8 @@ class Book:
     def closed(self, step: Event, before: State) -> Broken:
         """A step that used the window."""
         self._step = step
-        self.declared = step.length
+        if step.length != self.declared:
+            self.declared, self._judged, self._short = step.length, 0, 0
         if not self.window:
             return
         self.windows[self.window] = self.windows.get(self.window, 0) + 1
@@ -112,10 +119,10 @@ class Book:
             yield from _told(carried_window.RULE, replace(seen, carried=True), guarded)
         self._first = self._first or window
         if self.declared >= 2:
+            self._judged += 1
             self._short += window < meant
-            total = sum(self.windows.values())
             # Every epoch may end on a short window; most of them may not.
-            if total == 2 * meant and 2 * self._short > total:
+            if self._judged == 2 * meant and self._short > meant:
                 yield from _told(misplaced_guard.RULE, seen, guarded)
         self._run = self._run + 1 if window == self.usual else 1
         self.usual = window

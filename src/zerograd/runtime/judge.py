@@ -88,7 +88,7 @@ class Judge:
         elif kind is Kind.STEP:
             if event.foreign:
                 return
-            if book.plain:
+            if book.plain(event):
                 book.windows[book.window] += 1
             else:
                 self._broken(book.closed(event, before.state), book)
