@@ -121,7 +121,7 @@ def _backward(state: State, event: Event) -> State:
     grads, mixed = state.grads, state.mixed
     if event.leftover or (event.leftover is None and grads is Grads.SPENT):
         grads = Grads.STALE
-        if mixed is None or mixed.measured is None:
+        if mixed is None or (mixed.measured is None and event.measured is not None):
             mixed = event
     elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
