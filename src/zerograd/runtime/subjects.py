@@ -32,6 +32,7 @@ class Subject:
         "left",
         "met",
         "name",
+        "names",
         "overlaps",
         "owners",
         "params",
@@ -50,6 +51,8 @@ class Subject:
         self.name = name
         self.title = title
         self.params = params
+        self.names: dict[int, str] | None = None
+        """What modules call the parameters; None until it is asked: all objects are searched."""
         self.book = book
         self.owners: set[int] = set()
         self.covers: list[Subject] = []

@@ -62,6 +62,7 @@ class Touch:
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params = params
         self._squares: dict[int, float] = {}
+        self._error: Exception | None = None
         self._handles: list[RemovableHandle] = []
         try:
             for param in params:
@@ -69,26 +70,34 @@ class Touch:
                     hook = self._hook(id(param))
                     self._handles.append(param.register_hook(hook))  # type: ignore[no-untyped-call]
         except BaseException:
-            self._remove()
+            self.remove()
             raise
 
-    def _hook(self, key: int) -> Callable[[Tensor], None]:
-        def incoming(grad: Tensor) -> None:
-            square = float(_plain(grad).double().norm()) ** 2
-            self._squares[key] = self._squares.get(key, 0.0) + square
+    def _hook(self, key: int) -> Callable[[Tensor | None], None]:
+        def incoming(grad: Tensor | None) -> None:
+            if grad is None:
+                return
+            try:
+                square = float(_plain(grad).double().norm()) ** 2
+                self._squares[key] = self._squares.get(key, 0.0) + square
+            except Exception as error:  # noqa: BLE001 - not into the user's backward
+                self._error = error
 
         return incoming
 
     def reached(self) -> list[Tensor]:
         """The parameters that the backward has reached; the hooks are gone now."""
-        self._remove()
+        self.remove()
+        if self._error is not None:
+            raise self._error
         return [param for param in self.params if id(param) in self._squares]
 
     def expected(self, params: Iterable[Tensor]) -> float:
         """The norm of what the backward brought to them."""
         return math.sqrt(sum(self._squares.get(id(param), 0.0) for param in params))
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Leave no hook behind."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

@@ -19,7 +19,7 @@ from zerograd.lifecycle import EMPTY, Grads
 from zerograd.runtime import hooks, verify
 from zerograd.runtime.frames import NOWHERE, Places
 from zerograd.runtime.judge import Judge
-from zerograd.runtime.orphans import Orphans, names_in_modules
+from zerograd.runtime.orphans import Orphans, names_in_modules, optimizers
 from zerograd.runtime.subjects import Subject, Subjects, names_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class _Backward:
     def __init__(self, event: Event) -> None:
         self.event = event
         self.looks: list[_Look] = []
+
+    def close(self) -> None:
+        """Leave no hook behind."""
+        for look in self.looks:
+            if isinstance(look.means, verify.Touch):
+                look.means.remove()
 
 
 class _Look:
@@ -76,6 +82,7 @@ class Watcher:
         self._pending: list[weakref.ref[Any]] = []
         self._task = _Task()
         self._backwards = 0
+        self._searched = False
         self.scalers = False
         nobody = judge.book("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
@@ -99,7 +106,6 @@ class Watcher:
             return None
         if self._pending:
             self._register()
-        task.depth = 1
         self._backwards += 1
         scaled: bool | None = False
         if self.scalers:
@@ -107,7 +113,10 @@ class Watcher:
         site = self._places.site(sys._getframe(2))
         running = _Backward(self._event(Kind.BACKWARD, site, scaled))
         if self._orphans.due(self._backwards):
-            self._orphans.look(hooks.leaves(outputs), site, self._judge.steps)
+            leaves = hooks.leaves(outputs)
+            if not self._searched and self._orphans.unclaimed(leaves):
+                self._search(leaves)
+            self._orphans.look(leaves, site, self._judge.steps)
         for subject in self._outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
@@ -115,21 +124,32 @@ class Watcher:
             if subject.depth:
                 subject.inside = None
         if self._watched:
-            for subject in tuple(self._watched.values()):
-                look = self._look(subject, running.event)
-                if look is not None:
-                    running.looks.append(look)
+            try:
+                for subject in tuple(self._watched.values()):
+                    look = self._look(subject, running.event)
+                    if look is not None:
+                        running.looks.append(look)
+            except BaseException:
+                running.close()
+                raise
+        task.depth = 1
         return running
 
     def backward_ended(self, token: _Backward, failed: bool) -> None:
         task = self._task
         task.depth -= 1
-        if token is _NESTED or self.failure:
+        if token is _NESTED:
+            return
+        if self.failure:
+            token.close()
             return
         met = {look.subject.name for look in token.looks} if token.looks else ()
         alone = self._reached_alone() if token.looks else False
-        for look in token.looks:
-            self._meet(look, token.event, alone, failed)
+        try:
+            for look in token.looks:
+                self._meet(look, token.event, alone, failed)
+        finally:
+            token.close()
         for subject in self._outer:
             grad = subject.probe_grad
             now = subject.probe.grad
@@ -373,7 +393,8 @@ class Watcher:
     def _clear(self, subject: Subject, event: Event) -> None:
         if subject.depth:
             event = self._variant(event, inner=True)
-            subject.inside = (subject.book.node, subject.book.window, event)
+            if subject.inside is not _STEPPED:
+                subject.inside = (subject.book.node, subject.book.window, event)
         elif subject.weights >= 0 and subject.weights != subject.probe._version:
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
@@ -457,7 +478,7 @@ class Watcher:
             return
         numbers = None
         if exact and (state.grads is not Grads.LIVE or alone):
-            numbers = verify.measured(means, reached, names_of(reached, self._names(reached)))
+            numbers = verify.measured(means, reached, names_of(reached, self._names(subject)))
         if state.grads is Grads.LIVE and state.used is None:
             crossing = self._variant(event, alone=alone, measured=numbers)
             self._post(subject, crossing)
@@ -501,6 +522,16 @@ class Watcher:
                 if not verify.holding(subject.params):
                     self._post(subject, self._event(Kind.NEW, NOWHERE))
 
+    def _search(self, leaves: list[Tensor]) -> None:
+        """Optimizers that were made before the watch began: those of what a backward reaches."""
+        self._searched = True
+        reached = set(map(id, leaves))
+        for optimizer in optimizers(self._torch)[0]:
+            groups = optimizer.param_groups
+            if any(id(param) in reached for group in groups for param in group["params"]):
+                self._pending.append(weakref.ref(optimizer))
+        self._register()
+
     def _adopt(self, subject: Subject) -> None:
         """Note who drives a subject; several threads at once cannot be told apart."""
         thread = threading.get_ident()
@@ -523,8 +554,10 @@ class Watcher:
             self._register()
         return self._subjects.owning(param)
 
-    def _names(self, params: list[Tensor]) -> dict[int, str]:
-        return names_in_modules(self._torch, params)
+    def _names(self, subject: Subject) -> dict[int, str]:
+        if subject.names is None:
+            subject.names = names_in_modules(self._torch, subject.params)
+        return subject.names
 
     def _post(self, subject: Subject, event: Event) -> None:
         self._judge.move(subject.book, event)
