@@ -1,0 +1,1207 @@
+"""Everything torch does to gradients: right programs are silent, the same made wrong are found."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.utils
+import torch.nn.utils.clip_grad
+from torch import Tensor, nn
+from torch.nn import utils
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.nn.utils.clip_grad import clip_grad_norm_ as clip_by_another_name
+from torch.utils.checkpoint import checkpoint
+
+import zerograd
+from training import assert_found, batches, either_way, loss_of, net, sgd, weights
+
+# Optimizers
+
+
+def variants() -> dict[str, Callable[[Any], torch.optim.Optimizer]]:
+    """Every public optimizer of torch, and each way that it can run."""
+    odd = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
+    made: dict[str, Callable[[Any], torch.optim.Optimizer]] = {}
+    for name, kind in vars(torch.optim).items():
+        if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and name not in odd:
+            for way in ("foreach", "fused", "maximize"):
+                if way in inspect.signature(kind).parameters and not (
+                    way == "fused" and name not in ("SGD", "Adam", "AdamW", "Adagrad")
+                ):
+                    made[f"{name}-{way}"] = lambda model, kind=kind, way=way: kind(
+                        model.parameters(), lr=1e-3, **{way: True}
+                    )
+            made[name] = lambda model, kind=kind: kind(model.parameters(), lr=1e-3)
+    made["Muon"] = lambda model: torch.optim.Muon(
+        [param for param in model.parameters() if param.ndim == 2], lr=1e-3
+    )
+    made["SGD-momentum"] = lambda model: torch.optim.SGD(
+        model.parameters(), lr=1e-3, momentum=0.9, nesterov=True, weight_decay=0.1
+    )
+    return made
+
+
+VARIANTS = variants()
+
+
+@either_way
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_optimizer_of_torch_is_watched(variant: str, right: bool) -> None:
+    model = net()
+    optimizer = VARIANTS[variant](model)
+    if variant == "Muon":
+        for param in model.parameters():
+            param.requires_grad_(param.ndim == 2)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+    assert report.watched is not None
+    assert report.watched.steps == 6
+
+
+@either_way
+def test_sparse_gradients_are_watched(right: bool) -> None:
+    torch.manual_seed(0)
+    table = nn.Embedding(10, 3, sparse=True)
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for start in range(6):
+            if right:
+                optimizer.zero_grad()
+            table(torch.arange(start, start + 3)).pow(2).sum().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+def test_a_sparse_gradient_zeroed_in_place_is_clear() -> None:
+    torch.manual_seed(0)
+    table = nn.Embedding(10, 3, sparse=True)
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for start in range(6):
+            optimizer.zero_grad(set_to_none=False)
+            table(torch.arange(start, start + 3)).pow(2).sum().backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_a_sparse_and_a_dense_use_of_one_table_are_one_window() -> None:
+    torch.manual_seed(0)
+    table = nn.Embedding(10, 3, sparse=True)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for start in range(6):
+            optimizer.zero_grad()
+            table(torch.arange(start, start + 3)).pow(2).sum().backward()
+            table.weight.pow(2).sum().backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+class StepsAlone(torch.optim.Optimizer):
+    """Its step is the only one, and clears at its end."""
+
+    def __init__(self, params: Iterable[Tensor]) -> None:
+        super().__init__(params, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for param in self.param_groups[0]["params"]:
+            param.sub_(param.grad, alpha=0.01)
+        self.zero_grad()
+
+
+class PlainDescent(torch.optim.Optimizer):
+    """A custom optimizer, with its own step."""
+
+    def __init__(self, params: Iterable[Tensor], lr: float = 0.01) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    param.sub_(param.grad, alpha=group["lr"])
+
+
+class ClearsAfterStep(PlainDescent):
+    """Leaves nothing behind."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step()
+        self.zero_grad()
+
+
+class ClearsByHandAfterStep(PlainDescent):
+    """Leaves zeros behind."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step()
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.grad.zero_()
+
+
+class ClearsThroughTorch(PlainDescent):
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+
+
+class ClearsByHand(PlainDescent):
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.grad = None
+
+
+class ClearsInPlace(PlainDescent):
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    param.grad.data.zero_()
+
+
+class ClearsNothing(PlainDescent):
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        pass
+
+
+@either_way
+def test_a_custom_optimizer_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = PlainDescent(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+@pytest.mark.parametrize("kind", [StepsAlone, ClearsAfterStep, ClearsByHandAfterStep])
+def test_a_step_may_clear_at_its_end(kind: type[PlainDescent]) -> None:
+    model = net()
+    PlainDescent(net().parameters())  # from now on its step has hooks, also as a part of another
+    with zerograd.watch(on="collect") as report:
+        optimizer = kind(model.parameters())
+        for x in batches():
+            loss_of(model, x).backward()
+            optimizer.step()
+    assert_found(report, right=True)
+    assert report.watched is not None
+    assert report.watched.windows == {1: 6}
+
+
+@pytest.mark.parametrize("kind", [ClearsThroughTorch, ClearsByHand, ClearsInPlace])
+def test_an_overridden_zero_grad_that_clears_is_believed(kind: type[PlainDescent]) -> None:
+    model = net()
+    optimizer = kind(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_an_overridden_zero_grad_that_clears_nothing_is_not_believed() -> None:
+    model = net()
+    optimizer = ClearsNothing(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, seen=5)
+
+
+# Clearing
+
+
+def none_by_hand(model: Any) -> None:
+    for param in model.parameters():
+        param.grad = None
+
+
+def zeros_by_hand(model: Any) -> None:
+    for param in model.parameters():
+        if param.grad is not None:
+            param.grad.zero_()
+
+
+def zeros_through_data(model: Any) -> None:
+    for param in model.parameters():
+        if param.grad is not None:
+            param.grad.data.zero_()
+
+
+def zeros_through_numpy(model: Any) -> None:
+    for param in model.parameters():
+        if param.grad is not None:
+            param.grad.numpy()[...] = 0
+
+
+def zeros_by_multiplying(model: Any) -> None:
+    for param in model.parameters():
+        if param.grad is not None:
+            param.grad.mul_(0)
+
+
+def zeros_by_detaching(model: Any) -> None:
+    for param in model.parameters():
+        if param.grad is not None:
+            param.grad.detach_().zero_()
+
+
+def zeros_all_at_once(model: Any) -> None:
+    grads = [param.grad for param in model.parameters() if param.grad is not None]
+    if grads:
+        torch._foreach_zero_(grads)
+
+
+def new_zeros(model: Any) -> None:
+    for param in model.parameters():
+        param.grad = torch.zeros_like(param)
+
+
+CLEARS: dict[str, Callable[[Any, Any], object]] = {
+    "zero_grad()": lambda model, optimizer: optimizer.zero_grad(),
+    "zero_grad(set_to_none=False)": lambda model, optimizer: optimizer.zero_grad(set_to_none=False),
+    "zero_grad(False)": lambda model, optimizer: optimizer.zero_grad(False),
+    "model.zero_grad()": lambda model, optimizer: model.zero_grad(),
+    "model.zero_grad(set_to_none=False)": lambda model, optimizer: model.zero_grad(False),
+    "each layer's zero_grad()": lambda model, optimizer: [part.zero_grad() for part in model],
+    "p.grad = None": lambda model, optimizer: none_by_hand(model),
+    "p.grad.zero_()": lambda model, optimizer: zeros_by_hand(model),
+    "p.grad.data.zero_()": lambda model, optimizer: zeros_through_data(model),
+    "p.grad.numpy()[...] = 0": lambda model, optimizer: zeros_through_numpy(model),
+    "p.grad.mul_(0)": lambda model, optimizer: zeros_by_multiplying(model),
+    "p.grad.detach_().zero_()": lambda model, optimizer: zeros_by_detaching(model),
+    "_foreach_zero_": lambda model, optimizer: zeros_all_at_once(model),
+    "p.grad = zeros": lambda model, optimizer: new_zeros(model),
+    "zero_grad of another optimizer": lambda model, optimizer: sgd(model).zero_grad(),
+}
+
+
+@either_way
+@pytest.mark.parametrize("after", [False, True], ids=["before backward", "after step"])
+@pytest.mark.parametrize("how", CLEARS)
+def test_every_way_to_clear_counts_as_one(how: str, after: bool, right: bool) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            clears = right or number != 5
+            if clears and not after:
+                CLEARS[how](model, optimizer)
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+            if (right or number != 4) and after:
+                CLEARS[how](model, optimizer)
+    assert_found(report, right=right, seen=1)
+    if not right:
+        assert report.findings[0].site.iteration == 6
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_clearing_some_layers_is_found_in_just_the_others(to_none: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            model[0].zero_grad(set_to_none=to_none)
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, seen=5)
+    assert "(2.weight, 2.bias)" in report.findings[0].message
+
+
+def test_clearing_one_parameter_by_hand_is_found_in_the_others() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            model[0].weight.grad = None
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, seen=5)
+    assert "(0.bias, 2.weight, 2.bias)" in report.findings[0].message
+
+
+@either_way
+def test_layers_may_be_cleared_one_after_the_other(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            model[0].zero_grad()
+            if right:
+                none_by_hand(model[2])
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+def test_the_finding_gives_the_norms_the_names_and_the_iteration() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    with zerograd.watch(on="collect") as report:
+        for factor in (3.0, 5.0):
+            model(torch.tensor([[factor]])).sum().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, seen=1)
+    (finding,) = report.findings
+    assert "expected |grad| 5, got 8 (weight)" in finding.message
+    assert finding.site.iteration == 2
+    (note,) = finding.notes
+    assert (note.message, note.site.line) == ("used here", finding.site.line + 1)
+
+
+def test_many_parameters_are_named_by_the_first_few_and_a_count() -> None:
+    model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(4)))
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(3):
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report)
+    assert "(0.weight, 0.bias, 1.weight and 5 more)" in report.findings[0].message
+
+
+# What autograd does
+
+
+@either_way
+def test_tied_weights_are_one_parameter(right: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Tanh(), nn.Linear(3, 3, bias=False))
+    model[2].weight = model[0].weight
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+def test_a_second_backward_through_a_retained_graph_is_the_same_window(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            loss = loss_of(model, x)
+            if right:
+                optimizer.zero_grad()
+            loss.backward(retain_graph=True)  # ZG101
+            loss.backward()
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+@either_way
+@pytest.mark.filterwarnings("ignore:Using backward\\(\\) with create_graph=True")
+def test_a_backward_that_creates_a_graph_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward(create_graph=True)  # ZG101
+            optimizer.step()
+        optimizer.zero_grad()
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+def test_a_gradient_penalty_is_part_of_its_window(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            x.requires_grad_()
+            if right:
+                optimizer.zero_grad()
+            loss = loss_of(model, x)
+            (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+            (loss + slope.norm()).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward\\(\\) with create_graph=True")
+def test_a_penalty_on_the_gradients_themselves_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward(create_graph=True)
+            penalty = sum(param.grad.pow(2).sum() for param in model.parameters())
+            (0.01 * penalty).backward()
+            optimizer.step()
+        optimizer.zero_grad()
+    assert_found(report, right=True)
+
+
+def test_autograd_grad_leaves_gradients_alone() -> None:
+    model = net()
+    optimizer = sgd(model)
+    params = list(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+            torch.autograd.grad(loss_of(model, x), params)
+    assert_found(report, right=True)
+
+
+def test_a_step_by_hand_with_autograd_grad_is_no_business_of_ours() -> None:
+    model = net()
+    params = list(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            grads = torch.autograd.grad(loss_of(model, x), params)
+            with torch.no_grad():
+                for param, grad in zip(params, grads, strict=True):
+                    param -= 0.01 * grad
+    assert_found(report, right=True)
+
+
+@either_way
+def test_a_backward_into_other_inputs_touches_nothing_here(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+            x.requires_grad_()
+            inputs = [x] if right else list(model.parameters())
+            loss_of(model, x).backward(inputs=inputs)  # ZG101
+            if not right:
+                optimizer.step()
+    assert_found(report, right=right, seen=6)
+
+
+@either_way
+def test_hooks_on_tensors_and_parameters_change_nothing(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    model[0].weight.register_hook(lambda grad: grad * 2)
+
+    def tame(param: Any) -> None:
+        param.grad.clamp_(-1, 1)
+
+    model[2].weight.register_post_accumulate_grad_hook(tame)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            out = model(x)
+            out.register_hook(lambda grad: grad / 2)
+            if right:
+                optimizer.zero_grad()
+            (out - 10).pow(2).mean().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> Tensor:
+        return 2 * grads[0]
+
+
+class BackwardWithinBackward(torch.autograd.Function):
+    """As in gradient caching: its backward runs another backward, into the same parameters."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor) -> Tensor:
+        context.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        x, weight = context.saved_tensors
+        with torch.enable_grad():
+            (x.detach() @ weight).backward(grads[0])
+        return grads[0] @ weight.T, None
+
+
+@either_way
+def test_a_custom_function_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            Doubled.apply(loss_of(model, x)).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+def test_a_backward_within_a_backward_is_one_with_it(right: bool) -> None:
+    torch.manual_seed(0)
+    first = nn.Linear(3, 3)
+    weight = nn.Parameter(torch.randn(3, 2))
+    optimizer = torch.optim.SGD([*first.parameters(), weight], lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            BackwardWithinBackward.apply(first(x), weight).sum().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing_is_watched(reentrant: bool, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            x.requires_grad_()
+            if right:
+                optimizer.zero_grad()
+            out = checkpoint(model, x, use_reentrant=reentrant)
+            (out - 10).pow(2).mean().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+def test_a_backward_that_fails_accuses_nobody() -> None:
+    model = net()
+    optimizer = sgd(model)
+
+    def refuse(grad: Tensor) -> None:
+        raise ArithmeticError("not this one")
+
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches()):
+            optimizer.zero_grad()
+            out = model(x)
+            if number == 2:
+                out.register_hook(refuse)
+                with pytest.raises(ArithmeticError):
+                    out.sum().backward()
+                continue
+            (out - 10).pow(2).mean().backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+# Closures
+
+
+@either_way
+def test_lbfgs_runs_its_closure_many_times_in_one_step(right: bool) -> None:
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(3):
+
+            def closure(x: Tensor = x) -> Any:
+                if right:
+                    optimizer.zero_grad()
+                loss = loss_of(model, x)
+                loss.backward()  # ZG101
+                return loss
+
+            optimizer.step(closure)
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_closure_of_a_first_order_optimizer_is_a_window(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+
+            def closure(x: Tensor = x) -> Any:
+                if right:
+                    optimizer.zero_grad()
+                loss = loss_of(model, x)
+                loss.backward()  # ZG101
+                return loss
+
+            optimizer.step(closure)
+    assert_found(report, right=right, seen=5)
+
+
+def test_a_closure_that_only_computes_the_loss_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss = loss_of(model, x)
+            loss.backward()
+            optimizer.step(lambda loss=loss: loss.item())
+    assert_found(report, right=True)
+
+
+def test_a_step_that_fails_does_not_confuse_what_follows() -> None:
+    model = net()
+    optimizer = sgd(model)
+
+    def refuse() -> float:
+        raise ArithmeticError("not this one")
+
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            if number != 6:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            if number == 2:
+                with pytest.raises(ArithmeticError):
+                    optimizer.step(refuse)
+                continue
+            optimizer.step()
+    assert_found(report, seen=1)
+
+
+# Windows
+
+
+@either_way
+def test_accumulation_may_end_on_a_partial_window(right: bool) -> None:
+    model = net()
+    with zerograd.watch(on="collect") as report:
+        optimizer = sgd(model)
+        for number, x in enumerate(batches(14), 1):
+            (loss_of(model, x) / 4).backward()  # ZG101
+            if number % 4 == 0 or number == 14:
+                optimizer.step()
+                if right or number != 8:
+                    optimizer.zero_grad()
+    assert_found(report, right=right, seen=1)
+    assert report.watched is not None
+    assert report.watched.windows == {2: 1, 4: 3}
+
+
+def test_short_windows_at_the_end_of_every_epoch_are_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for _ in range(4):
+            for number, x in enumerate(batches(10), 1):
+                (loss_of(model, x) / 4).backward()
+                if number % 4 == 0 or number == 10:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_a_clear_in_every_micro_batch_drops_part_of_the_window(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(20), 1):
+            if not right:
+                optimizer.zero_grad()  # ZG103
+            (loss_of(model, x) / 4).backward()
+            if number % 4 == 0:
+                optimizer.step()
+                if right:
+                    optimizer.zero_grad()
+    assert_found(report, right=right)
+
+
+@either_way
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_the_declared_window_is_held_against_the_run(late: bool, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    length = 4 if right else 2
+
+    def train() -> None:
+        for number, x in enumerate(batches(40), 1):
+            (loss_of(model, x) / 4).backward()
+            if number % length == 0:
+                optimizer.step()  # ZG302
+                optimizer.zero_grad()
+
+    with zerograd.watch(on="collect") as report:
+        if late:
+            train()
+        with zerograd.expect_window(4):
+            train()
+    assert_found(report, right=right)
+
+
+@either_way
+@pytest.mark.parametrize("early", [False, True], ids=["made inside", "made before"])
+def test_a_guard_that_closes_the_first_window_too_early_is_found(early: bool, right: bool) -> None:
+    model = net()
+    made = sgd(model) if early else None
+    with zerograd.watch(on="collect") as report:
+        optimizer = made or sgd(model)
+        for number, x in enumerate(batches(17)):
+            (loss_of(model, x) / 4).backward()
+            if (number + right) % 4 == 0 or number == 16:
+                optimizer.step()  # ZG302
+                optimizer.zero_grad()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_last_window_that_is_never_stepped_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(18), 1):
+            (loss_of(model, x) / 4).backward()
+            if number % 4 == 0 or (right and number == 18):
+                optimizer.step()  # ZG303
+                optimizer.zero_grad()
+    assert_found(report, right=right, seen=1)
+
+
+@either_way
+def test_a_partial_window_dropped_at_the_next_epoch_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for _ in range(3):
+            optimizer.zero_grad()
+            for number, x in enumerate(batches(10), 1):
+                (loss_of(model, x) / 4).backward()
+                if number % 4 == 0 or (right and number == 10):
+                    optimizer.step()  # ZG303
+                    optimizer.zero_grad()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_partial_window_carried_into_the_next_epoch_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for _ in range(3):
+            for number, x in enumerate(batches(10), 1):
+                (loss_of(model, x) / 4).backward()
+                if number % 4 == 0 or (right and number == 10):
+                    optimizer.step()  # ZG304
+                    optimizer.zero_grad()
+    assert_found(report, right=right)
+
+
+def test_only_windows_are_advice_and_advice_is_no_error() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="raise") as report:
+        for number, x in enumerate(batches(18), 1):
+            (loss_of(model, x) / 4).backward()
+            if number % 4 == 0:
+                optimizer.step()  # ZG303
+                optimizer.zero_grad()
+    assert_found(report)
+    assert report.exit_code == 0
+
+
+# The other laws, as a run shows them
+
+
+@either_way
+def test_a_clear_between_backward_and_step_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()
+            if not right:
+                optimizer.zero_grad()  # ZG102
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_steps_with_nothing_to_use_are_found_from_the_second(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss = loss_of(model, x)
+            if right:
+                loss.backward()
+            optimizer.step()  # ZG104
+    assert_found(report, right=right)
+    if not right:
+        assert report.findings[0].site.iteration == 2
+
+
+def test_one_empty_step_that_makes_the_state_is_right() -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        optimizer.zero_grad()
+        optimizer.step()
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_a_second_step_on_the_same_gradients_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+            if not right:
+                optimizer.step()  # ZG105
+    assert_found(report, right=right)
+
+
+@either_way
+def test_parameters_that_no_optimizer_has_are_found(right: bool) -> None:
+    model, forgotten = net(), nn.Linear(3, 3)
+    owned = [*model.parameters(), *(forgotten.parameters() if right else ())]
+    optimizer = torch.optim.SGD(owned, lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(520):
+            optimizer.zero_grad()
+            loss_of(model, forgotten(x)).backward()  # ZG108
+            optimizer.step()
+    assert_found(report, right=right, seen=1)
+    if not right:
+        assert "(weight, bias)" in report.findings[0].message
+
+
+def test_gradients_that_no_optimizer_has_and_somebody_clears_are_right() -> None:
+    model, probe = net(), nn.Linear(3, 3)
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(12):
+            optimizer.zero_grad()
+            loss_of(model, probe(x)).backward()
+            optimizer.step()
+            probe.zero_grad()
+    assert_found(report, right=True)
+
+
+# Clipping, however it was imported
+
+CLIPS: dict[str, Callable[[Any], object]] = {
+    "from torch.nn.utils": lambda params: clip_grad_norm_(params, 1.0),
+    "by name": lambda params: clip_grad_norm_(parameters=params, max_norm=1.0),
+    "from torch.nn.utils.clip_grad": lambda params: clip_by_another_name(params, 1.0),
+    "utils.": lambda params: utils.clip_grad_norm_(params, 1.0),
+    "torch.nn.utils.": lambda params: torch.nn.utils.clip_grad_norm_(params, 1.0),
+    "torch.nn.utils.clip_grad.": lambda params: torch.nn.utils.clip_grad.clip_grad_norm_(
+        params, 1.0, norm_type=1.0
+    ),
+    "in two parts": lambda params: torch.nn.utils.clip_grads_with_norm_(
+        params := list(params),
+        1.0,
+        torch.nn.utils.get_total_norm([one.grad for one in params if one.grad is not None]),
+    ),
+    "value": lambda params: clip_grad_value_(params, 1.0),
+    "value, by name": lambda params: clip_grad_value_(parameters=params, clip_value=1.0),
+    "utils., value": lambda params: utils.clip_grad_value_(params, 1.0),
+}
+
+
+@either_way
+@pytest.mark.parametrize("how", CLIPS)
+def test_a_clip_after_the_step_is_found_however_it_was_imported(how: str, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            if right:
+                CLIPS[how](model.parameters())
+            optimizer.step()
+            if not right:
+                clip = CLIPS[how]
+                clip(model.parameters())
+    codes = [finding.code for finding in report.findings]
+    assert codes == ([] if right else ["ZG203"])
+
+
+@either_way
+def test_a_clip_before_the_backward_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad(set_to_none=False)
+            if not right:
+                clip_grad_norm_(model.parameters(), 1.0)  # ZG202
+            loss_of(model, x).backward()
+            if right:
+                clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_clip_in_the_middle_of_a_window_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12), 1):
+            (loss_of(model, x) / 4).backward()
+            if number % 4 == 0 or not right:
+                clip_grad_norm_(model.parameters(), 1.0)  # ZG204
+            if number % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    assert_found(report, right=right)
+
+
+def test_asking_for_the_norm_is_no_clip() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+            clip_grad_norm_(model.parameters(), float("inf"))
+    assert_found(report, right=True)
+
+
+@either_way
+def test_clipping_each_parameter_by_itself_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            for param in model.parameters():
+                clip_grad_norm_(param, 1.0)
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+# Scaling
+
+
+@either_way
+def test_a_scaled_loop_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()  # ZG101
+            scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right, seen=5)
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+@either_way
+def test_a_step_skipped_for_inf_has_used_its_gradients(
+    right: bool, kind: Callable[..., torch.optim.Optimizer], fused: bool
+) -> None:
+    model = net()
+    optimizer = kind(model.parameters(), lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            if right or number != 4:
+                optimizer.zero_grad()
+            loss = loss_of(model, x) * (float("inf") if number == 3 else 1.0)
+            scaler.scale(loss).backward()  # ZG101
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right, seen=1)
+    assert report.watched is not None
+    assert report.watched.steps == 8
+
+
+@either_way
+def test_a_scaled_window_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12), 1):
+            scaler.scale(loss_of(model, x) / 4).backward()  # ZG101
+            if number % 4 == 0:
+                scaler.step(optimizer)
+                scaler.update()
+                if right:
+                    optimizer.zero_grad()
+    assert_found(report, right=right, seen=2)
+
+
+@either_way
+def test_a_clip_of_scaled_gradients_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            if right:
+                scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)  # ZG201
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_step_past_the_scaler_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model, lr=1e-9)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            if right:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()  # ZG205
+    assert_found(report, right=right)
+
+
+def test_a_step_past_the_scaler_after_unscaling_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            scaler.unscale_(optimizer)
+            optimizer.step()
+            scaler.update()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_a_scaled_backward_onto_unscaled_gradients_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            if not right:
+                scaler.unscale_(optimizer)
+            scaler.scale(loss_of(model, -x)).backward()  # ZG206
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_second_unscale_without_update_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, torch.ones(2, 3))).backward()
+        scaler.unscale_(optimizer)
+        if not right:
+            with pytest.raises(RuntimeError, match="already been called"):
+                scaler.unscale_(optimizer)  # ZG207
+        scaler.step(optimizer)
+        scaler.update()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_loss_that_is_not_scaled_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches()):
+            optimizer.zero_grad()
+            loss = loss_of(model, x)
+            if right or number < 2:
+                loss = scaler.scale(loss)
+            loss.backward()  # ZG208
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right)
+
+
+def test_a_scaler_that_is_switched_off_does_nothing() -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=True)
+
+
+def test_two_optimizers_of_one_scaler_are_right() -> None:
+    encoder, head = net(), nn.Linear(2, 2)
+    first, second = sgd(encoder), torch.optim.Adam(head.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            first.zero_grad()
+            second.zero_grad()
+            loss = loss_of(head, encoder(x)) * (float("inf") if number == 3 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.unscale_(first)
+            clip_grad_norm_(encoder.parameters(), 1.0)
+            scaler.step(first)
+            scaler.step(second)
+            scaler.update()
+    assert_found(report, right=True)
