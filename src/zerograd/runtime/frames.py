@@ -17,7 +17,8 @@ from zerograd.events import Site
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 NOWHERE = Site("<unknown>", 1)
 
-_Spot = tuple[CodeType, int]
+_Spot = tuple[int, int]
+"""The identity of a code object, which Python would hash by all that is in it, and an instruction."""
 
 USER, LIBRARY, HIDDEN = 2, 1, 0
 
@@ -32,8 +33,9 @@ class Places:
         self._libraries = tuple(
             {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
         )
-        self._kinds: dict[CodeType, int] = {}
-        self._sites: dict[tuple[CodeType, int], Site] = {}
+        self._kinds: dict[int, int] = {}
+        self._codes: dict[int, CodeType] = {}
+        self._sites: dict[_Spot, Site] = {}
         self._ways: dict[tuple[_Spot, tuple[_Spot, ...]], Site] = {}
         self._here = os.getcwd()
 
@@ -43,16 +45,17 @@ class Places:
         way: list[_Spot] = []
         while frame is not None:
             code = frame.f_code
-            kind = kinds.get(code)
+            kind = kinds.get(id(code))
             if kind is None:
                 kind = self._kind(code)
-            if kind == USER:
-                spot = (code, frame.f_lasti)
-                if way:
+            if kind:
+                spot = (id(code), frame.f_lasti)
+                if kind == LIBRARY:
+                    way.append(spot)
+                elif way:
                     return self._inside(spot, tuple(way))
-                return self._sites.get(spot) or self._place(spot)
-            if kind == LIBRARY:
-                way.append((code, frame.f_lasti))
+                else:
+                    return self._sites.get(spot) or self._place(spot)
             frame = frame.f_back
         return self._place(way[0]) if way else NOWHERE
 
@@ -73,13 +76,14 @@ class Places:
             kind = LIBRARY
         else:
             kind = USER
-        self._kinds[code] = kind
+        self._kinds[id(code)] = kind
+        self._codes[id(code)] = code  # so that no other comes to have its identity
         return kind
 
     def _place(self, spot: _Spot) -> Site:
         known = self._sites.get(spot)
         if known is None:
-            known = self._sites[spot] = self._decode(*spot)
+            known = self._sites[spot] = self._decode(self._codes[spot[0]], spot[1])
         return known
 
     def _decode(self, code: CodeType, instruction: int) -> Site:

@@ -222,7 +222,8 @@ class Hooks:
         if zero.__closure__:
             self._wrap_inside(zero, wrap)
         else:
-            self._set(module.Optimizer, "zero_grad", wrap(zero))
+            # Two of ours, as if the outer one were the decorator.
+            self._set(module.Optimizer, "zero_grad", _as(zero, _calling(wrap(zero))))
 
         module_zeroed = self._listener.module_zeroed
         of_module = self._torch.nn.Module.zero_grad
@@ -314,6 +315,13 @@ def _as(original: Any, wrapper: Any) -> Any:
         with contextlib.suppress(AttributeError):
             setattr(wrapper, attribute, getattr(original, attribute))
     return wrapper
+
+
+def _calling(function: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _quietly(fault: Callable[[Exception], None], call: Callable[..., object], *args: Any) -> None:

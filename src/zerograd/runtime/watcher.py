@@ -31,6 +31,10 @@ MOST_PROBES = 16
 """With more subjects than that, backward calls are not told apart by subject."""
 
 
+ABOVE_TORCH = 3
+"""How far above a listener the user can be: our hook is below it, and below that some of torch."""
+
+
 class _Task(threading.local):
     """What runs in this thread."""
 
@@ -110,7 +114,7 @@ class Watcher:
         scaled: bool | None = False
         if self.scalers:
             scaled = hooks.scaled_by_a_scaler(outputs[0]) if outputs else None
-        site = self._places.site(sys._getframe(2))
+        site = self._places.site(sys._getframe(ABOVE_TORCH))
         running = _Backward(self._event(Kind.BACKWARD, site, scaled))
         if self._orphans.due(self._backwards):
             leaves = hooks.leaves(outputs)
@@ -189,7 +193,7 @@ class Watcher:
             subject.inside = None
             return  # the optimizer inside has stepped, and this one wraps it
         scaled = self._task.scaling is not None
-        self._step(subject, scaled, sys._getframe(2))
+        self._step(subject, scaled, sys._getframe(ABOVE_TORCH))
         subject.inside = _STEPPED if subject.depth else None
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
@@ -200,7 +204,7 @@ class Watcher:
             return
         if subject.thread == 0 and not self._task.depth:
             self._adopt(subject)
-        event = self._clear_event(sys._getframe(2), to_none, subject)
+        event = self._clear_event(sys._getframe(ABOVE_TORCH), to_none, subject)
         self._clear(subject, event)
         for other in subject.covers:
             self._clear(other, event)
@@ -574,7 +578,8 @@ class Watcher:
         to_none: bool = True,
         unseen: bool = False,
     ) -> Event:
-        key = (kind, site, scaled, length, to_none)
+        # By identity: what is kept keeps its site, so that no other comes to have the same.
+        key = (id(kind), id(site), scaled, length, to_none)
         event = self._events.get(key)
         if event is None:
             event = Event(kind, site, scaled=scaled, length=length, to_none=to_none, inner=unseen)

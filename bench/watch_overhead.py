@@ -1,0 +1,495 @@
+"""Times what watching a run costs, in three ways, on nets from tiny to ten million numbers.
+
+Self time: clocks around everything that zerograd puts into torch, less clocks around what torch
+does inside it, less what the same clocks show where nothing is watched. It is the sharp measure,
+because it is not the difference of two long times.
+
+Side by side: blocks of bare and of watched steps in a new order each round, beside other tools, and
+beside bare blocks once more: what those are off from 1 is what this machine cannot measure. Tools
+start, warm up and stop outside of what is timed.
+
+Growth: what a long run holds at its end and did not hold after its first steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import training
+from corpus import progress
+from training import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
+
+import zerograd
+from zerograd.runtime import orphans, verify, watcher
+
+WARM_UP = 12
+"""So many steps are not timed: by then zerograd has seen what is usual in the loop."""
+BLOCK = 0.25
+"""Seconds that a block of steps takes, or a little more."""
+MEGABYTE = 1e6
+
+Patch = Callable[[Any], Any]
+Tool = Callable[[Loop], AbstractContextManager[object]]
+
+
+@dataclass
+class Row:
+    """One loop under one tool."""
+
+    loop: str
+    clear: str
+    tool: str
+    ratio: float
+    """The median over the rounds of its time to that of the bare blocks."""
+    low: float
+    high: float
+    """The quartiles."""
+
+
+@dataclass
+class Own:
+    """What zerograd itself takes of the steps of one loop."""
+
+    loop: str
+    clear: str
+    size: str
+    step: float
+    """Milliseconds of a bare step."""
+    usual: float
+    """Microseconds of zerograd's in a step, the median."""
+    walk: float
+    """Microseconds more in the one step in 256 that looks at the whole graph."""
+    thorough: int
+    """How often it had to put hooks on parameters to see what a backward reaches."""
+    limit: float | None
+
+    @property
+    def all(self) -> float:
+        """Microseconds in a step, with its part of the walk."""
+        return self.usual + self.walk / orphans.EVERY
+
+    @property
+    def share(self) -> float:
+        """Percent of the bare step."""
+        return self.all / self.step / 10
+
+    @property
+    def met(self) -> bool:
+        """Whether it is below its limit."""
+        return self.limit is None or self.share < self.limit
+
+
+@dataclass
+class Growth:
+    """What a long run holds more at its end than after its warm-up, in MB."""
+
+    steps: int
+    resident: float
+    python: float
+    limit: float = 1.0
+
+    @property
+    def met(self) -> bool:
+        """Whether it is flat."""
+        return max(self.resident, self.python) < self.limit
+
+
+@dataclass
+class Result:
+    """All that was measured."""
+
+    own: list[Own] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    growth: Growth | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether every goal is met."""
+        return all(own.met for own in self.own) and (self.growth is None or self.growth.met)
+
+
+def main() -> int:
+    """Measure, print the tables, and exit 1 when a goal is missed."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    print(
+        f"torch {torch.__version__}, {options.threads} thread{'s' * (options.threads > 1)}, "
+        f"Python {platform.python_version()}, {os.cpu_count()} CPUs\n"
+    )
+    result = Result()
+    result.growth = growth(options.growth or (10_000 if options.quick else 100_000))
+    chosen = ("MLP", "transformer", "10M transformer") if options.quick else tuple(LOOPS)
+    steps = options.steps or (16 if options.quick else 64)
+    for name, clear, make, limit in _loops(chosen):
+        result.own.append(own_time(name, clear, make(clear), steps, limit))
+    show_own(result.own)
+    tools = _tools(result)
+    rounds = options.rounds or (5 if options.quick else 15)
+    for name, clear, make, _ in _loops(chosen):
+        others = tools if clear == ZERO_GRAD else {}
+        if not options.quick or clear == ZERO_GRAD:
+            result.rows += side_by_side(name, clear, make(clear), others, rounds)
+    show_rows(result.rows)
+    for line in result.missing:
+        print(line)
+    show_growth(result.growth)
+    if options.json:
+        options.json.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
+    return int(not result.met)
+
+
+def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, training.Make, float | None]]:
+    """Each loop and the percent of a step that zerograd may take of it."""
+    for name in chosen:
+        for clear in CLEARS:
+            limit = None
+            if clear == ZERO_GRAD:
+                limit = 3.0 if name == "MLP" else 0.2
+            elif clear == IN_PLACE and name == "10M transformer":
+                limit = 1.0
+            yield name, clear, LOOPS[name], limit
+    yield "GAN", ZERO_GRAD, training.gan, 0.2
+
+
+# Self time
+
+
+class Clocks:
+    """Clocks on the outside and on the inside of what zerograd puts into torch."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def outside(self, call: Any) -> Any:
+        """The call; its time counts."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter_ns()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.spent += time.perf_counter_ns() - began
+
+        return _hidden(call, timed)
+
+    def inside(self, call: Any) -> Any:
+        """The call; its time does not count."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter_ns()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.spent -= time.perf_counter_ns() - began
+
+        return _hidden(call, timed)
+
+    @contextmanager
+    def around(self, between: AbstractContextManager[object]) -> Iterator[None]:
+        """Put the clocks on both sides of what `between` puts into torch."""
+        with ExitStack() as stack:
+            for place in _places():
+                stack.enter_context(place(self.inside))
+            stack.enter_context(between)
+            for place in _places():
+                stack.enter_context(place(self.outside))
+            # The way up to the user is longer by a clock, and is not to take longer.
+            stack.enter_context(_patched(watcher, "ABOVE_TORCH", lambda far: far + 1))
+            for table in _step_hooks():
+                for key, hook in table.items():
+                    table[key] = self.outside(hook)
+            yield
+
+
+def own_time(name: str, clear: str, loop: Loop, steps: int, limit: float | None) -> Own:
+    """The time that zerograd takes of a loop's steps."""
+    progress("self time", 0, 1, f"{name}, {clear}")
+    clocks = Clocks()
+    with clocks.around(_idle_hooks()):
+        _, idle = _timed(loop, clocks, steps)
+    with clocks.around(zerograd.watch(on="collect")):
+        _run(loop, WARM_UP)
+        with _counted(verify, "Touch") as thorough:
+            bare, usual = _timed(loop, clocks, steps)
+        with _always_walking():
+            _, walking = _timed(loop, clocks, 5)
+    walk = max(0.0, walking - usual) / (3 if name == "GAN" else 1)
+    usual = max(0.0, usual - idle)
+    progress("self time", 1, 1, f"{name}, {clear}")
+    return Own(name, clear, loop.size, bare, usual, walk, len(thorough), limit)
+
+
+def _timed(loop: Loop, clocks: Clocks, steps: int) -> tuple[float, float]:
+    """Medians: milliseconds of a step without, and microseconds with what is between the clocks."""
+    without, between = [], []
+    for _ in range(steps):
+        clocks.spent = 0
+        began = time.perf_counter_ns()
+        loop.step()
+        whole = time.perf_counter_ns() - began
+        without.append((whole - clocks.spent) / 1e6)
+        between.append(clocks.spent / 1e3)
+    return statistics.median(without), statistics.median(between)
+
+
+def _hidden(call: Any, timed: Any) -> Any:
+    """Not a place in the user's code: zerograd looks through it as through torch's own frames."""
+    timed.__code__ = timed.__code__.replace(co_filename="<frozen clock>")
+    return functools.wraps(call)(timed)
+
+
+def _places() -> list[Callable[[Patch], AbstractContextManager[None]]]:
+    """Where zerograd's patches go."""
+    zero_grad = torch.optim.Optimizer.zero_grad
+    [cell] = [cell for cell in zero_grad.__closure__ or () if callable(cell.cell_contents)]
+    return [
+        lambda patch: _patched(torch.autograd.graph, "_engine_run_backward", patch),
+        lambda patch: _patched(torch.autograd, "_engine_run_backward", patch),
+        lambda patch: _patched(torch.nn.Module, "zero_grad", patch),
+        lambda patch: _patched(cell, "cell_contents", patch),
+    ]
+
+
+@contextmanager
+def _patched(owner: Any, name: str, patch: Patch) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, patch(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _step_hooks() -> list[dict[int, Any]]:
+    module = vars(importlib.import_module("torch.optim.optimizer"))
+    return [module["_global_optimizer_pre_hooks"], module["_global_optimizer_post_hooks"]]
+
+
+@contextmanager
+def _idle_hooks() -> Iterator[None]:
+    """Hooks that do nothing, where zerograd has its own."""
+    module = importlib.import_module("torch.optim.optimizer")
+    before = module.register_optimizer_step_pre_hook(lambda *_: None)
+    after = module.register_optimizer_step_post_hook(lambda *_: None)
+    try:
+        yield
+    finally:
+        before.remove()
+        after.remove()
+
+
+@contextmanager
+def _counted(owner: Any, name: str) -> Iterator[list[None]]:
+    """One entry for each time something is called."""
+    calls: list[None] = []
+    before = getattr(owner, name)
+
+    class Counted(before):  # type: ignore[misc]
+        def __init__(self, *args: Any) -> None:
+            calls.append(None)
+            super().__init__(*args)
+
+    with _patched(owner, name, lambda _: Counted):
+        yield calls
+
+
+def _always_walking() -> AbstractContextManager[None]:
+    """The graph is walked at every backward."""
+    return _patched(orphans.Orphans, "due", lambda _: lambda *_: True)
+
+
+# Side by side
+
+
+def side_by_side(
+    name: str, clear: str, loop: Loop, others: dict[str, Tool], rounds: int
+) -> list[Row]:
+    """Blocks of steps under each tool in turn, each to the bare block of its round."""
+    tools: dict[str, Tool] = {"bare": _bare, "bare again": _bare, "zerograd": _watched, **others}
+    _run(loop, WARM_UP)
+    steps = max(2, round(BLOCK / _seconds(loop, 3) * 3))
+    ratios: dict[str, list[float]] = {tool: [] for tool in tools if tool != "bare"}
+    order = random.Random(0)
+    for number in range(1, rounds + 1):
+        names = list(tools)
+        order.shuffle(names)
+        taken = {}
+        for tool in names:
+            with tools[tool](loop):
+                _run(loop, WARM_UP)
+                taken[tool] = _seconds(loop, steps)
+        for tool, found in ratios.items():
+            found.append(taken[tool] / taken["bare"])
+        progress("side by side", number, rounds, f"{name}, {clear}")
+    return [_row(name, clear, tool, found) for tool, found in ratios.items()]
+
+
+def _row(name: str, clear: str, tool: str, found: list[float]) -> Row:
+    low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
+    return Row(name, clear, tool, middle, low, high)
+
+
+def _seconds(loop: Loop, steps: int) -> float:
+    """Processor time, which other programs on the machine disturb less than they do a clock."""
+    began = time.process_time()
+    _run(loop, steps)
+    return time.process_time() - began
+
+
+def _run(loop: Loop, steps: int) -> None:
+    for _ in range(steps):
+        loop.step()
+
+
+def _bare(loop: Loop) -> AbstractContextManager[object]:
+    return contextlib.nullcontext()
+
+
+def _watched(loop: Loop) -> AbstractContextManager[object]:
+    return zerograd.watch(on="collect")
+
+
+def _tools(result: Result) -> dict[str, Tool]:
+    """The other tools; those that are not installed are named in the result."""
+    tools: dict[str, Tool] = {"set_detect_anomaly": _anomaly}
+    try:
+        audit = importlib.import_module("torch_audit")
+        tools["torch-audit, each step"] = lambda loop: _audited(audit, loop, 1)
+        tools["torch-audit, as it comes"] = lambda loop: _audited(audit, loop, 1000)
+    except ImportError:
+        result.missing.append("torch-audit is missing: pip install -r requirements/bench.txt")
+    try:
+        guardtower = importlib.import_module("guardtower")
+        tools["guardtower.monitor"] = lambda loop: _monitored(guardtower, loop)
+    except ImportError:
+        result.missing.append("guardtower is missing: pip install -r requirements/bench.txt")
+    return tools
+
+
+def _anomaly(loop: Loop) -> AbstractContextManager[object]:
+    return torch.autograd.set_detect_anomaly(True)
+
+
+@contextmanager
+def _audited(module: Any, loop: Loop, every: int) -> Iterator[None]:
+    auditors = [
+        module.autopatch(net, optimizer=optimizer, every_n_steps=every, fail_level="FATAL")
+        for net, optimizer in loop.nets
+    ]
+    try:
+        yield
+    finally:
+        for auditor in auditors:
+            auditor.unpatch()
+
+
+@contextmanager
+def _monitored(module: Any, loop: Loop) -> Iterator[None]:
+    with ExitStack() as stack:
+        for net, _ in loop.nets:
+            stack.enter_context(module.monitor(net, on_nonfinite="warn"))
+        yield
+
+
+# Growth
+
+
+def growth(steps: int) -> Growth:
+    """What a watched run of so many steps comes to hold after its first tenth."""
+    loop = training.mlp(ZERO_GRAD)
+    warm_up = steps // 10
+    with zerograd.watch(on="collect"):
+        tracemalloc.start()
+        _run(loop, warm_up)
+        resident, python = _held()
+        for tenth in range(1, 10):
+            _run(loop, warm_up)
+            progress("growth", tenth, 9, f"{steps:,} steps")
+        resident_after, python_after = _held()
+        tracemalloc.stop()
+    return Growth(steps, (resident_after - resident) / MEGABYTE, (python_after - python) / MEGABYTE)
+
+
+def _held() -> tuple[int, int]:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), tracemalloc.get_traced_memory()[0]
+
+
+# Tables
+
+
+def show_own(found: list[Own]) -> None:
+    """The first table."""
+    print(
+        f"{'self time':18}{'clears by':14}{'trains':>20}{'bare step':>12}{'zerograd':>12}"
+        f"{'share':>9}   goal"
+    )
+    for own in found:
+        goal = "" if own.limit is None else f"< {own.limit:g} %  {'met' if own.met else 'MISSED'}"
+        print(
+            f"{own.loop:18}{own.clear:14}{own.size:>20}{own.step:9.2f} ms{own.all:9.1f} µs"
+            f"{own.share:7.3f} %   {goal}".rstrip()
+        )
+        if own.thorough:
+            print(f"{'':18}(put hooks on parameters {own.thorough} times)")
+    print()
+
+
+def show_rows(rows: list[Row]) -> None:
+    """The second table."""
+    print(f"{'side by side':18}{'clears by':14}{'':26}{'to bare':>9}   half of the rounds")
+    for row in rows:
+        print(
+            f"{row.loop:18}{row.clear:14}{row.tool:26}{row.ratio:7.3f} ×"
+            f"   {row.low:.3f} – {row.high:.3f}"
+        )
+    print()
+
+
+def show_growth(found: Growth) -> None:
+    """The last lines."""
+    print(
+        f"growth over {found.steps:,} steps of the MLP: {found.resident:+.2f} MB resident, "
+        f"{found.python:+.2f} MB of Python's"
+        f"   < {found.limit:g} MB  {'met' if found.met else 'MISSED'}"
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer loops, steps and rounds")
+    parser.add_argument("--steps", type=int, metavar="N", help="how many steps have clocks")
+    parser.add_argument("--rounds", type=int, metavar="N", help="how many rounds side by side")
+    parser.add_argument("--growth", type=int, metavar="N", help="how many steps must not grow")
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="torch's threads (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all of it here")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
