@@ -197,7 +197,8 @@ class Oracle:
         held = [sum(one.value for one in self.held[param]) for param in params if self.held[param]]
         norm = torch.linalg.vector_norm(torch.stack([one.norm() for one in held])) if held else 0.0
         torch.nn.utils.clip_grad_norm_(params, MAX_NORM)
-        self.multiply(params, min(1.0, float(MAX_NORM / (norm + 1e-6))))
+        factor = float(MAX_NORM / (norm + 1e-6))
+        self.multiply(params, 1.0 if factor > 1 else factor)  # min would lose a nan
 
     def multiply(self, params: list[Tensor], factor: float) -> None:
         for param in params:
@@ -230,10 +231,12 @@ class Oracle:
         if mixing:
             first = min(mixing, key=lambda one: one.time)
             self.must["ZG101", first.line] += 1
-        crossing = self.crossing([one for each in there for one in each], subject)
+        # Where gradients are stale, that they are another's besides need not be said.
+        clean = [one for each in there if not any(one.used for one in each) for one in each]
+        crossing = self.crossing(clean, subject)
         if crossing:
             latest = max(crossing, key=lambda one: one.time)
-            self.must["ZG106", latest.line] += 1
+            (self.may if mixing else self.must)["ZG106", latest.line] += 1
         self.steps.append(
             f"{where}: step of {sorted(subject)} uses "
             + "; ".join(", ".join(_said(one, subject) for one in each) or "-" for each in there)
@@ -241,7 +244,7 @@ class Oracle:
 
     def crossing(self, held: list[Contribution], subject: Subject) -> list[Backward]:
         """The subject's own backward calls that came onto what another one's phase has left."""
-        fresh = [one.backward for one in held if not one.used]
+        fresh = [one.backward for one in held]
         return [
             own
             for left in fresh

@@ -121,8 +121,7 @@ def _backward(state: State, event: Event) -> State:
     grads, mixed = state.grads, state.mixed
     if event.leftover or (event.leftover is None and grads is Grads.SPENT):
         grads = Grads.STALE
-        if mixed is None or mixed.measured is None:
-            mixed = event
+        mixed = mixed or event
     elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
     crossed = state.crossed

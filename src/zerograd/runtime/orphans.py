@@ -35,7 +35,8 @@ class Orphans:
         self._subjects = subjects
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
-        self._told: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._told: dict[int, weakref.ref[Any]] = {}
+        """By identity: sets would compare tensors by their values."""
 
     def due(self, backwards: int) -> bool:
         """Whether this backward is one to look at."""
@@ -50,7 +51,7 @@ class Orphans:
         kind = self._torch.nn.Parameter
         sightings = {}
         for leaf in leaves:
-            if not isinstance(leaf, kind) or self._subjects.owning(leaf) or leaf in self._told:
+            if not isinstance(leaf, kind) or self._subjects.owning(leaf) or self._is_told(leaf):
                 continue
             ref, times, when = self._seen.get(id(leaf), (None, 0, -1))
             if ref is None or ref() is not leaf:
@@ -65,6 +66,10 @@ class Orphans:
         if ripe:
             self._convict([one for one in ripe if one is not None], site)
 
+    def _is_told(self, leaf: Tensor) -> bool:
+        told = self._told.get(id(leaf))
+        return told is not None and told() is leaf
+
     def _convict(self, params: list[Tensor], site: Site) -> None:
         ours, others = optimizers(self._torch)
         for optimizer in ours:
@@ -76,7 +81,7 @@ class Orphans:
             if not self._subjects.owning(param) and id(param) not in theirs
         ]
         for param in params:
-            self._told.add(param)
+            self._told[id(param)] = weakref.ref(param)
             del self._seen[id(param)]
         if params:
             names = names_of(params, names_in_modules(self._torch, params))
