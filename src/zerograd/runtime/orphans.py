@@ -36,6 +36,7 @@ class Orphans:
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._told: dict[int, weakref.ref[Any]] = {}
+        """By identity: sets would compare tensors by their values."""
 
     def due(self, backwards: int) -> bool:
         """Whether this backward is one to look at."""
@@ -71,7 +72,6 @@ class Orphans:
             self._convict([one for one in ripe if one is not None], site)
 
     def _is_told(self, leaf: Tensor) -> bool:
-        # Tensors are not compared with ==, as a WeakSet would.
         told = self._told.get(id(leaf))
         return told is not None and told() is leaf
 

@@ -22,6 +22,7 @@ class Subject:
     __slots__ = (
         "__weakref__",
         "book",
+        "company",
         "covers",
         "depth",
         "empty_at",
@@ -40,6 +41,7 @@ class Subject:
         "probe",
         "probe_grad",
         "probe_version",
+        "scaling",
         "stale",
         "thread",
         "title",
@@ -70,6 +72,8 @@ class Subject:
         self.filled_version = -1
         self.used: weakref.ref[Tensor] | None = None
         """The probe's gradient that the last step used."""
+        self.company: frozenset[str] = frozenset()
+        """The subjects that a backward has reached together with this one, since its clear or step."""
         self.left: list[Tensor] | None = None
         """The parameters that may still hold used gradients; None is all of them."""
         self.stale: list[Tensor] = []
@@ -80,6 +84,8 @@ class Subject:
         """The backward calls that have reached used gradients since the last clear or step."""
         self.print: list[float] | None = None
         """The norms that the last step used; None until a step has come with no backward before it."""
+        self.scaling = 0
+        """The optimizer that a scaler has last unscaled or stepped, by its identity."""
         self.empty_at = -1
         """How many backward calls there had been at the last step that had nothing to use."""
         self.depth = 0

@@ -149,6 +149,8 @@ class Watcher:
             return
         met = {look.subject.name for look in token.looks} if token.looks else ()
         alone = self._reached_alone() if token.looks else False
+        if len(self._outer) > 1:
+            self._note_company()
         try:
             for look in token.looks:
                 self._meet(look, token.event, alone, failed)
@@ -159,13 +161,14 @@ class Watcher:
             now = subject.probe.grad
             touched = now is not grad or (now is not None and now._version != subject.probe_version)
             subject.probe_grad = None
-            if subject.name in met:
-                continue
             if touched and not failed:
                 subject.weights = subject.probe._version
                 if now is not None:
                     subject.filled = weakref.ref(now)
                     subject.filled_version = now._version
+            if subject.name in met:
+                continue
+            if touched and not failed:
                 self._post(subject, token.event)
             else:
                 self._post(subject, self._variant(token.event, may=True))
@@ -181,6 +184,11 @@ class Watcher:
             subject.inside = None
         if subject.stale:
             self._prune(subject)
+        elif subject.book.node.state.crossed is not None:
+            held = verify.holding(subject.params if subject.left is None else subject.left)
+            if not held or not verify.nonzero(held):
+                # What the other phase had left is there no more.
+                self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
 
     def step_ended(self, optimizer: Any) -> None:
         if self.failure:
@@ -239,6 +247,7 @@ class Watcher:
             subject = self._subjects.of(optimizer)
             if subject is not None:
                 site = self._places.site(sys._getframe(3))
+                self._scaled_before(subject, optimizer)
                 self._post(subject, self._event(Kind.UNSCALE, site, True))
 
     def scaler_step_begins(self, optimizer: Any) -> None:
@@ -247,12 +256,20 @@ class Watcher:
         self._task.scaling = optimizer
         subject = self._subjects.of(optimizer)
         if subject is not None:
+            self._scaled_before(subject, optimizer)
             state = subject.book.node.state
             if state.stepped is not None:
-                # torch raises now, before any hook of the step.
+                # torch raises now, before any hook of the step: it uses nothing.
                 site = self._places.site(sys._getframe(3))
+                self._post(subject, self._event(Kind.ASSIGN, site))
                 self._post(subject, self._event(Kind.STEP, site, True))
             subject.inside = None
+
+    def _scaled_before(self, subject: Subject, optimizer: Any) -> None:
+        """A scaler keeps count by optimizer: what it did for another one of the subject's is past."""
+        if subject.scaling not in (0, id(optimizer)):
+            self._post(subject, self._event(Kind.UPDATE, NOWHERE, True))
+        subject.scaling = id(optimizer)
 
     def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
         if self.failure:
@@ -328,6 +345,7 @@ class Watcher:
         for other in self._outer:
             if other is not subject:
                 self._foreign_step(other, subject, event)
+        subject.company = frozenset()
 
     def _inner_step(self, subject: Subject, scaled: bool, frame: Any) -> None:
         """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
@@ -389,6 +407,8 @@ class Watcher:
             self._watched[other.name] = other
             self._post(other, self._variant(event, foreign=True, part=True))
             return
+        if subject.name not in other.company or other.name not in subject.company:
+            return  # no backward that is still there has reached both
         before = other.book.node
         self._post(other, self._variant(event, foreign=True))
         if other.book.node is not before and other.book.node.state.lent is not None:
@@ -406,6 +426,7 @@ class Watcher:
         if subject.met:
             self._settle(subject)
         subject.left, subject.stale, subject.weights = None, [], -1
+        subject.company = frozenset()
         self._watched.pop(subject.name, None)
 
     def _before_clip(self, subject: Subject) -> None:
@@ -456,6 +477,7 @@ class Watcher:
     def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
         self._post(subject, self._event(Kind.ZERO, NOWHERE, to_none=to_none, unseen=True))
         subject.left, subject.stale, subject.weights = None, [], -1
+        subject.company = frozenset()
         self._watched.pop(subject.name, None)
 
     def _meet(self, look: _Look, event: Event, alone: bool, failed: bool) -> None:
@@ -493,6 +515,14 @@ class Watcher:
     def _touched(self, subject: Subject) -> bool:
         grad, now = subject.probe_grad, subject.probe.grad
         return now is not grad or (now is not None and now._version != subject.probe_version)
+
+    def _note_company(self) -> None:
+        """Subjects that one backward has reached: the step of one uses what it left in the other."""
+        reached = [subject for subject in self._outer if self._touched(subject)]
+        if len(reached) > 1:
+            names = {subject.name for subject in reached}
+            for subject in reached:
+                subject.company |= names
 
     def _reached_alone(self) -> bool:
         return sum(map(self._touched, self._outer)) <= 1
