@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
-import stat
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -281,10 +281,9 @@ class _Output:
         self.path = path
         self.problem = ""
         self._real = os.path.realpath(path)
-        try:
-            self._in_place = not stat.S_ISREG(os.stat(self._real).st_mode)
-        except OSError:
-            self._in_place = False
+        self._in_place = (
+            os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+        )
 
     def write(self, words: str, *, last: bool = False) -> None:
         """Replace what stands there; a device or a pipe is written to once, at the end."""
@@ -301,8 +300,12 @@ class _Output:
 
     def _swap(self, data: bytes) -> None:
         fresh = f"{self._real}.{os.getpid()}.tmp"
-        with open(fresh, "wb") as stream:
-            stream.write(data)
-        with contextlib.suppress(OSError):
-            os.chmod(fresh, stat.S_IMODE(os.stat(self._real).st_mode))
-        os.replace(fresh, self._real)
+        try:
+            with open(fresh, "wb") as stream:
+                stream.write(data)
+            if os.path.exists(self._real):
+                shutil.copymode(self._real, fresh)
+            os.replace(fresh, self._real)
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(fresh)

@@ -98,8 +98,9 @@ def closing(report: Report, name: str, *, color: bool = False) -> str:
     """What a run has shown: what was watched, by which rules, and each finding in one line."""
     paint = colored if color else plain
     lines = [paint("bold", f"zerograd watched {visible(name)}")]
-    if report.watched is not None:
-        lines += [_word(word, visible(text), paint) for word, text in _watched(report.watched)]
+    rows = [] if report.watched is None else list(_watched(report.watched))
+    width = max((len(word) for word, _ in rows), default=0)
+    lines += [_word(f"{word:<{width}}", visible(told), paint) for word, told in rows]
     for finding in report.findings:
         rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
         times = "" if (finding.seen or 1) == 1 else f", seen {finding.seen} times"
@@ -111,23 +112,20 @@ def closing(report: Report, name: str, *, color: bool = False) -> str:
 def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
     for optimizer, times in Counter(watched.optimizers).items():
         yield "optimizer", optimizer if times == 1 else f"{optimizer} ({times} of them)"
-    if not watched.optimizers:
-        yield "optimizer", "none was used"
+    for optimizer in watched.unwatched:
+        yield "not watched", f"{optimizer}: it is no torch.optim.Optimizer"
     yield "parameters", str(watched.parameters)
     yield "steps", str(watched.steps)
     if watched.windows:
         lengths = sorted(watched.windows.items())
         told = [
-            f"{times} of {_count(length, 'backward', 'backwards') or 'none'}"
-            for length, times in lengths
+            f"{times} of {_count(n, 'backward', 'backwards') or 'none'}" for n, times in lengths
         ]
         yield "windows", ", ".join(told)
-    for optimizer in watched.unwatched:
-        yield "not watched", optimizer
     yield "rules", _codes(watched.ran) or "none"
     for reason in dict.fromkeys(watched.could_not.values()):
         codes = [code for code, why in watched.could_not.items() if why == reason]
-        yield "could not run", f"{_codes(codes)}: {reason}"
+        yield "not run", f"{_codes(codes)}: {reason}"
 
 
 def _codes(codes: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import pkgutil
 import runpy
+import signal
 import sys
 import threading
 import traceback
@@ -76,7 +77,7 @@ def _prepare(program: Program) -> Callable[[], object]:
     """Make the process look as it looks to a program; what begins it."""
     if program.module:
         return _prepare_module(program)
-    path = os.path.abspath(program.name)
+    path = os.path.join(os.getcwd(), program.name)
     if program.name == "-":
         raise NotThere("a script on standard input cannot be run: write it to a file")
     if not os.path.exists(path):
@@ -84,8 +85,9 @@ def _prepare(program: Program) -> Callable[[], object]:
     importer = pkgutil.get_importer(path)
     if importer is None:
         return _prepare_script(program, path)
-    if importer.find_spec("__main__") is None:
-        raise NotThere(f"{program.name} has no __main__.py: name the script in it that is to run")
+    with contextlib.suppress(SyntaxError):  # a zip file's finder compiles what it finds
+        if importer.find_spec("__main__") is None:
+            raise NotThere(f"{program.name} has no __main__.py: name the script that is to run")
     _own(program.name, program.arguments)
     _first_path(path, always=True)
     return lambda: _run_module("__main__", alter_argv=False)
@@ -157,16 +159,25 @@ def _first_path(path: str, *, always: bool = False) -> None:
 
 def _guarded(start: Callable[[], object]) -> Ended:
     """Run it; an exception that nobody caught is shown as python shows it."""
-    try:
-        start()
-    except SystemExit as error:
+    error = _outcome(start)
+    if error is None:
+        return Ended(0)
+    if isinstance(error, SystemExit):
         code = _exit_code(error)
         return Ended(code, clean=code == 0)
+    code = _show(error)
+    if isinstance(error, KeyboardInterrupt):
+        return Ended(128 + signal.SIGINT, clean=False, interrupted=True)
+    return Ended(code, clean=False)
+
+
+def _outcome(start: Callable[[], object]) -> BaseException | None:
+    """The exception that nobody caught; once it is handed out, it is not being handled any more."""
+    try:
+        start()
     except BaseException as error:  # noqa: BLE001  # all that python itself would end with
-        code = _show(error)
-        interrupted = isinstance(error, KeyboardInterrupt)
-        return Ended(130 if interrupted else code, clean=False, interrupted=interrupted)
-    return Ended(0)
+        return error
+    return None
 
 
 def _exit_code(error: SystemExit) -> int:
@@ -181,7 +192,7 @@ def _exit_code(error: SystemExit) -> int:
 def _say(message: str, error: BaseException | None = None) -> None:
     """A message on the program's standard error, and an exception; nothing, where it is closed."""
     with contextlib.suppress(Exception):
-        sys.stderr.write(f"{message}\n")
+        print(message, file=sys.stderr or sys.__stderr__)  # noqa: T201  # it is python's message
         if error is not None:
             tidy(error)
             traceback.print_exception(error)

@@ -31,6 +31,8 @@ def _without_us(trace: TracebackType | None) -> TracebackType | None:
         else:
             kept.append(trace)
         trace = trace.tb_next
-    for one, following in zip(kept, [*kept[1:], None], strict=True):
+    following = None
+    for one in reversed(kept):
         one.tb_next = following
-    return kept[0] if kept else None
+        following = one
+    return following
