@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zerograd import __version__
@@ -17,16 +17,18 @@ from zerograd import __version__
 if TYPE_CHECKING:
     from zerograd.check import Options, Page
     from zerograd.finding import Report
+    from zerograd.run import Options as RunOptions
 
 FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif")
 INTERRUPTED = 130
 COULD_NOT = 2
 
-_ABOUT = "Finds gradient-handling bugs in PyTorch training loops, without running them."
+_ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, and while it runs."
 _EXAMPLES = """\
 examples:
   zerograd check .                        check every Python file and notebook below here
   zerograd check train.py --pedantic      one file, with the findings that are only possible
+  zerograd run train.py --epochs 3        run a script as python would, and watch its gradients
   zerograd explain stale-gradient         what a rule is about, with a bad and a good example
 """
 _CHECK_EXAMPLES = """\
@@ -49,6 +51,38 @@ settings are read from the nearest pyproject.toml above each file:
 
 exit: 0 clean, 1 findings (advice counts where it was selected), 2 something could not be checked
 """
+_RUN_USAGE = """\
+zerograd run [options] SCRIPT [ARGUMENTS…]
+       zerograd run [options] -m MODULE [ARGUMENTS…]"""
+_RUN_EXAMPLES = """\
+options of zerograd stand before the script; all that follows it is the script's own.
+
+examples:
+  zerograd run train.py --lr 0.1            as `python train.py --lr 0.1`, and watched
+  zerograd run -m project.train             as `python -m project.train`
+  zerograd run --on raise train.py          stop at the first error, with a traceback
+  zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
+  zerograd run --format json --output found.json train.py
+  zerograd run --record run.jsonl train.py  keep the events; zerograd replay judges them again
+
+findings are told on standard error as they happen, and summed up at the end; standard output is
+the script's own. what is meant to be so is silenced in the script:
+  with zerograd.allow("stale-gradient"): …
+
+exit: the script's own code if it is not 0; else 0 clean, 1 findings (advice counts where it was
+selected), 2 it could not be run, or not be watched
+"""
+_REPLAY_EXAMPLES = """\
+examples:
+  zerograd run --record run.jsonl train.py  make a recording
+  zerograd replay run.jsonl                 judge it again, on any machine: torch is not needed
+  zerograd replay run.jsonl --select ZG3    … by other rules
+
+exit: 0 clean, 1 findings (advice counts where it was selected), 2 the recording could not be read,
+or not to its end
+"""
+_VALUED = ("--on", "--select", "--ignore", "--format", "--output", "--record", "--color")
+"""The options of `run` that are followed by a word."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,12 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "paths", nargs="+", metavar="PATH", help="file, directory, or - for standard input"
     )
     chosen = check.add_argument_group("what counts")
-    chosen.add_argument(
-        "--select", action="append", metavar="RULES", help="only these rules: codes or names"
-    )
-    chosen.add_argument(
-        "--ignore", action="append", metavar="RULES", help="not these rules: codes or names"
-    )
+    _add_rules(chosen)
     chosen.add_argument(
         "--pedantic", action="store_true", help="show findings that are possible, not certain"
     )
@@ -91,11 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stdin-filename", metavar="NAME", default="", help="what standard input is called"
     )
     output = check.add_argument_group("how it is told")
-    output.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    output.add_argument("--output", metavar="FILE", help="write the report to a file")
-    output.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
-    )
+    _add_output(output)
     output.add_argument("--statistics", action="store_true", help="count findings by rule")
     output.add_argument("--exit-zero", action="store_true", help="findings do not fail the check")
     running = check.add_argument_group("how it runs")
@@ -104,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     running.add_argument("--no-cache", action="store_true", help="read every file again")
     check.set_defaults(run=_check)
+
+    _add_run(commands.add_parser, raw)
+    _add_replay(commands.add_parser, raw)
 
     explain = commands.add_parser(
         "explain",
@@ -116,6 +144,64 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_run(add_parser: Callable[..., argparse.ArgumentParser], raw: object) -> None:
+    run = add_parser(
+        "run",
+        help="run a script unchanged and watch its gradients",
+        usage=_RUN_USAGE,
+        description="Runs a script as python would, and says where its gradients go wrong.",
+        epilog=_RUN_EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    run.add_argument(
+        "--on", choices=("warn", "raise"), default="warn", help="raise: stop at the first error"
+    )
+    _add_rules(run.add_argument_group("what counts"))
+    output = run.add_argument_group("how it is told")
+    _add_output(output)
+    output.add_argument("--record", metavar="FILE", help="write the events to a file, for replay")
+    output.add_argument(
+        "-q", "--quiet", action="store_true", help="no summary when there is nothing to report"
+    )
+    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the run")
+    run.set_defaults(run=_run, statistics=False)
+
+
+def _add_replay(add_parser: Callable[..., argparse.ArgumentParser], raw: object) -> None:
+    replay = add_parser(
+        "replay",
+        help="judge the recording of a run again, without torch",
+        description="Reads what `zerograd run --record` wrote, and judges it again.",
+        epilog=_REPLAY_EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    replay.add_argument("recording", metavar="FILE", help="a recording")
+    _add_rules(replay.add_argument_group("what counts"))
+    output = replay.add_argument_group("how it is told")
+    _add_output(output)
+    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the replay")
+    replay.set_defaults(run=_replay, statistics=False)
+
+
+def _add_rules(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--select", action="append", metavar="RULES", help="only these rules: codes or names"
+    )
+    group.add_argument(
+        "--ignore", action="append", metavar="RULES", help="not these rules: codes or names"
+    )
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    group.add_argument("--output", metavar="FILE", help="write the report to a file")
+    group.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+    )
+
+
 def _jobs(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word!r} is not a number of processes: 1, 2, 3 …")
@@ -124,15 +210,18 @@ def _jobs(word: str) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command that the words ask for; the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            # Names of files need not be text, and a terminal need not know every sign.
-            stream.reconfigure(errors="backslashreplace")
+    own, program = _split(sys.argv[1:] if words is None else words)
+    strictness = _forgive()
     try:
-        arguments = _parser().parse_args(words)
+        arguments = _parser().parse_args(own)
+        if program is not None:
+            arguments.program, arguments.strictness = program, strictness
+            return _run(arguments)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        if sys.excepthook is _silent:
+            raise
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
@@ -145,6 +234,29 @@ def main(words: Sequence[str] | None = None) -> int:
         _say(f"failed ({error!r}); report this as a bug, with ZEROGRAD_TRACEBACK=1 set")
         return COULD_NOT
     return code
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """The words that are zerograd's, and for `run` those that are the program's: it and the rest."""
+    if words[:1] != ["run"]:
+        return words, None
+    at = 1
+    while at < len(words) and words[at][:1] == "-" and words[at] not in ("-", "--"):
+        if words[at].startswith("-m"):
+            break
+        at += 2 if words[at] in _VALUED else 1
+    return words[:at], words[at + 1 if words[at : at + 1] == ["--"] else at :]
+
+
+def _forgive() -> dict[str, str]:
+    """Names of files need not be text, and a terminal need not know every sign."""
+    before = {}
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            before[name] = stream.errors
+            stream.reconfigure(errors="backslashreplace")
+    return before
 
 
 def _say(message: str) -> None:
@@ -263,6 +375,80 @@ class _Progress:
         """Leave the terminal as it was."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from zerograd.run import Refused, run
+    from zerograd.selection import UnknownRule
+
+    try:
+        options = _run_options(arguments)
+        for name, errors in arguments.strictness.items():
+            getattr(sys, name).reconfigure(errors=errors)
+        outcome = run(options, lambda report: _render(report, arguments))
+    except (Refused, UnknownRule) as error:
+        _say(str(error))
+        return COULD_NOT
+    if outcome.interrupted:
+        # Everything is said: python has to die of the signal, so that a shell stops, too.
+        sys.excepthook = _silent
+        raise KeyboardInterrupt
+    return outcome.code
+
+
+def _silent(kind: object, error: object, trace: object) -> None:
+    """Say nothing of an exception."""
+
+
+def _run_options(arguments: argparse.Namespace) -> RunOptions:
+    from zerograd.run import Options, Refused
+    from zerograd.runtime.launch import Program
+
+    name, *rest = arguments.program or [""]
+    module = name.startswith("-m")
+    if module:
+        name, *rest = [name[2:], *rest] if name != "-m" else rest or [""]
+    if not name:
+        what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
+        raise Refused(f"run needs {what}; zerograd run --help shows how")
+    select = _words(arguments.select)
+    if select == ():
+        raise Refused("--select names no rule; without it every rule counts")
+    colors = {"always": True, "never": False}
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        colors["auto"] = False
+    return Options(
+        Program(name, tuple(rest), module),
+        on=arguments.on,
+        select=select,
+        ignore=_words(arguments.ignore) or (),
+        output=arguments.output,
+        record=arguments.record,
+        color=colors.get(arguments.color),
+        quiet=arguments.quiet,
+        exit_zero=arguments.exit_zero,
+        report_to_stdout=arguments.format != "text",
+    )
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from zerograd.run import Refused, fails, replay
+    from zerograd.selection import UnknownRule
+
+    select = _words(arguments.select)
+    if select == ():
+        _say("--select names no rule; without it every rule counts")
+        return COULD_NOT
+    try:
+        report, selection = replay(arguments.recording, select, _words(arguments.ignore) or ())
+    except (Refused, UnknownRule) as error:
+        _say(str(error))
+        return COULD_NOT
+    if not _write(_render(report, arguments), arguments.output):
+        return COULD_NOT
+    if report.errors:
+        return COULD_NOT
+    return int(fails(report, selection) and not arguments.exit_zero)
 
 
 def _explain(arguments: argparse.Namespace) -> int:

@@ -6,9 +6,9 @@ The same on a terminal and in a pipe, but for the colours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from zerograd.finding import Finding, Problem, Report
+from zerograd.finding import Finding, Problem, Report, Watched
 from zerograd.report.excerpt import Mark, Paint, excerpt
 from zerograd.report.place import visible, where, where_problem
 
@@ -84,7 +84,59 @@ def summary(report: Report) -> str:
         _count(len(report.errors), "problem", "problems"),
     ]
     told = ", ".join(part for part in parts if part) or "nothing to report"
+    if report.watched is not None:
+        return f"watched {_count(report.watched.steps, 'step', 'steps') or 'no step'}: {told}"
     return f"checked {_count(report.files, 'file', 'files') or 'no file'}: {told}"
+
+
+def block(finding: Finding, report: Report, *, color: bool = False) -> str:
+    """One finding alone, as it is told while a program runs."""
+    return "\n".join(_finding(finding, report, colored if color else plain)) + "\n\n"
+
+
+def closing(report: Report, name: str, *, color: bool = False) -> str:
+    """What a run has shown: what was watched, by which rules, and each finding in one line."""
+    paint = colored if color else plain
+    lines = [paint("bold", f"zerograd watched {visible(name)}")]
+    rows = [] if report.watched is None else list(_watched(report.watched))
+    width = max((len(word) for word, _ in rows), default=0)
+    lines += [_word(f"{word:<{width}}", visible(told), paint) for word, told in rows]
+    for finding in report.findings:
+        rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
+        times = "" if (finding.seen or 1) == 1 else f", seen {finding.seen} times"
+        lines.append(f"{where(finding.site)}  {rule}  {visible(finding.message)}{times}")
+    lines += [_problem(one, paint) for one in report.errors]
+    return "\n".join([*lines, summary(report)]) + "\n"
+
+
+def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
+    for optimizer, times in Counter(watched.optimizers).items():
+        yield "optimizer", optimizer if times == 1 else f"{optimizer} ({times} of them)"
+    for optimizer in watched.unwatched:
+        yield "not watched", f"{optimizer}: it is no torch.optim.Optimizer"
+    yield "parameters", str(watched.parameters)
+    yield "steps", str(watched.steps)
+    if watched.windows:
+        lengths = sorted(watched.windows.items())
+        told = [
+            f"{times} of {_count(n, 'backward', 'backwards') or 'none'}" for n, times in lengths
+        ]
+        yield "windows", ", ".join(told)
+    yield "rules", _codes(watched.ran) or "none"
+    for reason in dict.fromkeys(watched.could_not.values()):
+        codes = [code for code, why in watched.could_not.items() if why == reason]
+        yield "not run", f"{_codes(codes)}: {reason}"
+
+
+def _codes(codes: Iterable[str]) -> str:
+    """Codes in order, neighbours drawn together: `ZG101–ZG106, ZG108`."""
+    runs: list[list[str]] = []
+    for code in sorted(codes):
+        if runs and int(code[2:]) == int(runs[-1][-1][2:]) + 1:
+            runs[-1].append(code)
+        else:
+            runs.append([code])
+    return ", ".join(run[0] if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _count(number: int, one: str, many: str) -> str:

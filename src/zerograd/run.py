@@ -1,0 +1,311 @@
+"""`zerograd run` and `zerograd replay`, from the words of the command line to an exit code.
+
+Findings are told at once on standard error, as it was when the program began: whatever becomes of
+the program or of its streams, what was found so far is on the screen and in the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from zerograd.check import catalogue
+from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.report import text
+from zerograd.rules import RULES
+from zerograd.runtime.launch import Ended, NotThere, Program
+from zerograd.runtime.launch import run as launch
+from zerograd.runtime.recording import Recorder, aside
+from zerograd.selection import Selection, resolve
+
+Render = Callable[[Report], str]
+COULD_NOT = 2
+
+
+class Refused(Exception):
+    """The run cannot begin as asked for; the message says why, and the way out."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    program: Program
+    on: str = "warn"
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    output: str | None = None
+    record: str | None = None
+    color: bool | None = None
+    """None: if standard error is a terminal."""
+    quiet: bool = False
+    exit_zero: bool = False
+    report_to_stdout: bool = False
+    """The report is for another program to read."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended: the exit code, and whether by Ctrl-C."""
+
+    code: int
+    interrupted: bool = False
+
+
+def run(options: Options, render: Render) -> Outcome:
+    """Run a program and watch it; `Refused` or `UnknownRule` if it cannot even begin."""
+    session = _Session(options, render)
+    try:
+        ended = launch(options.program, session)
+    except NotThere as error:
+        session.abandon()
+        raise Refused(str(error)) from None
+    return session.close(ended)
+
+
+class _Session:
+    """One run: hears of torch and of findings, and sums up."""
+
+    def __init__(self, options: Options, render: Render) -> None:
+        from zerograd.runtime.watch import Watch
+
+        self._options = options
+        self._selection = chosen(options.select, options.ignore)
+        self._here = os.getcwd()
+        self._pid = os.getpid()
+        self._console = _Console(2)
+        self._stdout = _Console(1) if options.report_to_stdout and not options.output else None
+        color = options.color
+        self._color = self._console.terminal if color is None else color
+        self._render = render
+        self._started = False
+        self._problems: list[Problem] = []
+        self._output = _Output(options.output) if options.output else None
+        self._recorder = _recorder(options.record)
+        codes = sorted(self._selection.codes)
+        self._watch = Watch(options.on, codes, tell=self._tell, record=self._recorder)
+        if self._output:
+            self._output.write(render(Report()))
+            if self._output.problem:
+                raise Refused(f"{options.output} {self._output.problem}")
+
+    def torch_imported(self) -> None:
+        """Begin to watch."""
+        from zerograd.runtime.hooks import Unsupported
+
+        try:
+            self._watch.start()
+            self._started = True
+        except Unsupported as error:
+            self._trouble(str(error))
+        except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
+            self._trouble(f"zerograd could not begin to watch: {error!r}; report this as a bug")
+
+    def torch_missing(self) -> None:
+        """There is nothing that could be watched."""
+        self._trouble(f"torch is not installed for {sys.executable}, so nothing is watched")
+
+    def _trouble(self, message: str) -> None:
+        problem = Problem(self._options.program.name, message)
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+    def _tell(self, finding: Finding) -> None:
+        """Say it at once, and bring the files up to date."""
+        report = self._watch.report
+        self._add_sources(report)
+        alone = replace(finding, seen=None)
+        self._console.write(text.block(alone, report, color=self._color))
+        if self._output and os.getpid() == self._pid:
+            self._output.write(self._render(report))
+
+    def _add_sources(self, report: Report) -> None:
+        """The lines around each site, wherever the program has gone since it began."""
+        for finding in report.findings:
+            for site in (finding.site, *(note.site for note in finding.notes)):
+                if not report.sources.get(site.path):
+                    lines = linecache.getlines(os.path.join(self._here, site.path))
+                    report.sources[site.path] = [line.rstrip("\n") for line in lines]
+
+    def abandon(self) -> None:
+        """Nothing was run."""
+        if self._recorder:
+            self._recorder.close()
+
+    def close(self, ended: Ended) -> Outcome:
+        """Watch no more, sum up, and say with which code to end."""
+        report = self._stopped(ended)
+        if os.getpid() != self._pid:
+            return Outcome(
+                ended.code
+            )  # a child that the program forked: the summary is its parent's
+        self._sum_up(report)
+        self._hand_out(report)
+        code = ended.code
+        if code & 0xFF == 0:
+            failed = not self._options.exit_zero and fails(report, self._selection)
+            code = COULD_NOT if report.errors else int(failed)
+        return Outcome(code, ended.interrupted)
+
+    def _stopped(self, ended: Ended) -> Report:
+        try:
+            report = self._watch.stop(clean=ended.clean) if self._started else Report()
+        except Exception as error:  # noqa: BLE001  # a fault of ours never costs what was found
+            report = self._watch.report
+            self._trouble(f"zerograd could not end its watch: {error!r}; report this as a bug")
+        if self._recorder:
+            self._recorder.close(clean=ended.clean)
+        report.errors[:0] = self._problems if not self._started else ()
+        self._add_sources(report)
+        return report
+
+    def _sum_up(self, report: Report) -> None:
+        name = self._options.program.name
+        if self._recorder and self._recorder.problem:
+            path, problem = self._options.record, self._recorder.problem
+            self._console.write(f"zerograd: {path} is not the whole run: {problem}\n")
+        if self._options.quiet and not report.findings and not report.errors:
+            return
+        if not self._started and not report.errors:
+            self._console.write(f"zerograd: {name} never imported torch: nothing to watch\n")
+            return
+        self._console.write(text.closing(report, name, color=self._color))
+
+    def _hand_out(self, report: Report) -> None:
+        rendered = ""
+        if self._output or self._stdout:
+            rendered = self._render(report)
+        if self._stdout:
+            self._stdout.write(rendered)
+        if self._output:
+            self._output.write(rendered, last=True)
+            if self._output.problem:
+                report.errors.append(Problem(self._output.path, self._output.problem))
+                self._console.write(f"zerograd: {self._output.path} {self._output.problem}\n")
+
+
+def _recorder(path: str | None) -> Recorder | None:
+    if path is None:
+        return None
+    try:
+        return Recorder(os.path.abspath(path))
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from None
+
+
+def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
+    """The rules that a run is judged by; `UnknownRule` if a word stands for none."""
+    selection = resolve(select, ignore, catalogue())
+    here = frozenset(rule.code for rule in RULES if rule.only != "static")
+    if not selection.codes & here:
+        raise Refused("--select and --ignore leave no rule that a run can break")
+    return Selection(selection.codes & here, selection.explicit & here)
+
+
+def fails(report: Report, selection: Selection) -> bool:
+    """Whether there is an error among the findings, or advice that was asked for by name."""
+    return any(one.level == "error" or one.code in selection.explicit for one in report.findings)
+
+
+def replay(
+    path: str, select: Iterable[str] | None, ignore: Iterable[str]
+) -> tuple[Report, Selection]:
+    """Judge a recording again; `Refused` or `UnknownRule` if that cannot even begin."""
+    from zerograd.runtime.judge import Judge
+    from zerograd.runtime.recording import replay as read
+    from zerograd.static.lint import add_sources
+
+    selection = chosen(select, ignore)
+    judge = Judge(rule for rule in RULES if rule.code in selection.codes)
+    try:
+        clean, problems = read(path, judge.post)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    judge.end(clean=clean)
+    report = judge.report
+    report.errors += problems
+    report.watched = Watched(
+        steps=judge.steps,
+        windows=dict(sorted(judge.windows.items())),
+        ran=tuple(sorted(selection.codes)),
+    )
+    add_sources(report)
+    return report, selection
+
+
+class _Console:
+    """A stream of the process as it was at the beginning, whatever the program does to its own."""
+
+    def __init__(self, fd: int) -> None:
+        stream = sys.stderr if fd == 2 else sys.stdout
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._lock = threading.RLock()
+        self._original = self._fd = fd
+        try:
+            self._fd = aside(fd)
+        except OSError:
+            self._original = self._fd = -1  # it was closed before we came
+        self.terminal = self._fd >= 0 and os.isatty(self._fd)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        # A child that lives on must not keep open what it closes itself.
+        self._lock = threading.RLock()
+        if self._fd != self._original:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+            self._fd = self._original
+
+    def write(self, words: str) -> None:
+        """Write, after all that the program has written so far; into a closed pipe, nothing."""
+        with self._lock, contextlib.suppress(OSError):
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            data = words.encode(self._encoding, "backslashreplace")
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+
+class _Output:
+    """The file of `--output`: whole at every moment, and up to date from finding to finding."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.problem = ""
+        self._real = os.path.realpath(path)
+        self._in_place = (
+            os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+        )
+
+    def write(self, words: str, *, last: bool = False) -> None:
+        """Replace what stands there; a device or a pipe is written to once, at the end."""
+        data = words.encode("utf-8", "backslashreplace")
+        self.problem = ""
+        try:
+            if not self._in_place:
+                self._swap(data)
+            elif last:
+                with open(self._real, "wb") as stream:
+                    stream.write(data)
+        except OSError as error:
+            self.problem = f"cannot be written: {error.strerror}"
+
+    def _swap(self, data: bytes) -> None:
+        fresh = f"{self._real}.{os.getpid()}.tmp"
+        try:
+            with open(fresh, "wb") as stream:
+                stream.write(data)
+            if os.path.exists(self._real):
+                shutil.copymode(self._real, fresh)
+            os.replace(fresh, self._real)
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(fresh)
