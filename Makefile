@@ -1,26 +1,33 @@
-# Needs Python 3.10 or newer and make, nothing else: everything is installed into .venv.
+# Needs Python 3.10 or newer and make, nothing else: everything is installed into .venv, and the
+# libraries of test-libraries, which need Python 3.11, into .venv-libraries.
 # Another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
 VENV := .venv
+LIBRARIES := .venv-libraries
+VENVS := $(VENV) $(LIBRARIES)
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test test-libraries lint format clean
 
 help:
-	@echo "make demo    install zerograd into .venv and let it find the bugs in examples/"
-	@echo "make test    install everything pinned, then lint, type-check and test"
-	@echo "make lint    the first half of make test: ruff and mypy"
-	@echo "make format  let ruff format and repair what it can"
-	@echo "make clean   remove .venv and every cache"
+	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
+	@echo "make test            install everything pinned, then lint, type-check and test"
+	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
+	@echo "make lint            the first half of make test: ruff and mypy"
+	@echo "make format          let ruff format and repair what it can"
+	@echo "make clean           remove .venv, .venv-libraries and every cache"
 
 demo: $(VENV)/.zerograd
 	@$(BIN)/python docs/demo.py
 
 test: lint
 	$(BIN)/pytest -q -n 2
+
+test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
+	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -32,26 +39,31 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENVS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp is newer than what it was made from, so that a second run installs nothing.
-$(VENV)/.python:
+$(VENVS:%=%/.python):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "zerograd needs Python 3.10 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(@D)
 	@touch $@
 
 # torch comes first: with its exact pin pip takes the build that fits this machine. Without numpy
 # it warns on every start.
-$(VENV)/.torch: $(VENV)/.python $(PINS)
+$(VENVS:%=%/.torch): %/.torch: %/.python $(PINS)
 	@echo "installing torch (once; it is large)"
 	$(PIP) install -c $(PINS) torch numpy
 	@touch $@
 
-$(VENV)/.zerograd: $(VENV)/.torch pyproject.toml src/zerograd/__init__.py
+$(VENVS:%=%/.zerograd): %/.zerograd: %/.torch pyproject.toml src/zerograd/__init__.py
 	$(PIP) install -c $(PINS) -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.zerograd requirements/dev.txt
 	$(PIP) install -r requirements/dev.txt
+	@touch $@
+
+$(LIBRARIES)/.libraries: $(LIBRARIES)/.torch requirements/libraries.txt
+	@echo "installing the libraries (once; they are large)"
+	$(PIP) install --no-deps -r requirements/libraries.txt
 	@touch $@
