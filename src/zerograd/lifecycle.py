@@ -121,8 +121,10 @@ def _backward(state: State, event: Event) -> State:
     grads, mixed = state.grads, state.mixed
     if event.leftover or (event.leftover is None and grads is Grads.SPENT):
         grads = Grads.STALE
-        if mixed is None or (mixed.measured is None and event.measured is not None):
+        if mixed is None:
             mixed = event
+        elif mixed.measured is None and event.measured is not None:
+            mixed = replace(mixed, measured=event.measured)
     elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
     crossed = state.crossed
