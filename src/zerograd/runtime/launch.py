@@ -192,7 +192,7 @@ def _exit_code(error: SystemExit) -> int:
 def _say(message: str, error: BaseException | None = None) -> None:
     """A message on the program's standard error, and an exception; nothing, where it is closed."""
     with contextlib.suppress(Exception):
-        print(message, file=sys.stderr or sys.__stderr__)  # noqa: T201  # it is python's message
+        print(message, file=sys.stderr or sys.__stderr__)
         if error is not None:
             tidy(error)
             traceback.print_exception(error)
