@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import write, zerograd
 from words import ALPHABET, spell
 from zerograd import __version__
-from zerograd.events import Event, Kind, Site
+from zerograd.events import Event, Kind, Measured, Site
 from zerograd.finding import Problem
 from zerograd.runtime.recording import FORMAT, Recorder, parsed, plain, replay
 
@@ -52,17 +52,25 @@ def test_every_field_survives() -> None:
     """Whatever fields events come to have: each, with another value than its default."""
     from dataclasses import fields, replace
 
-    others: dict[object, object] = {False: True, True: False, "": "é\udcff", 0: 7}
+    others: dict[str, object] = {
+        "bool": not BACKWARD.to_none,
+        "bool | None": None,
+        "int": 7,
+        "int | None": None,
+        "str": "é\udcff",
+        "Site | None": Site("a b.ipynb", 3, 4, 5, 6, 7, 8),
+        "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),
+    }
     for field in fields(Event)[2:]:
-        default = field.default
-        value = Site("a b.ipynb", 3, 4, 5, 6, 7, 8) if default is None else others[default]
-        if default is None and "Site" not in str(field.type):
-            continue
+        value = others[str(field.type)]
+        if value == field.default:
+            value = not value
         event = replace(BACKWARD, **{field.name: value})
         assert parsed(Event, json.loads(json.dumps(plain(event)))) == event
         assert plain(event) != plain(BACKWARD)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.binary(max_size=9).map(spell), st.sampled_from("ab"), st.integers(1, 40)),
@@ -123,7 +131,7 @@ def test_a_recording_is_cut_before_it_is_too_large(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_recording_and_nothing_else() -> None:
-    if not os.path.exists("/dev/full"):
+    if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with pytest.raises(OSError, match="space"):
         Recorder("/dev/full")
@@ -140,6 +148,7 @@ def test_a_forked_child_leaves_the_recording_alone(tmp_path: Path) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     recorder.write("SGD", BACKWARD)
+    recorder.close()
     assert read(path)[0] == [("SGD", ZERO), ("SGD", BACKWARD)]
 
 
@@ -201,18 +210,15 @@ def test_a_line_cut_by_a_crash_is_tolerated(here: Path) -> None:
         ('{"define": 5, "subject": "a"}', "this is no event"),
         ('{"define": 5, "subject": "a", "event": {"kind": "step"}}', "the event has no 'site'"),
         (
-            '{"define": 5, "subject": "a", "event": '
-            '{"kind": "leap", "site": {"path": "a", "line": 1}}}',
+            '{"define": 5, "subject": "a", "event": {"kind": "leap", "site": {"path": "a", "line": 1}}}',
             "'leap' is no kind",
         ),
         (
-            '{"define": 5, "subject": "a", "event": '
-            '{"kind": "step", "site": {"path": "a", "line": "1"}}}',
+            '{"define": 5, "subject": "a", "event": {"kind": "step", "site": {"path": "a", "line": "1"}}}',
             "'1' is not of the kind",
         ),
         (
-            '{"define": 5, "subject": "a", "event": '
-            '{"kind": "step", "colour": 1, "site": {"path": "a", "line": 1}}}',
+            '{"define": 5, "subject": "a", "event": {"kind": "step", "colour": 1, "site": {"path": "a", "line": 1}}}',
             "a newer zerograd",
         ),
     ],

@@ -56,9 +56,6 @@ class Recorder:
         self.problem = ""
         """Why the recording is not whole."""
         self._file = open(path, "wb", 0, opener=_open_aside)  # noqa: SIM115  # see `close`
-        if not self._file.seekable():
-            self._file.close()
-            raise OSError(errno.ESPIPE, "it has to be a file that can be written in place")
         self._most = most_bytes - _RESERVE
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -69,7 +66,13 @@ class Recorder:
         self._count = 0
         """How many events the open cycle has, and where in the file that stands."""
         self._count_at = 0
-        self._append(json.dumps({"zerograd": __version__, "format": FORMAT}))
+        try:
+            if not self._file.seekable():
+                raise OSError(errno.ESPIPE, "it has to be a file that can be written in place")
+            self._append(json.dumps({"zerograd": __version__, "format": FORMAT}))
+        except OSError:
+            self._file.close()
+            raise
 
     def write(self, subject: str, event: Event) -> None:
         """Keep one event."""
@@ -123,10 +126,10 @@ class Recorder:
     def _begin(self, number: int) -> None:
         """Write the event as a line of its own, or as the first of a cycle."""
         self._leave()
-        cycle = _cycle(self._past, number)
-        self._past.append(number)
         if len(self._past) > 4 * LONGEST_CYCLE:
             del self._past[: -2 * LONGEST_CYCLE]
+        cycle = _cycle(self._past, number)
+        self._past.append(number)
         if not cycle:
             self._append(str(number))
             return
@@ -137,7 +140,8 @@ class Recorder:
     def _leave(self) -> None:
         """Close the open cycle; while it was counted, the past was not kept up to date."""
         if self._cycle:
-            self._past[:] = self._cycle * 2 + self._cycle[: self._count % len(self._cycle)]
+            missing = range(max(1, self._count - 2 * LONGEST_CYCLE), self._count)
+            self._past += [self._cycle[at % len(self._cycle)] for at in missing]
             self._cycle = []
 
     def _append(self, line: str) -> int:
