@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -52,7 +53,7 @@ def test_every_field_survives() -> None:
     """Whatever fields events come to have: each, with another value than its default."""
     from dataclasses import fields, replace
 
-    others: dict[str, object] = {
+    others: dict[str, Any] = {
         "bool": not BACKWARD.to_none,
         "bool | None": None,
         "int": 7,

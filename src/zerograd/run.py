@@ -280,17 +280,15 @@ class _Output:
     def __init__(self, path: str) -> None:
         self.path = path
         self.problem = ""
-        self._real = os.path.realpath(path)
-        self._in_place = (
-            os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-        )
+        self._device = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+        self._real = os.path.abspath(path) if self._device else os.path.realpath(path)
 
     def write(self, words: str, *, last: bool = False) -> None:
         """Replace what stands there; a device or a pipe is written to once, at the end."""
         data = words.encode("utf-8", "backslashreplace")
         self.problem = ""
         try:
-            if not self._in_place:
+            if not self._device:
                 self._swap(data)
             elif last:
                 with open(self._real, "wb") as stream:
