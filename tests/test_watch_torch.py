@@ -1205,3 +1205,842 @@ def test_two_optimizers_of_one_scaler_are_right() -> None:
             scaler.step(second)
             scaler.update()
     assert_found(report, right=True)
+
+
+# Several optimizers
+
+
+@pytest.mark.parametrize("mistake", [None, "generator", "discriminator"])
+def test_a_gan_whose_phases_fill_each_other_is_watched(mistake: str | None) -> None:
+    generator, judge = net(), nn.Linear(2, 1)
+    opt_g, opt_d = sgd(generator), torch.optim.Adam(judge.parameters(), lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            fake = generator(x)
+            if mistake != "discriminator":
+                opt_d.zero_grad()
+            real_loss = judge(torch.ones(5, 2)).mean()
+            (judge(fake.detach()).mean() - real_loss).backward()
+            opt_d.step()
+            if mistake != "generator":
+                opt_g.zero_grad()
+            (-judge(fake).mean()).backward()
+            opt_g.step()
+    codes = [finding.code for finding in report.findings]
+    assert codes == ([] if mistake is None else ["ZG101"])
+    assert report.errors == []
+
+
+def test_a_gan_that_clears_everything_through_its_modules_is_right() -> None:
+    generator, judge = net(), nn.Linear(2, 1)
+    opt_g, opt_d = sgd(generator), sgd(judge)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            fake = generator(x)
+            judge.zero_grad()
+            judge(fake.detach()).mean().backward()
+            opt_d.step()
+            generator.zero_grad()
+            (-judge(fake).mean()).backward()
+            opt_g.step()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_what_the_generators_phase_leaves_in_the_discriminator_is_found(right: bool) -> None:
+    generator, judge = net(), nn.Linear(2, 1)
+    opt_g, opt_d = sgd(generator), sgd(judge)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            fake = generator(x)
+            (-judge(fake).mean()).backward()
+            opt_g.step()
+            opt_g.zero_grad()
+            if right:
+                opt_d.zero_grad()
+            judge(fake.detach()).pow(2).mean().backward()  # ZG106
+            opt_d.step()
+            opt_d.zero_grad()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_an_actor_whose_loss_runs_through_the_critic_is_watched(right: bool) -> None:
+    actor, critic = nn.Linear(3, 2), nn.Linear(5, 1)
+    opt_a, opt_c = sgd(actor), sgd(critic)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            action = actor(x)
+            value = critic(torch.cat([x, action.detach()], 1))
+            if right:
+                opt_c.zero_grad()
+            (value - 1).pow(2).mean().backward()  # ZG101
+            opt_c.step()
+            opt_a.zero_grad()
+            (-critic(torch.cat([x, action], 1)).mean()).backward()
+            opt_a.step()
+    codes = {finding.code for finding in report.findings}
+    assert codes == (set() if right else {"ZG101"})
+
+
+def test_two_nets_that_know_nothing_of_each_other_are_right() -> None:
+    first, second = net(), net(seed=1)
+    opt_a, opt_b = sgd(first), sgd(second)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            opt_a.zero_grad()
+            opt_b.zero_grad()
+            loss_of(first, x).backward()
+            opt_a.step()
+            loss_of(second, x).backward()
+            opt_b.step()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_one_of_two_nets_that_is_never_cleared_is_found(right: bool) -> None:
+    first, second = net(), net(seed=1)
+    opt_a, opt_b = sgd(first), sgd(second)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            opt_a.zero_grad()
+            if right:
+                opt_b.zero_grad()
+            loss_of(first, x).backward()
+            opt_a.step()
+            loss_of(second, x).backward()  # ZG101
+            opt_b.step()
+    assert_found(report, right=right, seen=9)
+
+
+def test_an_encoder_of_many_tasks_with_three_optimizers_is_right() -> None:
+    encoder, left, right = net(), nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizers = [sgd(encoder), sgd(left), sgd(right)]
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            code = encoder(x)
+            left(code).pow(2).mean().backward(retain_graph=True)
+            optimizers[1].step()
+            right(code).pow(2).mean().backward()
+            optimizers[2].step()
+            optimizers[0].step()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_parameters_shared_by_two_optimizers_are_watched(right: bool) -> None:
+    shared, first, second = nn.Linear(3, 3), nn.Linear(3, 1), nn.Linear(3, 1)
+    opt_a = torch.optim.SGD([*shared.parameters(), *first.parameters()], lr=0.01)
+    opt_b = torch.optim.SGD([*shared.parameters(), *second.parameters()], lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            opt_a.zero_grad()
+            first(shared(x)).pow(2).mean().backward()
+            opt_a.step()
+            if right:
+                opt_b.zero_grad()
+            second(shared(x)).pow(2).mean().backward()  # ZG101
+            opt_b.step()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_two_optimizers_over_the_same_parameters_are_one_subject(right: bool) -> None:
+    model = net()
+    slow, fast = sgd(model, lr=0.001), sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(10)):
+            optimizer = slow if number % 2 else fast
+            if right or number != 5:
+                slow.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=1)
+
+
+@either_way
+def test_an_optimizer_per_layer_is_watched(right: bool) -> None:
+    model = net()
+    optimizers = [sgd(model[0]), sgd(model[2])]
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            for optimizer in optimizers[: 2 if right else 1]:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            for optimizer in optimizers:
+                optimizer.step()
+    assert_found(report, right=right)
+    if not right:
+        assert "(2.weight, 2.bias)" in report.findings[0].message
+
+
+# An optimizer's life
+
+
+@either_way
+def test_optimizers_that_step_inside_backward_are_watched(right: bool) -> None:
+    model = net()
+    optimizers = {param: torch.optim.SGD([param], lr=0.01) for param in model.parameters()}
+
+    def step(param: Any) -> None:
+        optimizers[param].step()
+        if right:
+            optimizers[param].zero_grad()
+
+    for param in model.parameters():
+        param.register_post_accumulate_grad_hook(step)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            loss_of(model, x).backward()  # ZG101
+    codes = {finding.code for finding in report.findings}
+    assert codes == (set() if right else {"ZG101"})
+
+
+def test_dropped_optimizers_and_models_are_not_kept() -> None:
+    def train() -> list[weakref.ref[Any]]:
+        model = net()
+        optimizer = sgd(model)
+        for x in batches(2):
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+        return [weakref.ref(thing) for thing in (model, optimizer, *model.parameters())]
+
+    with zerograd.watch(on="collect") as report:
+        left = [ref for _ in range(3) for ref in train()]
+        gc.collect()
+        assert [ref() for ref in left] == [None] * len(left)
+    assert_found(report, right=True)
+    assert report.watched is not None
+    assert report.watched.steps == 6
+
+
+def test_recycled_identities_are_not_taken_for_what_was_there_before() -> None:
+    def train(number: int) -> None:
+        model = nn.Linear(3, 2)
+        optimizer = sgd(model)
+        loss_of(model, torch.ones(2, 3) * number).backward()
+        optimizer.step()
+        if number % 2:
+            model.weight.grad = None
+
+    with zerograd.watch(on="collect") as report:
+        for number in range(200):
+            train(number)
+    assert_found(report, right=True)
+    assert report.watched is not None
+    assert report.watched.steps == 200
+
+
+@either_way
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+def test_a_copied_optimizer_is_its_own(how: str, right: bool) -> None:
+    model = net()
+    pair = (model, sgd(model))
+    with zerograd.watch(on="collect") as report:
+        for x in batches(3):
+            pair[1].zero_grad()
+            loss_of(pair[0], x).backward()
+            pair[1].step()
+        copied, optimizer = (
+            copy.deepcopy(pair) if how == "deepcopy" else pickle.loads(pickle.dumps(pair))
+        )
+        for x in batches(4):
+            if right:
+                optimizer.zero_grad()
+            loss_of(copied, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_parameters_added_later_are_watched(right: bool) -> None:
+    model, late = net(), nn.Linear(2, 2)
+    with zerograd.watch(on="collect") as report:
+        optimizer = sgd(model)
+        for number, x in enumerate(batches(8)):
+            if number == 3:
+                optimizer.add_param_group({"params": late.parameters()})
+            if right or number != 6:
+                optimizer.zero_grad()
+            out = model(x) if number < 3 else late(model(x))
+            (out - 10).pow(2).mean().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=1)
+    if not right:
+        assert report.findings[0].message.endswith("and 3 more)")
+
+
+@either_way
+def test_a_loaded_checkpoint_changes_nothing(right: bool) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    kept: tuple[Any, Any] = (None, None)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            if number == 2:
+                kept = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+            if number == 4:
+                model.load_state_dict(kept[0])
+                optimizer.load_state_dict(kept[1])
+            if right or number != 4:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=1)
+
+
+def test_moving_averages_of_the_weights_are_right() -> None:
+    model = net()
+    average = copy.deepcopy(model).requires_grad_(False)
+    swa = torch.optim.swa_utils.AveragedModel(model)
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+            swa.update_parameters(model)
+            with torch.no_grad():
+                for mean, param in zip(average.parameters(), model.parameters(), strict=True):
+                    mean.lerp_(param, 0.1)
+            average(x)
+    assert_found(report, right=True)
+
+
+@either_way
+def test_layers_may_be_frozen_and_thawed(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12)):
+            model[0].requires_grad_(number < 3 or number >= 8)
+            if right or number != 10:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=1)
+
+
+@either_way
+def test_thawed_layers_that_kept_old_gradients_are_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(9)):
+            model[0].requires_grad_(not 3 <= number < 6)
+            model[2].zero_grad()
+            if right or number < 3:
+                model[0].zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_gradients_that_are_exactly_zero_are_gradients(right: bool) -> None:
+    """As in LoRA, where one factor begins at zero and the other's gradient with it."""
+    down, up = nn.Linear(3, 2, bias=False), nn.Linear(2, 3, bias=False)
+    nn.init.zeros_(up.weight)
+    optimizer = torch.optim.Adam([*down.parameters(), *up.parameters()], lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            (up(down(x)) - 10).pow(2).mean().backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+def test_gradients_that_stay_zero_are_no_empty_steps() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            (0 * loss_of(model, x)).backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+class Duck:
+    """Walks like an optimizer and is none of torch's."""
+
+    def __init__(self, params: Iterable[Tensor]) -> None:
+        self.params = list(params)
+
+    def step(self) -> None:
+        with torch.no_grad():
+            for param in self.params:
+                assert param.grad is not None
+                param -= 0.01 * param.grad
+
+    def zero_grad(self) -> None:
+        for param in self.params:
+            param.grad = None
+
+
+@either_way
+def test_an_optimizer_that_is_none_of_torchs_is_named_and_not_guessed_at(right: bool) -> None:
+    model = net()
+    optimizer = Duck(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches(12):
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+    assert_found(report, right=True)
+    assert report.watched is not None
+    assert "Duck" in report.watched.unwatched
+
+
+# What people do between backward and step
+
+
+def test_a_step_left_out_because_of_nan_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12)):
+            loss = loss_of(model, x) * (float("nan") if number % 4 == 1 else 1.0)
+            optimizer.zero_grad()
+            loss.backward()
+            if not all(torch.isfinite(param.grad).all() for param in model.parameters()):
+                optimizer.zero_grad()
+                continue
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_a_loss_left_out_because_of_nan_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12)):
+            loss = loss_of(model, x) * (float("nan") if number % 4 == 1 else 1.0)
+            optimizer.zero_grad()
+            if torch.isnan(loss):
+                continue
+            loss.backward()
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+@either_way
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_an_evaluation_between_steps_changes_nothing(mode: Any, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            if right or number != 5:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+            model.eval()
+            with mode():
+                loss_of(model, x)
+            model.train()
+    assert_found(report, right=right, seen=1)
+
+
+@either_way
+@pytest.mark.parametrize("clears", ["model", "optimizer"])
+def test_adversarial_training_is_watched(clears: str, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(8):
+            noise = torch.zeros_like(x, requires_grad=True)
+            for _ in range(3):
+                loss_of(model, x + noise).backward()  # ZG101
+                assert noise.grad is not None
+                noise.data.add_(noise.grad.sign(), alpha=0.1)
+                noise.grad.zero_()
+            if right:
+                (model if clears == "model" else optimizer).zero_grad()
+            loss_of(model, x + noise.detach()).backward()
+            optimizer.step()
+    assert_found(report, right=right)
+
+
+def test_an_attack_on_a_trained_model_is_right() -> None:
+    model = net()
+    with zerograd.watch(on="collect") as report:
+        for x in batches(8):
+            x.requires_grad_()
+            for _ in range(3):
+                model.zero_grad()
+                loss_of(model, x).backward()
+                assert x.grad is not None
+                x.data.add_(x.grad.sign(), alpha=0.1)
+                x.grad = None
+    assert_found(report, right=True)
+
+
+def climb(model: Any, size: float) -> None:
+    for param in model.parameters():
+        param.data.add_(param.grad, alpha=size)
+
+
+@either_way
+@pytest.mark.parametrize("helper", [False, True], ids=["in line", "helper"])
+def test_sharpness_aware_steps_by_hand_are_watched(helper: bool, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+
+    def passes(x: Tensor) -> None:
+        loss_of(model, x).backward()
+
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            if right or number != 5:
+                optimizer.zero_grad()
+            passes(x) if helper else loss_of(model, x).backward()
+            saved = weights(model)
+            climb(model, 0.05)
+            optimizer.zero_grad()
+            passes(x) if helper else loss_of(model, x).backward()
+            for param, old in zip(model.parameters(), saved, strict=True):
+                param.data.copy_(old)
+            optimizer.step()
+    # What the first pass adds to is thrown away by the second zero, whether it was clear or not.
+    assert_found(report, right=True)
+
+
+class Sharp(torch.optim.Optimizer):
+    """Sharpness-aware minimization as a wrapper that shares the groups of another optimizer."""
+
+    def __init__(self, params: Iterable[Tensor], base: Any) -> None:
+        super().__init__(params, {})
+        self.base = base(self.param_groups, lr=0.01)
+        self.param_groups = self.base.param_groups
+        self.moved: list[tuple[Tensor, Tensor]] = []
+
+    @torch.no_grad()
+    def first_step(self) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.moved.append((param, param.clone()))
+                param.add_(param.grad, alpha=0.05)
+        self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self, *, clear: bool) -> None:
+        for param, old in self.moved:
+            param.copy_(old)
+        self.moved.clear()
+        self.base.step()
+        if clear:
+            self.zero_grad()
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.first_step()
+        with torch.enable_grad():
+            closure()
+        self.second_step(clear=False)
+
+
+@either_way
+def test_sharpness_aware_steps_in_two_halves_are_watched(right: bool) -> None:
+    model = net()
+    optimizer = Sharp(model.parameters(), torch.optim.SGD)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(8):
+            loss_of(model, x).backward()
+            optimizer.first_step()
+            loss_of(model, x).backward()
+            optimizer.second_step(clear=right)
+    # What is left over is read by the climb alone, which is no step of torch's.
+    assert_found(report, right=True)
+
+
+@either_way
+def test_a_sharpness_aware_step_with_a_closure_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = Sharp(model.parameters(), torch.optim.SGD)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(8):
+
+            def closure(x: Tensor = x) -> None:
+                loss_of(model, x).backward()
+
+            loss_of(model, x).backward()
+            optimizer.step(closure)
+            if right:
+                optimizer.zero_grad()
+    assert_found(report, right=True)
+
+
+def test_an_evolution_strategy_that_assigns_gradients_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    torch.manual_seed(0)
+    with zerograd.watch(on="collect") as report:
+        for _ in range(10):
+            for param in model.parameters():
+                param.grad = torch.randn_like(param)
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_an_evolution_strategy_that_writes_into_gradients_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    torch.manual_seed(0)
+    for param in model.parameters():
+        param.grad = torch.zeros_like(param)
+    with zerograd.watch(on="collect") as report:
+        for _ in range(10):
+            for param in model.parameters():
+                param.grad.copy_(torch.randn_like(param))
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_gradients_of_tasks_that_are_combined_and_assigned_are_right() -> None:
+    """As in PCGrad: one backward per task, cleared in between, the projected sum assigned."""
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            out = model(x)
+            tasks = []
+            for loss in ((out - 1).pow(2).mean(), (out + 2).pow(2).mean()):
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                tasks.append([param.grad.clone() for param in model.parameters()])
+            for param, first, second in zip(model.parameters(), *tasks, strict=True):
+                param.grad = first + second
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_a_worker_that_lends_its_gradient_buffers_is_right() -> None:
+    """As in A3C: the shared model's gradients are those of the worker, which are cleared."""
+    shared, worker = net(), net(seed=1)
+    optimizer = sgd(shared)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            worker.load_state_dict(shared.state_dict())
+            worker.zero_grad()
+            loss_of(worker, x).backward()
+            for ours, theirs in zip(shared.parameters(), worker.parameters(), strict=True):
+                ours._grad = theirs.grad
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_a_trust_region_that_reads_gradients_and_sets_weights_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            with torch.no_grad():
+                for param in model.parameters():
+                    param -= 0.01 * param.grad.sign()
+    assert_found(report, right=True)
+
+
+# Compiled
+
+needs_no_compiler = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+compiles = pytest.mark.filterwarnings("ignore")
+"""Compilers of torch warn of what is going on inside."""
+
+
+@pytest.fixture
+def fresh_compiler() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@either_way
+@needs_no_compiler
+@compiles
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_model_is_watched(backend: str, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    compiled = torch.compile(model, backend=backend)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(compiled, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+@compiles
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_step_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    step = torch.compile(optimizer.step, backend="eager")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            step()
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+@needs_no_compiler
+@compiles
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_wholly_compiled_train_step_is_watched(backend: str, right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+
+    def train(x: Tensor) -> None:
+        if right:
+            optimizer.zero_grad()
+        loss_of(model, x).backward()  # ZG101
+        optimizer.step()
+
+    compiled = torch.compile(train, backend=backend)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            compiled(x)
+    assert_found(report, right=right, seen=5)
+
+
+@either_way
+@compiles
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_autograd_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    enable = torch._dynamo.compiled_autograd._enable
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            loss = loss_of(model, x)
+            with enable(torch.compile(backend="eager")):
+                loss.backward()  # ZG101
+            optimizer.step()
+    assert_found(report, right=right, seen=5)
+
+
+# Threads
+
+
+def in_threads(work: Callable[[int], None], count: int = 4) -> None:
+    raised: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert raised == []
+
+
+@either_way
+def test_threads_with_a_model_each_are_watched(right: bool) -> None:
+    models = [net(seed=number) for number in range(4)]
+
+    def work(number: int) -> None:
+        model = models[number]
+        optimizer = sgd(model)
+        for count, x in enumerate(batches(30)):
+            if right or number != 2 or count != 20:
+                optimizer.zero_grad()
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+
+    with zerograd.watch(on="collect") as report:
+        in_threads(work)
+    assert_found(report, right=right, seen=1)
+    assert report.watched is not None
+    assert report.watched.steps == 120
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["one optimizer", "an optimizer each"])
+@pytest.mark.parametrize("clear", [none_by_hand, zeros_by_hand, None])
+def test_threads_that_share_one_model_are_not_guessed_at(
+    clear: Callable[[Any], None] | None, own: bool
+) -> None:
+    """As in Hogwild; the lock keeps torch itself from being read while it writes."""
+    model = net()
+    shared = sgd(model)
+    lock = threading.Lock()
+
+    def work(number: int) -> None:
+        optimizer = sgd(model) if own else shared
+        for x in batches(30):
+            with lock:
+                clear(model) if clear else optimizer.zero_grad()
+            with lock:
+                loss_of(model, x).backward()
+            with lock:
+                optimizer.step()
+
+    with zerograd.watch(on="collect") as report:
+        in_threads(work)
+    assert_found(report, right=True)
+
+
+def test_a_thread_may_take_over_from_one_that_has_ended() -> None:
+    model = net()
+    optimizer = sgd(model)
+
+    def work(number: int) -> None:
+        for x in batches(5):
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+        optimizer.zero_grad()
+
+    with zerograd.watch(on="collect") as report:
+        for _ in range(3):
+            in_threads(work, count=1)
+    assert_found(report)
+    assert (report.findings[0].seen or 0) >= 8
+
+
+# What is allowed
+
+
+@pytest.mark.parametrize("rule", ["stale-gradient", "ZG101", "ZG1"])
+def test_what_is_allowed_is_silent_in_its_block_only(rule: str) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        with zerograd.allow(rule):
+            for x in batches():
+                loss_of(model, x).backward()
+                optimizer.step()
+        optimizer.zero_grad()
+        for x in batches():
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+    assert_found(report, seen=5)
+
+
+def test_allowing_one_rule_does_not_allow_another() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report, zerograd.allow("repeated-step"):
+        for x in batches():
+            loss_of(model, x).backward()  # ZG101
+            optimizer.step()
+            optimizer.step()
+    assert_found(report)

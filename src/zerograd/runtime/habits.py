@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from zerograd.events import Event, Kind
 from zerograd.ledger import Node
-from zerograd.lifecycle import State
+from zerograd.lifecycle import Grads, State
 from zerograd.rule import Rule, Violation
 from zerograd.rules import carried_window, dropped_window, misplaced_guard, zero_in_window
 
@@ -95,7 +95,11 @@ class Book:
         if not self.window:
             return
         self.windows[self.window] = self.windows.get(self.window, 0) + 1
-        yield from self._lengths(step, before)
+        if before.grads is Grads.STALE:
+            # A window that was never cleared says nothing of how long windows are meant to be.
+            self._run = self.usual = 0
+        else:
+            yield from self._lengths(step, before)
         yield from self._cut(step, before)
         self.drops.clear()
 

@@ -334,12 +334,20 @@ def _quietly(fault: Callable[[Exception], None], call: Callable[..., object], *a
 def hide_from_compiler(modules: Iterable[ModuleType]) -> None:
     """torch.compile traces whatever runs below it; what these modules do is not to be traced."""
     try:
-        skip = importlib.import_module("torch._C._dynamo.eval_frame").skip_code
-    except (ImportError, AttributeError):
+        compiler = importlib.import_module("torch._C._dynamo.eval_frame")
+    except ImportError:
         return
+    skip = getattr(compiler, "skip_code", None) or _skipping(compiler)
     for module in modules:
         for code in _codes(module):
             skip(code)
+
+
+def _skipping(compiler: Any) -> Callable[[CodeType], None]:
+    """Newer torch has no `skip_code` there, but what it is made of."""
+    action = compiler._FrameAction
+    strategy = compiler._FrameExecStrategy(action.SKIP, action.DEFAULT)
+    return lambda code: compiler.set_code_exec_strategy(code, strategy)
 
 
 def _codes(module: ModuleType) -> Iterable[CodeType]:

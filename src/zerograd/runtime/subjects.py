@@ -21,6 +21,7 @@ class Subject:
 
     __slots__ = (
         "__weakref__",
+        "armed",
         "book",
         "company",
         "covers",
@@ -29,7 +30,9 @@ class Subject:
         "filled",
         "filled_version",
         "history",
+        "ids",
         "inside",
+        "lane",
         "left",
         "met",
         "name",
@@ -43,9 +46,9 @@ class Subject:
         "probe_version",
         "scaling",
         "stale",
-        "thread",
         "title",
         "used",
+        "weighed",
         "weights",
     )
 
@@ -56,6 +59,8 @@ class Subject:
         self.names: dict[int, str] | None = None
         """What modules call the parameters; None until it is asked: all objects are searched."""
         self.book = book
+        self.ids: frozenset[int] = frozenset()
+        """The identities of the parameters."""
         self.owners: set[int] = set()
         self.covers: list[Subject] = []
         """Other subjects, all of whose parameters are among these."""
@@ -92,7 +97,12 @@ class Subject:
         """How many steps of it are running, one inside the other."""
         self.inside: Any = None
         """What its own running step has done so far."""
-        self.thread = 0
+        self.lane: Any = None
+        """The thread that drives it; None until one does."""
+        self.armed = False
+        """A clear has dropped some of it before: the weights are to be compared, not only counted."""
+        self.weighed: Tensor | None = None
+        """The probe's weights at the last backward, once armed."""
 
 
 class Subjects:
@@ -138,13 +148,16 @@ class Subjects:
         return known[2]
 
     def _find(self, optimizer: Any) -> Subject | None:
-        self._drop(id(optimizer))
         groups = optimizer.param_groups
         params = [param for group in groups for param in group["params"]]
-        if not params:
-            return None
         ids = frozenset(map(id, params))
         subject = self._by_params.get(ids)
+        known = self._known.get(id(optimizer))
+        if known is None or known[4] is not subject or known[0]() is not optimizer:
+            self._drop(id(optimizer))
+            subject = self._by_params.get(ids)
+        if not params:
+            return None
         if subject is None:
             subject = self._new(optimizer, ids, list({id(one): one for one in params}.values()))
         key = id(optimizer)
@@ -168,6 +181,7 @@ class Subjects:
         for param in params:
             self._of_param.setdefault(id(param), []).append(subject)
         self._by_params[ids] = subject
+        subject.ids = ids
         self.all.append(subject)
         return subject
 
@@ -181,7 +195,7 @@ class Subjects:
             return
         self._count += 1
         self.all.remove(subject)
-        self._by_params = {ids: one for ids, one in self._by_params.items() if one is not subject}
+        self._by_params.pop(subject.ids, None)
         for param in subject.params:
             self._without(self._of_param, id(param), subject)
         for other in self.all:

@@ -35,12 +35,34 @@ ABOVE_TORCH = 3
 """How far above a listener the user can be: our hook is below it, and below that some of torch."""
 
 
-class _Task(threading.local):
-    """What runs in this thread."""
+class _Lane(threading.local):
+    """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    depth = 0
-    scaling: object = None
-    """The optimizer that a scaler is stepping."""
+    def __init__(self) -> None:
+        self.depth = 0
+        self.scaling: object = None
+        """The optimizer that a scaler is stepping."""
+        self.drives = _Drives()
+
+
+class _Drives:
+    """The subjects of one thread."""
+
+    __slots__ = ("outer", "pending", "thread", "watched")
+
+    def __init__(self) -> None:
+        self.thread = weakref.ref(threading.current_thread())
+        self.outer: list[Subject] = []
+        """Those that are stepped outside of backward."""
+        self.watched: dict[str, Subject] = {}
+        """Those whose gradients a backward may add to although it should not."""
+        self.pending: list[weakref.ref[Any]] = []
+        """Optimizers that were made since."""
+
+    @property
+    def ended(self) -> bool:
+        thread = self.thread()
+        return thread is None or not thread.is_alive()
 
 
 class _Backward:
@@ -79,12 +101,7 @@ class Watcher:
         self._places = Places(torch.__path__[0])
         self._subjects = Subjects(judge.book, self._forget)
         self._events: dict[object, Event] = {}
-        self._outer: list[Subject] = []
-        """The subjects that are stepped outside of backward."""
-        self._watched: dict[str, Subject] = {}
-        """Those whose gradients a backward may add to although it should not."""
-        self._pending: list[weakref.ref[Any]] = []
-        self._task = _Task()
+        self._task = _Lane()
         self._backwards = 0
         self._searched = False
         self.scalers = False
@@ -108,8 +125,9 @@ class Watcher:
             return None if self.failure else _NESTED
         if self.failure:
             return None
-        if self._pending:
-            self._register()
+        lane = task.drives
+        if lane.pending:
+            self._register(lane)
         self._backwards += 1
         scaled: bool | None = False
         if self.scalers:
@@ -119,17 +137,17 @@ class Watcher:
         if self._orphans.due(self._backwards):
             leaves = hooks.leaves(outputs)
             if not self._searched and self._orphans.unclaimed(leaves):
-                self._search(leaves)
+                self._search(lane, leaves)
             self._orphans.look(leaves, site, self._judge.steps)
-        for subject in self._outer:
+        for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
             subject.probe_version = -1 if grad is None else grad._version
             if subject.depth:
                 subject.inside = None
-        if self._watched:
+        if lane.watched:
             try:
-                for subject in tuple(self._watched.values()):
+                for subject in tuple(lane.watched.values()):
                     look = self._look(subject, running.event)
                     if look is not None:
                         running.looks.append(look)
@@ -148,21 +166,24 @@ class Watcher:
             token.close()
             return
         met = {look.subject.name for look in token.looks} if token.looks else ()
-        alone = self._reached_alone() if token.looks else False
-        if len(self._outer) > 1:
-            self._note_company()
+        outer = task.drives.outer
+        alone = sum(map(self._touched, outer)) <= 1 if token.looks else False
+        if len(outer) > 1:
+            self._note_company(outer)
         try:
             for look in token.looks:
                 self._meet(look, token.event, alone, failed)
         finally:
             token.close()
-        for subject in self._outer:
+        for subject in outer:
             grad = subject.probe_grad
             now = subject.probe.grad
             touched = now is not grad or (now is not None and now._version != subject.probe_version)
             subject.probe_grad = None
             if touched and not failed:
                 subject.weights = subject.probe._version
+                if subject.armed:
+                    subject.weighed = subject.probe.detach().clone()
                 if now is not None:
                     subject.filled = weakref.ref(now)
                     subject.filled_version = now._version
@@ -210,7 +231,7 @@ class Watcher:
         subject = self._subjects.of(optimizer)
         if subject is None:
             return
-        if subject.thread == 0 and not self._task.depth:
+        if subject.lane is None and not self._task.depth:
             self._adopt(subject)
         event = self._clear_event(sys._getframe(ABOVE_TORCH), to_none, subject)
         self._clear(subject, event)
@@ -220,8 +241,9 @@ class Watcher:
     def module_zeroed(self, module: Any, to_none: bool) -> None:
         if self.failure:
             return
-        if self._pending:
-            self._register()
+        lane = self._task.drives
+        if lane.pending:
+            self._register(lane)
         for subject in self._subjects.covered(module):
             self._clear(subject, self._clear_event(sys._getframe(2), to_none, subject))
 
@@ -296,7 +318,7 @@ class Watcher:
     def grouped(self, optimizer: Any) -> None:
         if not self.failure:
             self._subjects.changed(optimizer)
-            self._pending.append(weakref.ref(optimizer))
+            self._task.drives.pending.append(weakref.ref(optimizer))
 
     def fault(self, error: Exception) -> None:
         """Something of ours went wrong: say so once, and watch no more."""
@@ -304,8 +326,10 @@ class Watcher:
             raise error
         if self.failure is None:
             self.failure = error
-            self._watched.clear()
-            self._outer.clear()
+            for subject in self._subjects.all:
+                if subject.lane is not None:
+                    subject.lane.watched.clear()
+                    subject.lane.outer.clear()
             if self.on_fault is not None:
                 self.on_fault(error)
 
@@ -315,9 +339,12 @@ class Watcher:
         if self._task.depth:
             self._inner_step(subject, scaled, frame)
             return
-        if subject.thread != threading.get_ident():
-            self._adopt(subject)
         event = self._event(Kind.STEP, self._places.site(frame), scaled, length=self.length)
+        lane = self._task.drives
+        if subject.lane is not lane and not self._adopt(subject):
+            self._post(subject, event)
+            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+            return
         state = subject.book.node.state
         grad = subject.probe.grad
         if subject.inside is not None and subject.inside is not _STEPPED:
@@ -341,8 +368,8 @@ class Watcher:
         subject.stale = []
         subject.used = None if grad is None else weakref.ref(grad)
         if grad is not None:
-            self._watched[subject.name] = subject
-        for other in self._outer:
+            lane.watched[subject.name] = subject
+        for other in lane.outer:
             if other is not subject:
                 self._foreign_step(other, subject, event)
         subject.company = frozenset()
@@ -353,7 +380,9 @@ class Watcher:
         self._post(subject, event)
         subject.left, subject.stale = None, []
         subject.used = None
-        self._watched[subject.name] = subject
+        if subject.lane is None:
+            subject.lane = self._task.drives
+        subject.lane.watched[subject.name] = subject
 
     def _look_at_step(self, subject: Subject, event: Event) -> Event:
         """A step that, by the order of events, has nothing to use, or nothing new."""
@@ -401,10 +430,10 @@ class Watcher:
             if other.left is not None:
                 known = set(map(id, other.left))
                 left += [param for param in other.left if id(param) not in shared and known]
-            elif other.name in self._watched:
+            elif other.name in other.lane.watched:
                 left = other.params
             other.left = left
-            self._watched[other.name] = other
+            other.lane.watched[other.name] = other
             self._post(other, self._variant(event, foreign=True, part=True))
             return
         if subject.name not in other.company or other.name not in subject.company:
@@ -412,22 +441,36 @@ class Watcher:
         before = other.book.node
         self._post(other, self._variant(event, foreign=True))
         if other.book.node is not before and other.book.node.state.lent is not None:
-            self._watched[other.name] = other
+            other.lane.watched[other.name] = other
 
     def _clear(self, subject: Subject, event: Event) -> None:
         if subject.depth:
             event = self._variant(event, inner=True)
             if subject.inside is not _STEPPED:
                 subject.inside = (subject.book.node, subject.book.window, event)
-        elif subject.weights >= 0 and subject.weights != subject.probe._version:
+        elif subject.weights >= 0 and self._moved(subject):
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
         self._post(subject, event)
+        if subject.book.drops:
+            subject.armed = True
         if subject.met:
             self._settle(subject)
         subject.left, subject.stale, subject.weights = None, [], -1
         subject.company = frozenset()
-        self._watched.pop(subject.name, None)
+        self._rest(subject)
+
+    def _moved(self, subject: Subject) -> bool:
+        if subject.weights != subject.probe._version:
+            return True
+        weighed, subject.weighed = subject.weighed, None
+        # Writing through `.data` leaves the version as it is.
+        return weighed is not None and not self._torch.equal(weighed, subject.probe.detach())
+
+    def _rest(self, subject: Subject) -> None:
+        """Nothing used is left in its gradients."""
+        if subject.lane is not None:
+            subject.lane.watched.pop(subject.name, None)
 
     def _before_clip(self, subject: Subject) -> None:
         """A clip of what may have been cleared unseen says nothing."""
@@ -453,7 +496,7 @@ class Watcher:
             if probe is not None and used() is not probe:
                 # Not what the step has used: somebody has put another gradient there.
                 self._post(subject, self._event(Kind.ASSIGN, event.site))
-                self._watched.pop(subject.name, None)
+                self._rest(subject)
                 return None
         history = subject.history.get(event)
         if history is not None and history[0] >= USUAL:
@@ -478,7 +521,7 @@ class Watcher:
         self._post(subject, self._event(Kind.ZERO, NOWHERE, to_none=to_none, unseen=True))
         subject.left, subject.stale, subject.weights = None, [], -1
         subject.company = frozenset()
-        self._watched.pop(subject.name, None)
+        self._rest(subject)
 
     def _meet(self, look: _Look, event: Event, alone: bool, failed: bool) -> None:
         """After a backward: whether it has added to what was used."""
@@ -487,7 +530,7 @@ class Watcher:
         reached = means.reached() if exact else means.changed()
         if failed:
             self._post(subject, self._event(Kind.UNKNOWN, event.site))
-            self._watched.pop(subject.name, None)
+            self._rest(subject)
             return
         if reached:
             subject.met.append(event)
@@ -516,16 +559,13 @@ class Watcher:
         grad, now = subject.probe_grad, subject.probe.grad
         return now is not grad or (now is not None and now._version != subject.probe_version)
 
-    def _note_company(self) -> None:
+    def _note_company(self, outer: list[Subject]) -> None:
         """Subjects that one backward has reached: the step of one uses what it left in the other."""
-        reached = [subject for subject in self._outer if self._touched(subject)]
+        reached = [subject for subject in outer if self._touched(subject)]
         if len(reached) > 1:
             names = {subject.name for subject in reached}
             for subject in reached:
                 subject.company |= names
-
-    def _reached_alone(self) -> bool:
-        return sum(map(self._touched, self._outer)) <= 1
 
     def _settle(self, subject: Subject) -> None:
         """What the subject's gradients have met is cleared, or told."""
@@ -543,49 +583,59 @@ class Watcher:
 
     # Bookkeeping
 
-    def _register(self) -> None:
+    def _register(self, lane: _Drives) -> None:
         """Optimizers that were made since: their gradients begin here."""
-        pending, self._pending = self._pending, []
+        pending, lane.pending = lane.pending, []
         for ref in pending:
             optimizer = ref()
             if optimizer is None or not hasattr(optimizer, "param_groups"):
                 continue
             subject = self._subjects.of(optimizer)
-            if subject is not None and subject.thread == 0 and not self._task.depth:
+            if subject is not None and subject.lane is None and not self._task.depth:
                 self._adopt(subject)
                 if not verify.holding(subject.params):
                     self._post(subject, self._event(Kind.NEW, NOWHERE))
 
-    def _search(self, leaves: list[Tensor]) -> None:
+    def _search(self, lane: _Drives, leaves: list[Tensor]) -> None:
         """Optimizers that were made before the watch began: those of what a backward reaches."""
         self._searched = True
         reached = set(map(id, leaves))
         for optimizer in optimizers(self._torch)[0]:
             groups = optimizer.param_groups
             if any(id(param) in reached for group in groups for param in group["params"]):
-                self._pending.append(weakref.ref(optimizer))
-        self._register()
+                lane.pending.append(weakref.ref(optimizer))
+        self._register(lane)
 
-    def _adopt(self, subject: Subject) -> None:
-        """Note who drives a subject; several threads at once cannot be told apart."""
-        thread = threading.get_ident()
-        if subject.thread == 0:
-            subject.thread = thread
+    def _adopt(self, subject: Subject) -> bool:
+        """Note who drives a subject; False if several do at once: they cannot be told apart."""
+        lane = self._task.drives
+        if subject.lane is None:
             self.titles[subject.name] = subject.title
             self.parameters[subject.name] = len(subject.params)
-            if len(self._outer) < MOST_PROBES:
-                self._outer.append(subject)
-        elif subject.thread != thread:
+        else:
             self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+            self._leave(subject)
+            if not subject.lane.ended:
+                return False
+        subject.lane = lane
+        if len(lane.outer) < MOST_PROBES:
+            lane.outer.append(subject)
+        return True
+
+    def _leave(self, subject: Subject) -> None:
+        lane = subject.lane
+        if lane is not None:
+            lane.outer = [one for one in lane.outer if one is not subject]
+            lane.watched.pop(subject.name, None)
 
     def _forget(self, subject: Subject) -> None:
-        self._outer = [one for one in self._outer if one is not subject]
-        self._watched.pop(subject.name, None)
+        self._leave(subject)
         self._judge.forget(subject.name)
 
     def _owning(self, param: Any) -> list[Subject]:
-        if self._pending:
-            self._register()
+        lane = self._task.drives
+        if lane.pending:
+            self._register(lane)
         return self._subjects.owning(param)
 
     def _names(self, subject: Subject) -> dict[int, str]:
