@@ -80,6 +80,29 @@ class Contribution:
 
 
 @dataclass
+class Past:
+    """What a subject has done so far."""
+
+    prints: list[bytes] = field(default_factory=list)
+    """What its last step used."""
+    repeated: bool = False
+    """It has used the same twice."""
+    empty_at: int = -1
+    """How many backward calls there were at its last step, if that had nothing to use."""
+    cleared: bool = False
+    """It was cleared as a whole since it was last used."""
+    dropped: tuple[int, int] | None = None
+    """The line and the time of the clear that has last dropped unused gradients of it."""
+    drops: list[tuple[int, int]] = field(default_factory=list)
+    """The clears that have dropped some since its last step, with the line of the backward."""
+    cuts: list[list[tuple[int, int]]] = field(default_factory=list)
+    """The drops before each step so far."""
+    pattern: list[tuple[int, int]] = field(default_factory=list)
+    alike: int = 0
+    """How many steps in a row came after the same drops."""
+
+
+@dataclass
 class Oracle:
     """Runs a program and knows the truth about each of its steps."""
 
@@ -91,6 +114,8 @@ class Oracle:
     steps: list[str] = field(default_factory=list)
     """What each step used, in words."""
     losses: list[float] = field(default_factory=list)
+    always_stale: bool = True
+    """Every step but those of the first iteration is stale."""
     raised: str = ""
 
     def __post_init__(self) -> None:
@@ -106,7 +131,14 @@ class Oracle:
             for param in module.parameters()
         }
         self.held: dict[Tensor, list[Contribution]] = {param: [] for param in self.params}
+        self.past = {subject: Past() for subject in self.subjects}
         self.time = 0
+        self.backwards: list[Backward] = []
+        acts = self.program.body
+        self.plain = len(self.subjects) == 1 and not any(
+            act.do in (*BY_HAND, *SCALING) for act in acts
+        )
+        """One optimizer, cleared as a whole and reached as a whole: then all rules are exact."""
 
     def run(self) -> Oracle:
         try:
@@ -136,10 +168,10 @@ class Oracle:
             self.backward(act, line)
         elif act.do is Do.ZERO:
             self.optimizers[act.target].zero_grad(act.to_none)
-            self.clear(self.of(self.subjects[act.target]))
+            self.seen_to_clear(self.subjects[act.target], line)
         elif act.do is Do.MODULE_ZERO:
             self.modules[act.target].zero_grad(act.to_none)
-            self.clear(self.of(frozenset({act.target})))
+            self.seen_to_clear(frozenset({act.target}), line)
         elif act.do in BY_HAND:
             self.by_hand(act)
         elif act.do in (Do.CLIP, Do.CLIP_ALL):
@@ -152,7 +184,7 @@ class Oracle:
         elif act.do is Do.UPDATE:
             self.scaler.update()
         else:
-            self.step(act, f"iteration {iteration}, line {line}")
+            self.step(act, line, iteration)
 
     def of(self, modules: Subject) -> list[Tensor]:
         return [param for param, module in self.params.items() if module in modules]
@@ -168,6 +200,8 @@ class Oracle:
         loss.backward()
         reached = {self.params[p] for p, g in zip(wanted, brought, strict=True) if g is not None}
         this = Backward(self.time, line, frozenset(reached))
+        self.backwards.append(this)
+        self.plain &= self.subjects[0] <= reached
         for param, value in zip(wanted, brought, strict=True):
             if value is not None:
                 self.held[param].append(Contribution(this, value.clone()))
@@ -178,6 +212,23 @@ class Oracle:
             out = self.modules[module](out)
             out = out.detach() if detached and number < len(chain) else out
         return out.square().mean()
+
+    def seen_to_clear(self, modules: Subject, line: int) -> None:
+        """A clear that is a call of torch's; what it drops of any subject is noted."""
+        for subject, past in self.past.items():
+            lost = [
+                one.backward
+                for param in self.of(subject & modules)
+                for one in self.held[param]
+                if one.counts and not one.used
+            ]
+            if lost:
+                latest = max(lost, key=lambda one: one.time)
+                past.drops.append((line, latest.line))
+                past.dropped = (line, self.time)
+            past.cleared = past.cleared or subject <= modules
+        self.plain &= any(subject <= modules for subject in self.subjects)
+        self.clear(self.of(modules))
 
     def clear(self, params: list[Tensor]) -> None:
         for param in params:
@@ -205,7 +256,7 @@ class Oracle:
             for one in self.held[param]:
                 one.value *= factor
 
-    def step(self, act: Act, where: str) -> None:
+    def step(self, act: Act, line: int, iteration: int) -> None:
         optimizer, subject = self.optimizers[act.target], self.subjects[act.target]
         if act.do is Do.SCALER_STEP:
             scale = self.scaler.get_scale()
@@ -215,7 +266,7 @@ class Oracle:
                 self.multiply(self.of(subject), 1 / scale)
         else:
             optimizer.step()
-        self.judge(subject, where)
+        self.judge(subject, line, iteration)
         for param in self.of(subject):
             for one in self.held[param]:
                 one.used.setdefault(subject, self.time)
@@ -224,23 +275,64 @@ class Oracle:
 
     # What the rules say of it
 
-    def judge(self, subject: Subject, where: str) -> None:
+    def judge(self, subject: Subject, line: int, iteration: int) -> None:
         held = [self.held[param] for param in self.of(subject)]
         there = [[one for one in each if one.counts] for each in held]
         mixing = [b for each in there for b in _mixing(each, subject)]
         if mixing:
             first = min(mixing, key=lambda one: one.time)
             self.must["ZG101", first.line] += 1
+        self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
         clean = [one for each in there if not any(one.used for one in each) for one in each]
         crossing = self.crossing(clean, subject)
         if crossing:
             latest = max(crossing, key=lambda one: one.time)
             (self.may if mixing else self.must)["ZG106", latest.line] += 1
+        if any(there):
+            self.judge_full(subject, [one for each in there for one in each], line)
+        else:
+            self.judge_empty(self.past[subject], line)
         self.steps.append(
-            f"{where}: step of {sorted(subject)} uses "
+            f"iteration {iteration}, line {line}: step of {sorted(subject)} uses "
             + "; ".join(", ".join(_said(one, subject) for one in each) or "-" for each in there)
         )
+
+    def judge_full(self, subject: Subject, there: list[Contribution], line: int) -> None:
+        """A step with something to use: the same again, or the rest of a window cut short?"""
+        past = self.past[subject]
+        prints = [b"" if p.grad is None else bits(p.grad) for p in self.of(subject)]
+        new = [one.backward for one in there if subject not in one.used]
+        if not new and prints == past.prints:
+            (self.must if past.repeated else self.may)["ZG105", line] += 1
+            past.repeated = True
+        past.prints, past.empty_at, past.cleared, past.dropped = prints, -1, False, None
+        if not new:
+            return
+        own = max(new, key=lambda one: one.time).line
+        past.cuts.append(past.drops)
+        past.drops = []
+        for clear in {clear for clear, _ in past.cuts[-1]}:
+            if all(any(one == clear for one, _ in drops) for drops in past.cuts[-3:]):
+                self.may["ZG103", clear] += len(past.cuts) >= 3
+        regular = past.cuts[-1] == [past.cuts[-1][0]] * len(past.cuts[-1]) if past.cuts[-1] else False
+        pattern = past.cuts[-1] if regular and past.cuts[-1][0][1] == own else []
+        past.alike = past.alike + 1 if pattern and pattern == past.pattern else 1
+        past.pattern = pattern
+        if self.plain and pattern and past.alike == 3:
+            self.must["ZG103", pattern[0][0]] += 1
+
+    def judge_empty(self, past: Past, line: int) -> None:
+        """A step with nothing to use: forgotten, or thrown away before?"""
+        now = len(self.backwards)
+        if past.empty_at == now:
+            (self.must if self.plain and past.cleared else self.may)["ZG104", line] += 1
+        past.empty_at = now
+        if past.dropped is not None:
+            clear, when = past.dropped
+            since = bool(self.backwards) and self.backwards[-1].time > when
+            (self.must if self.plain and not since else self.may)["ZG102", clear] += 1
+        past.dropped = None
 
     def crossing(self, held: list[Contribution], subject: Subject) -> list[Backward]:
         """The subject's own backward calls that came onto what another one's phase has left."""
@@ -374,7 +466,7 @@ class Verdict:
         )
 
 
-EXACT = ("ZG101", "ZG106")
+JUDGED = ("ZG101", "ZG102", "ZG103", "ZG104", "ZG105", "ZG106")
 
 
 def verdict(program: Program) -> Verdict:
@@ -399,9 +491,24 @@ def verdict(program: Program) -> Verdict:
     for place in sorted({*oracle.must, *found}):
         code, line = place
         must, may = oracle.must[place], oracle.may[place]
-        if code in EXACT and not must <= found[place] <= must + may:
-            wrong.append(f"{code} at line {line}: {found[place]} times, not {must}")
+        if code in JUDGED and not must <= found[place] <= must + may:
+            wrong.append(f"{code} at line {line}: {found[place]} times, not {must} to {must + may}")
+    wrong += by_reading(program, oracle, text, path)
     return Verdict(program, oracle, found, wrong)
+
+
+def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[str]:
+    """The reader of source on the same program, where all iterations are alike."""
+    if oracle.raised or any(act.left_out for act in program.body):
+        return []
+    report = zerograd.check_source(text, path)
+    lines = {one.site.line for one in report.findings if one.code == "ZG101" and one.certain}
+    stale = {line for code, line in oracle.must if code == "ZG101"}
+    if lines and not stale:
+        return [f"reading finds ZG101 at {sorted(lines)}, and no step is stale"]
+    if not lines and stale and oracle.plain and oracle.always_stale:
+        return [f"reading does not find ZG101 at {sorted(stale)}"]
+    return []
 
 
 @pytest.fixture(scope="module", autouse=True)
