@@ -318,7 +318,9 @@ class Oracle:
         for clear in {clear for clear, _ in past.cuts[-1]}:
             if all(any(one == clear for one, _ in drops) for drops in past.cuts[-3:]):
                 self.may["ZG103", clear] += len(past.cuts) >= 3
-        regular = past.cuts[-1] == [past.cuts[-1][0]] * len(past.cuts[-1]) if past.cuts[-1] else False
+        regular = (
+            past.cuts[-1] == [past.cuts[-1][0]] * len(past.cuts[-1]) if past.cuts[-1] else False
+        )
         pattern = past.cuts[-1] if regular and past.cuts[-1][0][1] == own else []
         past.alike = past.alike + 1 if pattern and pattern == past.pattern else 1
         past.pattern = pattern
@@ -440,7 +442,9 @@ def hooks() -> list[object]:
         *((torch.amp.GradScaler, name) for name in ("scale", "unscale_", "step", "update")),
     ]
     found = [vars(owner).get(name) for owner, name in owners]
-    cells = [cell.cell_contents for one in found for cell in getattr(one, "__closure__", None) or ()]
+    cells = [
+        cell.cell_contents for one in found for cell in getattr(one, "__closure__", None) or ()
+    ]
     pre, post = optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks
     return [*found, *cells, *pre.values(), *post.values()]
 
@@ -502,6 +506,8 @@ def verdict(program: Program) -> Verdict:
 
 def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[str]:
     """The reader of source on the same program, where all iterations are alike."""
+    if sum(map(len, oracle.subjects)) > len(frozenset().union(*oracle.subjects)):
+        return []  # that one optimizer clears what another shares is not read
     skips = any(act.left_out for act in program.body)
     if oracle.raised or skips or program.iterations < 3:
         return []
