@@ -9,12 +9,14 @@ the contributions is what the watcher must report of the run.
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import zerograd
 from programs import (
@@ -23,7 +25,6 @@ from programs import (
     MAX_NORM,
     PARTS,
     SCALING,
-    STEPS,
     Act,
     Chain,
     Do,
@@ -33,10 +34,7 @@ from programs import (
     source,
 )
 
-torch = pytest.importorskip("torch")
-
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from torch.optim import Optimizer
 
@@ -158,11 +156,14 @@ class Oracle:
 
     def prove(self, act: Act) -> None:
         """The contributions that are said to be there add up to what is there."""
-        for param, held in self.held.items():
-            total = sum((one.value for one in held), torch.zeros_like(param))
+        for param in self.params:
+            total = self.total(param)
             real = torch.zeros_like(param) if param.grad is None else param.grad
             if not torch.allclose(total, real, rtol=1e-6, atol=1e-12, equal_nan=True):
                 raise Unproven(f"after {act}: {total} is not {real}")
+
+    def total(self, param: Tensor) -> Tensor:
+        return sum((one.value for one in self.held[param]), torch.zeros_like(param))
 
     def do(self, act: Act, line: int, iteration: int) -> None:
         if act.do in BACKWARDS:
@@ -197,8 +198,9 @@ class Oracle:
         if act.do is Do.SCALED:
             loss = self.scaler.scale(loss)
         wanted = list(self.params)
+        brought: Sequence[Tensor | None]
         brought = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         reached = {self.params[p] for p, g in zip(wanted, brought, strict=True) if g is not None}
         this = Backward(self.time, line, frozenset(reached))
         self.backwards.append(this)
@@ -246,10 +248,9 @@ class Oracle:
         self.clear(params)
 
     def clip(self, params: list[Tensor]) -> None:
-        held = [sum(one.value for one in self.held[param]) for param in params if self.held[param]]
-        norm = torch.linalg.vector_norm(torch.stack([one.norm() for one in held])) if held else 0.0
+        norm = math.sqrt(sum(float(self.total(param).norm()) ** 2 for param in params))
         torch.nn.utils.clip_grad_norm_(params, MAX_NORM)
-        factor = float(MAX_NORM / (norm + 1e-6))
+        factor = MAX_NORM / (norm + 1e-6)
         self.multiply(params, 1.0 if factor > 1 else factor)  # min would lose a nan
 
     def multiply(self, params: list[Tensor], factor: float) -> None:
@@ -301,7 +302,7 @@ class Oracle:
         )
 
     def judge_full(self, subject: Subject, there: list[Contribution], line: int) -> None:
-        """A step with something to use: the same again, or the rest of a window cut short?"""
+        """A step with something to use: the same again, or the rest of a window cut short."""
         past = self.past[subject]
         prints = [b"" if p.grad is None else bits(p.grad) for p in self.of(subject)]
         new = [one.backward for one in there if subject not in one.used]
@@ -328,7 +329,7 @@ class Oracle:
             self.must["ZG103", pattern[0][0]] += 1
 
     def judge_empty(self, past: Past, line: int) -> None:
-        """A step with nothing to use: forgotten, or thrown away before?"""
+        """A step with nothing to use: forgotten, or thrown away before."""
         now = len(self.backwards)
         if past.empty_at == now:
             (self.must if self.plain and past.cleared else self.may)["ZG104", line] += 1
@@ -383,7 +384,9 @@ def _module(deep: bool) -> torch.nn.Module:
 def _optimizer(oracle: Oracle, number: int) -> Optimizer:
     trainer = oracle.program.trainers[number]
     each = [list(oracle.modules[module].parameters()) for module in trainer.modules]
-    params: Any = [{"params": one} for one in each] if trainer.grouped else sum(each, [])
+    params: Any = [{"params": one} for one in each]
+    if not trainer.grouped:
+        params = [param for one in each for param in one]
     kind: Any = getattr(torch.optim, trainer.kind)
     made: Optimizer = kind(params, lr=0.01)
     return made
