@@ -172,6 +172,9 @@ def draw(seed: int) -> Program:
     body = list(_phases(random, modules, trainers, scaling=scaling))
     for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
         _disturb(random, body, modules, trainers)
+    if any(act.do in (Do.CLIP, Do.CLIP_ALL) for act in body):
+        # Clipping to an infinite norm makes zeros: what is there then is a matter of taste.
+        body = [replace(act, infinite=False) for act in body]
     if random.random() < 0.4:
         for _ in range(random.choice((1, 1, 2))):
             number = random.randrange(len(body))
@@ -183,6 +186,7 @@ def _trainers(random: Random, modules: int) -> tuple[Trainer, ...]:
     kind = random.choice(("SGD", "Adam"))
     everything = tuple(range(modules))
     shape = random.random()
+    sets: list[tuple[int, ...]]
     if modules == 1:
         sets = [(0,), (0,)] if shape < 0.1 else [(0,)]
     elif shape < 0.5:
@@ -322,30 +326,7 @@ def _smaller(program: Program) -> Iterator[Program]:
         before, after = body[:number], body[number + 1 :]
         if len(body) > 1:
             yield replace(program, body=(*before, *after))
-        simpler = []
-        if act.left_out:
-            simpler.append(replace(act, left_out=()))
-            simpler += [
-                replace(act, left_out=(one,)) for one in act.left_out if len(act.left_out) > 1
-            ]
-        if act.infinite:
-            simpler.append(replace(act, infinite=False))
-        if act.part:
-            simpler.append(replace(act, part=""))
-        if not act.to_none:
-            simpler.append(replace(act, to_none=True))
-        if act.do in BY_HAND and act.do is not Do.NONE:
-            simpler.append(replace(act, do=Do.NONE))
-        if act.do is Do.SCALED:
-            simpler.append(replace(act, do=Do.BACKWARD))
-        if act.do is Do.SCALER_STEP:
-            simpler.append(replace(act, do=Do.STEP))
-        for chain in act.losses:
-            if len(act.losses) > 1:
-                simpler.append(replace(act, losses=(chain,)))
-            elif len(chain) > 1:
-                simpler += [replace(act, losses=(chain[1:],)), replace(act, losses=(chain[:-1],))]
-        yield from (replace(program, body=(*before, one, *after)) for one in simpler)
+        yield from (replace(program, body=(*before, one, *after)) for one in _simpler(act))
     trainers = program.trainers
     for number, trainer in enumerate(trainers):
         plain = replace(trainer, kind="SGD", grouped=False)
@@ -356,3 +337,25 @@ def _smaller(program: Program) -> Iterator[Program]:
     used = {act.target for act in body if act.do in (Do.ZERO, Do.CLIP_ALL, Do.UNSCALE, *STEPS)}
     if len(trainers) > 1 and len(trainers) - 1 not in used:
         yield replace(program, trainers=trainers[:-1])
+
+
+def _simpler(act: Act) -> Iterator[Act]:
+    plain = {Do.IN_PLACE: Do.NONE, Do.IN_DATA: Do.NONE}
+    plain |= {Do.SCALED: Do.BACKWARD, Do.SCALER_STEP: Do.STEP}
+    yield from (
+        simpler
+        for simpler in (
+            replace(act, left_out=()),
+            *(replace(act, left_out=(one,)) for one in act.left_out),
+            replace(act, infinite=False),
+            replace(act, part=""),
+            replace(act, to_none=True),
+            replace(act, do=plain.get(act.do, act.do)),
+        )
+        if simpler != act
+    )
+    for chain in act.losses:
+        if len(act.losses) > 1:
+            yield replace(act, losses=(chain,))
+        elif len(chain) > 1:
+            yield from (replace(act, losses=(one,)) for one in (chain[1:], chain[:-1]))

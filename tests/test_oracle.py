@@ -9,12 +9,14 @@ the contributions is what the watcher must report of the run.
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import zerograd
 from programs import (
@@ -23,7 +25,6 @@ from programs import (
     MAX_NORM,
     PARTS,
     SCALING,
-    STEPS,
     Act,
     Chain,
     Do,
@@ -33,10 +34,7 @@ from programs import (
     source,
 )
 
-torch = pytest.importorskip("torch")
-
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from torch.optim import Optimizer
 
@@ -80,6 +78,29 @@ class Contribution:
 
 
 @dataclass
+class Past:
+    """What a subject has done so far."""
+
+    prints: list[bytes] = field(default_factory=list)
+    """What its last step used."""
+    repeated: bool = False
+    """It has used the same twice."""
+    empty_at: int = -1
+    """How many backward calls there were at its last step, if that had nothing to use."""
+    cleared: bool = False
+    """It was cleared as a whole since it was last used."""
+    dropped: tuple[int, int] | None = None
+    """The line and the time of the clear that has last dropped unused gradients of it."""
+    drops: list[tuple[int, int]] = field(default_factory=list)
+    """The clears that have dropped some since its last step, with the line of the backward."""
+    cuts: list[list[tuple[int, int]]] = field(default_factory=list)
+    """The drops before each step so far."""
+    pattern: list[tuple[int, int]] = field(default_factory=list)
+    alike: int = 0
+    """How many steps in a row came after the same drops."""
+
+
+@dataclass
 class Oracle:
     """Runs a program and knows the truth about each of its steps."""
 
@@ -91,6 +112,8 @@ class Oracle:
     steps: list[str] = field(default_factory=list)
     """What each step used, in words."""
     losses: list[float] = field(default_factory=list)
+    always_stale: bool = True
+    """Every step but those of the first iteration is stale."""
     raised: str = ""
 
     def __post_init__(self) -> None:
@@ -106,7 +129,15 @@ class Oracle:
             for param in module.parameters()
         }
         self.held: dict[Tensor, list[Contribution]] = {param: [] for param in self.params}
+        self.past = {subject: Past() for subject in self.subjects}
         self.time = 0
+        self.stepped: set[Subject] = set()
+        self.backwards: list[Backward] = []
+        acts = self.program.body
+        self.plain = len(self.subjects) == 1 and not any(
+            act.do in (*BY_HAND, *SCALING) for act in acts
+        )
+        """One optimizer, cleared as a whole and reached as a whole: then all rules are exact."""
 
     def run(self) -> Oracle:
         try:
@@ -125,21 +156,24 @@ class Oracle:
 
     def prove(self, act: Act) -> None:
         """The contributions that are said to be there add up to what is there."""
-        for param, held in self.held.items():
-            total = sum((one.value for one in held), torch.zeros_like(param))
+        for param in self.params:
+            total = self.total(param)
             real = torch.zeros_like(param) if param.grad is None else param.grad
             if not torch.allclose(total, real, rtol=1e-6, atol=1e-12, equal_nan=True):
                 raise Unproven(f"after {act}: {total} is not {real}")
+
+    def total(self, param: Tensor) -> Tensor:
+        return sum((one.value for one in self.held[param]), torch.zeros_like(param))
 
     def do(self, act: Act, line: int, iteration: int) -> None:
         if act.do in BACKWARDS:
             self.backward(act, line)
         elif act.do is Do.ZERO:
             self.optimizers[act.target].zero_grad(act.to_none)
-            self.clear(self.of(self.subjects[act.target]))
+            self.seen_to_clear(self.subjects[act.target], line)
         elif act.do is Do.MODULE_ZERO:
             self.modules[act.target].zero_grad(act.to_none)
-            self.clear(self.of(frozenset({act.target})))
+            self.seen_to_clear(frozenset({act.target}), line)
         elif act.do in BY_HAND:
             self.by_hand(act)
         elif act.do in (Do.CLIP, Do.CLIP_ALL):
@@ -152,7 +186,7 @@ class Oracle:
         elif act.do is Do.UPDATE:
             self.scaler.update()
         else:
-            self.step(act, f"iteration {iteration}, line {line}")
+            self.step(act, line, iteration)
 
     def of(self, modules: Subject) -> list[Tensor]:
         return [param for param, module in self.params.items() if module in modules]
@@ -164,10 +198,13 @@ class Oracle:
         if act.do is Do.SCALED:
             loss = self.scaler.scale(loss)
         wanted = list(self.params)
+        brought: Sequence[Tensor | None]
         brought = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         reached = {self.params[p] for p, g in zip(wanted, brought, strict=True) if g is not None}
         this = Backward(self.time, line, frozenset(reached))
+        self.backwards.append(this)
+        self.plain &= self.subjects[0] <= reached
         for param, value in zip(wanted, brought, strict=True):
             if value is not None:
                 self.held[param].append(Contribution(this, value.clone()))
@@ -178,6 +215,23 @@ class Oracle:
             out = self.modules[module](out)
             out = out.detach() if detached and number < len(chain) else out
         return out.square().mean()
+
+    def seen_to_clear(self, modules: Subject, line: int) -> None:
+        """A clear that is a call of torch's; what it drops of any subject is noted."""
+        for subject, past in self.past.items():
+            lost = [
+                one.backward
+                for param in self.of(subject & modules)
+                for one in self.held[param]
+                if one.counts and not one.used
+            ]
+            if lost:
+                latest = max(lost, key=lambda one: one.time)
+                past.drops.append((line, latest.line))
+                past.dropped = (line, self.time)
+            past.cleared = past.cleared or subject <= modules
+        self.plain &= any(subject <= modules for subject in self.subjects)
+        self.clear(self.of(modules))
 
     def clear(self, params: list[Tensor]) -> None:
         for param in params:
@@ -194,10 +248,9 @@ class Oracle:
         self.clear(params)
 
     def clip(self, params: list[Tensor]) -> None:
-        held = [sum(one.value for one in self.held[param]) for param in params if self.held[param]]
-        norm = torch.linalg.vector_norm(torch.stack([one.norm() for one in held])) if held else 0.0
+        norm = math.sqrt(sum(float(self.total(param).norm()) ** 2 for param in params))
         torch.nn.utils.clip_grad_norm_(params, MAX_NORM)
-        factor = float(MAX_NORM / (norm + 1e-6))
+        factor = MAX_NORM / (norm + 1e-6)
         self.multiply(params, 1.0 if factor > 1 else factor)  # min would lose a nan
 
     def multiply(self, params: list[Tensor], factor: float) -> None:
@@ -205,7 +258,7 @@ class Oracle:
             for one in self.held[param]:
                 one.value *= factor
 
-    def step(self, act: Act, where: str) -> None:
+    def step(self, act: Act, line: int, iteration: int) -> None:
         optimizer, subject = self.optimizers[act.target], self.subjects[act.target]
         if act.do is Do.SCALER_STEP:
             scale = self.scaler.get_scale()
@@ -215,7 +268,8 @@ class Oracle:
                 self.multiply(self.of(subject), 1 / scale)
         else:
             optimizer.step()
-        self.judge(subject, where)
+        self.stepped.add(subject)
+        self.judge(subject, line, iteration)
         for param in self.of(subject):
             for one in self.held[param]:
                 one.used.setdefault(subject, self.time)
@@ -224,23 +278,67 @@ class Oracle:
 
     # What the rules say of it
 
-    def judge(self, subject: Subject, where: str) -> None:
+    def judge(self, subject: Subject, line: int, iteration: int) -> None:
         held = [self.held[param] for param in self.of(subject)]
         there = [[one for one in each if one.counts] for each in held]
         mixing = [b for each in there for b in _mixing(each, subject)]
         if mixing:
             first = min(mixing, key=lambda one: one.time)
             self.must["ZG101", first.line] += 1
+        self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
         clean = [one for each in there if not any(one.used for one in each) for one in each]
         crossing = self.crossing(clean, subject)
         if crossing:
             latest = max(crossing, key=lambda one: one.time)
             (self.may if mixing else self.must)["ZG106", latest.line] += 1
+        if any(there):
+            self.judge_full(subject, [one for each in there for one in each], line)
+        else:
+            self.judge_empty(self.past[subject], line)
         self.steps.append(
-            f"{where}: step of {sorted(subject)} uses "
+            f"iteration {iteration}, line {line}: step of {sorted(subject)} uses "
             + "; ".join(", ".join(_said(one, subject) for one in each) or "-" for each in there)
         )
+
+    def judge_full(self, subject: Subject, there: list[Contribution], line: int) -> None:
+        """A step with something to use: the same again, or the rest of a window cut short."""
+        past = self.past[subject]
+        prints = [b"" if p.grad is None else bits(p.grad) for p in self.of(subject)]
+        new = [one.backward for one in there if subject not in one.used]
+        if not new and prints == past.prints:
+            known = past.repeated and not any(one.value.isnan().any() for one in there)
+            (self.must if known else self.may)["ZG105", line] += 1
+            past.repeated = True
+        past.prints, past.empty_at, past.cleared, past.dropped = prints, -1, False, None
+        if not new:
+            return
+        own = max(new, key=lambda one: one.time).line
+        past.cuts.append(past.drops)
+        past.drops = []
+        for clear in {clear for clear, _ in past.cuts[-1]}:
+            if all(any(one == clear for one, _ in drops) for drops in past.cuts[-3:]):
+                self.may["ZG103", clear] += len(past.cuts) >= 3
+        regular = (
+            past.cuts[-1] == [past.cuts[-1][0]] * len(past.cuts[-1]) if past.cuts[-1] else False
+        )
+        pattern = past.cuts[-1] if regular and past.cuts[-1][0][1] == own else []
+        past.alike = past.alike + 1 if pattern and pattern == past.pattern else 1
+        past.pattern = pattern
+        if self.plain and pattern and past.alike == 3:
+            self.must["ZG103", pattern[0][0]] += 1
+
+    def judge_empty(self, past: Past, line: int) -> None:
+        """A step with nothing to use: forgotten, or thrown away before."""
+        now = len(self.backwards)
+        if past.empty_at == now:
+            (self.must if self.plain and past.cleared else self.may)["ZG104", line] += 1
+        past.empty_at = now
+        if past.dropped is not None:
+            clear, when = past.dropped
+            since = bool(self.backwards) and self.backwards[-1].time > when
+            (self.must if self.plain and not since else self.may)["ZG102", clear] += 1
+        past.dropped = None
 
     def crossing(self, held: list[Contribution], subject: Subject) -> list[Backward]:
         """The subject's own backward calls that came onto what another one's phase has left."""
@@ -286,7 +384,9 @@ def _module(deep: bool) -> torch.nn.Module:
 def _optimizer(oracle: Oracle, number: int) -> Optimizer:
     trainer = oracle.program.trainers[number]
     each = [list(oracle.modules[module].parameters()) for module in trainer.modules]
-    params: Any = [{"params": one} for one in each] if trainer.grouped else sum(each, [])
+    params: Any = [{"params": one} for one in each]
+    if not trainer.grouped:
+        params = [param for one in each for param in one]
     kind: Any = getattr(torch.optim, trainer.kind)
     made: Optimizer = kind(params, lr=0.01)
     return made
@@ -376,7 +476,7 @@ class Verdict:
         )
 
 
-EXACT = ("ZG101", "ZG106")
+JUDGED = ("ZG101", "ZG102", "ZG103", "ZG104", "ZG105", "ZG106")
 
 
 def verdict(program: Program) -> Verdict:
@@ -401,9 +501,30 @@ def verdict(program: Program) -> Verdict:
     for place in sorted({*oracle.must, *found}):
         code, line = place
         must, may = oracle.must[place], oracle.may[place]
-        if code in EXACT and not must <= found[place] <= must + may:
-            wrong.append(f"{code} at line {line}: {found[place]} times, not {must}")
+        if code in JUDGED and not must <= found[place] <= must + may:
+            wrong.append(f"{code} at line {line}: {found[place]} times, not {must} to {must + may}")
+    wrong += by_reading(program, oracle, text, path)
     return Verdict(program, oracle, found, wrong)
+
+
+def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[str]:
+    """The reader of source on the same program, where all iterations are alike."""
+    if sum(map(len, oracle.subjects)) > len(frozenset().union(*oracle.subjects)):
+        return []  # that one optimizer clears what another shares is not read
+    skips = any(act.left_out for act in program.body)
+    if oracle.raised or skips or program.iterations < 3:
+        return []
+    if not all(one.reached & stepped for stepped in oracle.stepped for one in oracle.backwards):
+        if len(oracle.stepped) < 2:
+            return []  # where one optimizer steps, a backward is taken to be its own
+    report = zerograd.check_source(text, path)
+    lines = {one.site.line for one in report.findings if one.code == "ZG101" and one.certain}
+    stale = {line for code, line in oracle.must if code == "ZG101"}
+    if lines and not stale:
+        return [f"reading finds ZG101 at {sorted(lines)}, and no step is stale"]
+    if not lines and stale and oracle.plain and oracle.always_stale:
+        return [f"reading does not find ZG101 at {sorted(stale)}"]
+    return []
 
 
 @pytest.fixture(scope="module", autouse=True)

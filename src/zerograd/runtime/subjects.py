@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from zerograd.events import Event
 from zerograd.runtime.habits import Book
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Subject:
         "probe_version",
         "scaling",
         "stale",
+        "targets",
         "title",
         "used",
         "weighed",
@@ -81,8 +83,10 @@ class Subject:
         """The subjects that a backward has reached together with this one, since its clear or step."""
         self.left: list[Tensor] | None = None
         """The parameters that may still hold used gradients; None is all of them."""
-        self.stale: list[Tensor] = []
-        """Those of them that a backward has added to."""
+        self.stale: list[tuple[Tensor, Event]] = []
+        """Those of them that a backward has added to, and the backward."""
+        self.targets: dict[object, Tensor] = {}
+        """By backward: a parameter in which it has reached used gradients."""
         self.history: dict[object, list[int]] = {}
         """By backward: how often it has reached used gradients to no harm, and in a row not."""
         self.met: list[object] = []

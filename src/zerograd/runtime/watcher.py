@@ -499,9 +499,10 @@ class Watcher:
                 self._rest(subject)
                 return None
         history = subject.history.get(event)
-        if history is not None and history[0] >= USUAL:
+        if history is not None and history[0] >= USUAL and not subject.stale:
             # It has always reached them, and that has always come to nothing.
-            small = [history_param for history_param in held if history_param is subject.probe]
+            target = subject.targets.get(event)
+            small = [param for param in held if param is target]
             if small and verify.nonzero(small):
                 return _Look(subject, small, verify.Versions(small))
         if history is not None and history[1] >= USUAL and _plain(held):
@@ -514,7 +515,7 @@ class Watcher:
             return None
         if len(nonzero) < len(subject.params):
             subject.left = nonzero
-            subject.stale = [one for one in subject.stale if any(one is held for held in nonzero)]
+            self._keep_mixes(subject, nonzero)
         return _Look(subject, nonzero, verify.Touch(nonzero))
 
     def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
@@ -534,6 +535,7 @@ class Watcher:
             return
         if reached:
             subject.met.append(event)
+            subject.targets[event] = reached[0]
             subject.history.setdefault(event, [0, 0])[1] = 0
         else:
             subject.history.setdefault(event, [0, 0])[1] += 1
@@ -552,8 +554,10 @@ class Watcher:
             crossing = self._variant(event, alone=alone, measured=numbers)
             self._post(subject, crossing)
             return
-        subject.stale = [*subject.stale, *reached] if exact else subject.stale or reached
-        self._post(subject, self._variant(event, leftover=True, alone=alone, measured=numbers))
+        mixing = self._variant(event, leftover=True, alone=alone, measured=numbers)
+        if exact or not subject.stale:
+            subject.stale = [*subject.stale, *((param, mixing) for param in reached)]
+        self._post(subject, mixing)
 
     def _touched(self, subject: Subject) -> bool:
         grad, now = subject.probe_grad, subject.probe.grad
@@ -575,11 +579,26 @@ class Watcher:
 
     def _prune(self, subject: Subject) -> None:
         """Before the step that would use a mix: see whether it is still there."""
-        held = verify.holding(subject.stale)
-        subject.stale = verify.nonzero(held) if held else []
+        held = verify.holding([param for param, _ in subject.stale])
+        self._keep_mixes(subject, verify.nonzero(held) if held else [])
         if not subject.stale:
             self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
             subject.left = None
+
+    def _keep_mixes(self, subject: Subject, params: list[Tensor]) -> None:
+        """Parts of a mix may have been cleared by hand: the first backward of the rest counts."""
+        left = set(map(id, params))
+        before = subject.stale
+        subject.stale = [one for one in before if id(one[0]) in left]
+        used = subject.book.node.state.used
+        if not before or used is None:
+            return
+        if subject.stale and subject.stale[0][1] is before[0][1]:
+            return
+        self._post(subject, self._event(Kind.ZERO, NOWHERE, unseen=True))
+        self._post(subject, self._variant(used, foreign=True, part=True))
+        if subject.stale:
+            self._post(subject, subject.stale[0][1])
 
     # Bookkeeping
 
