@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from zerograd.static import names, plain
-from zerograd.static.facts import Function, parameters, text_of
+from zerograd.static.facts import Function, blocks, parameters, text_of
 from zerograd.static.project import method_of
 from zerograd.static.scope import Cut, Frame, Scope, called
 from zerograd.static.values import (
@@ -178,7 +178,7 @@ class Classes(Scope):
     def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
         """The class and its visible bases, nearest first."""
         classes = [klass]
-        if depth > 5:
+        if depth > 5 or not klass.node.bases:
             return classes
         frame, self.frame = self.frame, Frame(klass.module)
         try:
@@ -246,7 +246,7 @@ class Classes(Scope):
     def near_callees(self, fn: Fn, inherited: bool = True) -> Iterator[Fn]:
         """Functions of the same file, and inherited methods, that a function may call."""
         module = fn.module
-        called = {name.rpartition(".")[2] for name in module.facts[fn.node].calls}
+        called = module.facts[fn.node].called
         for last in called:
             for klass, method in module.methods_named(last):
                 yield Fn(method, module, last, None, None, Klass(klass, module))
@@ -279,7 +279,9 @@ class Classes(Scope):
                 known = all(self.plainly_right(inner) for inner in self.busy_callees(fn))
             else:
                 only = sum(bool(other.words) for other in fn.module.facts.values()) == 1
-                known = plain.is_plain(facts, methods, only) and not any(self.busy_callees(fn))
+                known = plain.is_plain(facts, blocks(fn.node), methods, only) and not any(
+                    self.busy_callees(fn)
+                )
             fn.module.reached[(fn.node, "plain")] = known
         return known
 

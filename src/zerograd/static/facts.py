@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.static.names import CLIPS, INTERESTING, OBJECT_METHODS, SCALER_NAME, STEPPING
@@ -42,8 +43,11 @@ class Facts:
     """All that is done to gradients, inner functions left out."""
     wordy: bool = False
     """An inner function does something to gradients."""
-    blocks: list[list[Word]] = field(default_factory=list)
-    """What of that is a statement of its own, block by block."""
+
+    @cached_property
+    def called(self) -> set[str]:
+        """The last words of what it calls."""
+        return {name.rpartition(".")[2] for name in self.calls}
 
 
 @dataclass(eq=False)
@@ -74,6 +78,11 @@ _BRANCHES = frozenset(
     if isinstance(kind, type) and issubclass(kind, ast.AST) and not issubclass(kind, _LEAVES)
 )
 """Kinds of nodes that something can stand in."""
+_PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in _PLAIN_FIELDS) for kind in _BRANCHES
+}
+"""Where in a node others can stand."""
 Chain = tuple[Facts, ...]
 
 
@@ -111,35 +120,75 @@ def _read_body(
     file: FileFacts, root: ast.AST, chain: Chain, inner: list[tuple[ast.AST, Chain]]
 ) -> None:
     """The facts of one function; functions inside it are put aside."""
+    own = chain[-1]
     todo = [root]
     while todo:
         node = todo.pop()
         kind = node.__class__
+        if kind is ast.Name:
+            if node.ctx.__class__ is not ast.Load:
+                own.assigned.add(node.id)
+            elif node.id in _WORDS:
+                _name(node, chain)
+            continue
+        if kind is ast.Attribute:
+            value = node.value
+            if node.attr in _NOTED:
+                _attribute(file, node, chain)
+            if value.__class__ is ast.Name:
+                own.attributes.add((value.id, node.attr))
+            if value.__class__ in _BRANCHES:
+                todo.append(value)
+            continue
+        if kind is ast.Call:
+            _call(file, node, chain)
+            todo.append(node.func)
+            todo += [item for item in node.args if item.__class__ in _BRANCHES]
+            for keyword in node.keywords:
+                if keyword.value.__class__ in _BRANCHES:
+                    todo.append(keyword.value)
+            continue
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(file, node, chain)
         elif kind in _FUNCTIONS and node is not root:
             facts = file.functions[node] = Facts()
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                chain[-1].assigned.add(node.name)
+            if kind is not ast.Lambda:
+                own.assigned.add(node.name)
             inner.append((node, (*chain, facts)))
             continue
-        for name in kind._fields:
+        for name in _FIELDS[kind]:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 todo += [item for item in value if item.__class__ in _BRANCHES]
-                if name in _BLOCKS and value and isinstance(value[0], ast.stmt):
-                    _block(value, chain[-1])
             elif value.__class__ in _BRANCHES:
                 todo.append(value)
 
 
-_BLOCKS = frozenset({"body", "orelse", "finalbody"})
 _WORDS = INTERESTING | CLIPS
+_NOTED = _WORDS | _TELLING
 
 
-def _block(statements: list[ast.stmt], facts: Facts) -> None:
-    """Notes the statements of a block that are one plain call: `loss.backward()`."""
+def blocks(root: ast.AST) -> list[list[Word]]:
+    """What a function does to gradients in statements of their own, block by block."""
+    found = []
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        for name in _BLOCKS:
+            inner = getattr(node, name, None)
+            if inner.__class__ is list:
+                todo += [one for one in inner if one.__class__ not in _FUNCTIONS]
+                if block := _block(inner):
+                    found.append(block)
+    return found
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _block(statements: list[ast.stmt]) -> list[Word]:
+    """The statements of a block that are one plain call: `loss.backward()`."""
     block = []
     for at, node in enumerate(statements):
         if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
@@ -152,8 +201,7 @@ def _block(statements: list[ast.stmt], facts: Facts) -> None:
                 block.append(Word(call.func.attr, "", at))
             elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
                 block.append(Word(call.func.attr, text_of(call.func.value), at))
-    if block:
-        facts.blocks.append(block)
+    return block
 
 
 _PLAIN = (ast.Expr, ast.Assign)
@@ -197,7 +245,7 @@ def nodes(root: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        for name in node._fields:
+        for name in _FIELDS[node.__class__]:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 todo += [item for item in value if item.__class__ in _BRANCHES]
@@ -226,13 +274,10 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
         file.asked.append(node.right if isinstance(node, ast.BinOp) else node.value)
 
 
-def _name(file: FileFacts, node: ast.Name, chain: Chain) -> None:
-    if not isinstance(node.ctx, ast.Load):
-        chain[-1].assigned.add(node.id)
-    elif node.id in _WORDS:
-        _say(chain, Word(node.id, ""))
-        if node.id in INTERESTING:
-            _mention(chain)
+def _name(node: ast.Name, chain: Chain) -> None:
+    _say(chain, Word(node.id, ""))
+    if node.id in INTERESTING:
+        _mention(chain)
 
 
 def _mention(chain: Chain) -> None:
@@ -258,8 +303,6 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
             _step(chain)
     if node.attr in _TELLING:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
-    if isinstance(node.value, ast.Name):
-        chain[-1].attributes.add((node.value.id, node.attr))
 
 
 def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
@@ -271,15 +314,21 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
                     file.asked.append(argument)
-        scales = name.endswith(("caler", "amp")) and SCALER_NAME.search(name) is not None
-        if scales or name.endswith((".step", ".requires_grad_")):
-            _mention(chain)
-            _step(chain)
-        if scales:
-            _say(chain, Word("scaler", name))
+        if name.endswith(_CALLED):
+            scales = SCALER_NAME.search(name) is not None
+            if scales or name.endswith((".step", ".requires_grad_")):
+                _mention(chain)
+                _step(chain)
+            if scales:
+                _say(chain, Word("scaler", name))
+
+
+_CALLED = ("caler", "amp", ".step", ".requires_grad_")
 
 
 def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -327,9 +376,6 @@ def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> None:
 
 
 _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Call: _call,
     ast.ClassDef: _class,
     ast.Assign: _assign,
     ast.AnnAssign: _assign,
