@@ -36,17 +36,18 @@ WINDOWS = (2, 3)
 class Analysis:
     """All that was found in one file, and what it took."""
 
+    tree: ast.Module
     findings: list[Finding] = field(default_factory=list)
     depends: list[str] = field(default_factory=list)
     cut: str | None = None
 
 
-def analyse(source: Source, tree: ast.Module, deadline: float = float("inf")) -> Analysis:
+def analyse(source: Source, deadline: float = float("inf")) -> Analysis:
     """Everything in a file that breaks a rule, the merely possible included."""
     project = Project()
-    module = project.add(source.path, tree)
+    module = project.add(source)
     if not module.speaks_torch:
-        return Analysis()
+        return Analysis(module.tree)
     search = _Search(project, module, deadline)
     try:
         for flow, lower, repeated in search.roots():
@@ -55,7 +56,7 @@ def analyse(source: Source, tree: ast.Module, deadline: float = float("inf")) ->
         search.cut = "the budget for one file"
     own = {module.path}
     depends = sorted(path for path in project.read if path not in own)
-    return Analysis(search.findings(), depends, search.cut)
+    return Analysis(module.tree, search.findings(), depends, search.cut)
 
 
 @dataclass

@@ -72,15 +72,13 @@ _TELLING = frozenset(
 )  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
-_BRANCHES = frozenset(
-    kind
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST) and not issubclass(kind, _LEAVES)
-)
+_KINDS = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
+_BRANCHES = frozenset(kind for kind in _KINDS if not issubclass(kind, _LEAVES))
 """Kinds of nodes that something can stand in."""
 _PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: tuple(name for name in kind._fields if name not in _PLAIN_FIELDS) for kind in _BRANCHES
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if kind in _BRANCHES and name not in _PLAIN_FIELDS)
+    for kind in _KINDS
 }
 """Where in a node others can stand."""
 Chain = tuple[Facts, ...]

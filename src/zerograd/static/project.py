@@ -6,17 +6,19 @@ Files are read and parsed at most once per process, and never executed or import
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TypeGuard
 
 from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
+from zerograd.static.source import Source, Unreadable, from_bytes, parse, read_bytes
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -96,10 +98,12 @@ class Project:
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
 
-    def add(self, path: str, tree: ast.Module) -> Module:
-        """A module that is already parsed."""
-        module = index(path, tree)
-        self.modules[os.path.abspath(path)] = module
+    def add(self, source: Source) -> Module:
+        """The module that is checked; `Unreadable` if it does not parse."""
+        path = os.path.abspath(source.path)
+        # What it reaches is found out anew: from elsewhere it was looked for less deeply.
+        module = replace(_indexed(path, source), path=source.path, reached={})
+        self.modules[path] = module
         return module
 
     def load(self, path: str) -> Module | None:
@@ -110,14 +114,11 @@ class Project:
         self.read.add(path)
         if path not in self.modules:
             self.modules[path] = None
-            try:
-                if os.path.getsize(path) <= LARGEST_IMPORT:
-                    with open(path, "rb") as file:
-                        data = file.read()
-                    module = self.modules[path] = _indexed(path, data)
+            with contextlib.suppress(Unreadable, RecursionError, MemoryError):
+                data = read_bytes(path)
+                if len(data) <= LARGEST_IMPORT:
+                    module = self.modules[path] = _imported(path, data)
                     self.spoken += bool(module.tree.body)
-            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-                pass
         return self.modules[path]
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
@@ -138,9 +139,11 @@ class Project:
         if parts[0] in _OUTSIDE:
             return None
         for root in self._search_path(module.path):
-            found = self._below(root, parts, 1)
-            if found is not None:
-                return found
+            names = _listing(root)
+            if parts[0] in names or f"{parts[0]}.py" in names:
+                found = self._below(root, parts, 1)
+                if found is not None:
+                    return found
         return None
 
     def _below(self, base: str, parts: list[str], least: int) -> tuple[Module, str] | None:
@@ -212,21 +215,26 @@ FRESH = 2.0
 """Seconds for which a folder's listing is taken to hold."""
 
 
-def _indexed(path: str, data: bytes) -> Module:
+def _imported(path: str, data: bytes) -> Module:
     """The module in a file's bytes; an empty one where nothing in it touches gradients."""
-    stamp = (path, hash(data))
-    if stamp not in _RECENT:
-        small_package = path.endswith("__init__.py") and len(data) < SMALL
-        if not small_package and _SPEAKS.search(data) is None:
-            return Module(path, ast.Module([], []))
-        while len(_RECENT) >= MOST_RECENT:
-            del _RECENT[next(iter(_RECENT))]
-        _RECENT[stamp] = index(path, ast.parse(data))
-    return _RECENT[stamp]
+    small_package = path.endswith("__init__.py") and len(data) < SMALL
+    if not small_package and _SPEAKS.search(data) is None:
+        return Module(path, ast.Module([], []))
+    return _indexed(path, from_bytes(data, path))
 
 
-_RECENT: dict[tuple[str, int], Module] = {}
-"""Modules that files of one project import again and again."""
+def _indexed(path: str, source: Source) -> Module:
+    """The module in a source, parsed once for all files of a project that import it."""
+    stamp = (path, source.text)
+    module = _RECENT.pop(stamp, None) or index(path, parse(source))
+    _RECENT[stamp] = module
+    while len(_RECENT) > MOST_RECENT:
+        del _RECENT[next(iter(_RECENT))]
+    return module
+
+
+_RECENT: dict[tuple[str, str], Module] = {}
+"""Modules that were read lately, the latest last."""
 
 
 def index(path: str, tree: ast.Module) -> Module:
