@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -30,7 +30,11 @@ class Facts:
     divides: bool = False
     """It divides something, itself or in an inner function."""
     steps: bool = False
-    """It may step something, itself or in an inner function."""
+    """It calls what may step something, itself or in an inner function."""
+    grads: bool = False
+    """It looks at a `.grad`, itself or in an inner function."""
+    updates: bool = False
+    """It changes something in place, itself or in an inner function: a step by hand, if by a gradient."""
     calls: set[str] = field(default_factory=set)
     """What it calls, itself or in an inner function, by dotted name."""
     assigned: set[str] = field(default_factory=set)
@@ -61,6 +65,8 @@ class FileFacts:
     functions: dict[ast.AST, Facts] = field(default_factory=dict)
     asked: list[ast.AST] = field(default_factory=list)
     """Tests, counts and divisors."""
+    top: Facts = field(default_factory=Facts)
+    """What the top level does itself: steps and calls."""
 
 
 _TELLING = frozenset(
@@ -111,6 +117,8 @@ def read(tree: ast.Module) -> FileFacts:
     while inner:
         root, chain = inner.pop()
         _read_body(file, root, chain, inner)
+        if root is tree:
+            file.top = replace(whole, calls=set(whole.calls))
     return file
 
 
@@ -164,7 +172,7 @@ def _read_body(
 
 
 _WORDS = INTERESTING | CLIPS
-_NOTED = _WORDS | _TELLING
+_NOTED = _WORDS | _TELLING | {"data"}
 
 
 def blocks(root: ast.AST) -> list[list[Word]]:
@@ -265,6 +273,12 @@ def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -
     file.asked.append(node.test)
 
 
+def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
+    _division(file, node, chain)
+    if not isinstance(node.value, ast.Constant):
+        _update(chain)
+
+
 def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
     if isinstance(node.op, ast.Div):
         for facts in chain:
@@ -288,6 +302,11 @@ def _step(chain: Chain) -> None:
         facts.steps = True
 
 
+def _update(chain: Chain) -> None:
+    for facts in chain:
+        facts.updates = True
+
+
 _TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
 """Attributes that tell something only where they are called or assigned."""
 
@@ -299,6 +318,11 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
         _mention(chain)
         if node.attr in STEPPING:
             _step(chain)
+        if node.attr == "grad":
+            for facts in chain:
+                facts.grads = True
+    if node.attr == "data" and isinstance(node.ctx, ast.Store):
+        _update(chain)
     if node.attr in _TELLING:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
 
@@ -312,10 +336,13 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
                     file.asked.append(argument)
+        if name.endswith("_") and (node.args or node.keywords):
+            _update(chain)
         if name.endswith(_CALLED):
             scales = SCALER_NAME.search(name) is not None
             if scales or name.endswith((".step", ".requires_grad_")):
                 _mention(chain)
+            if scales or name.endswith(".step"):
                 _step(chain)
             if scales:
                 _say(chain, Word("scaler", name))
@@ -382,7 +409,7 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.While: _test,
     ast.IfExp: _test,
     ast.BinOp: _division,
-    ast.AugAssign: _division,
+    ast.AugAssign: _augmented,
     ast.Yield: _yield,
     ast.YieldFrom: _yield,
     ast.Import: _import,

@@ -51,8 +51,8 @@ INTERESTING = frozenset(
 )
 """A function that mentions none of these (nor calls one that does) does nothing to gradients."""
 
-STEPPING = frozenset({"step", "optimizer_step", "first_step", "second_step", "grad"})
-"""Where none of these is reached, nothing is stepped: `.grad` is there for steps by hand."""
+STEPPING = frozenset({"step", "optimizer_step", "first_step", "second_step"})
+"""Where none of these is reached, nothing is stepped, but by hand."""
 
 OPTIMIZER_CLASSES = re.compile(
     r"(SGD|Adam\w*|AdamW\w*|RMSprop\w*|Adagrad|Adadelta|Adamax|LBFGS|Rprop|ASGD|SparseAdam|NAdam|RAdam"

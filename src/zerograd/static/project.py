@@ -48,6 +48,8 @@ class Module:
     reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     facts: dict[ast.AST, Facts] = field(default_factory=dict)
+    top: Facts = field(default_factory=Facts)
+    """What the top level does itself."""
     asked: list[ast.AST] = field(default_factory=list)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
@@ -242,7 +244,7 @@ def index(path: str, tree: ast.Module) -> Module:
     file = facts.read(tree)
     methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
     module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
-    module.facts, module.asked = file.functions, file.asked
+    module.facts, module.top, module.asked = file.functions, file.top, file.asked
     for node in tree.body:
         _top_level(module, node)
     return module
