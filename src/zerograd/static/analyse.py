@@ -54,6 +54,8 @@ def analyse(source: Source, deadline: float = float("inf")) -> Analysis:
             search.judge(flow, lower, repeated)
     except Cut:
         search.cut = "the budget for one file"
+    finally:
+        project.forget()
     own = {module.path}
     depends = sorted(path for path in project.read if path not in own)
     return Analysis(module.tree, search.findings(), depends, search.cut)

@@ -268,6 +268,7 @@ class Lower(Loops):
         for name in self.locals_of(fn):
             frame.aliases.pop(name, None)
         self.frame = frame
+        self.project.frames.append(frame)
         self.stack.append(node)
         self.inlined.add(node)
         state = (self.in_parameters, self.some, self.unguarded, self.no_grad)

@@ -41,10 +41,9 @@ Progress = Callable[[int], object]
 
 def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
     """The verdicts on all files, in order; `progress` is told how many there are so far."""
-    # Syntax trees are many objects and no garbage: looking for cycles in them takes a third of
-    # the time. Now and then is enough.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    # Syntax trees are many objects and no garbage: looking for cycles in them takes a tenth of the
+    # time, and what there is of cycles `Project.forget` takes apart.
+    gc.disable()
     verdicts: list[Verdict] = []
     start = time.monotonic()
     for job in jobs:

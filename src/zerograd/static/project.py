@@ -13,18 +13,22 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
 from zerograd.static.source import Source, Unreadable, from_bytes, parse, read_bytes
 
+if TYPE_CHECKING:
+    from zerograd.static.scope import Frame
+
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
 SMALL = 20_000
-MOST_RECENT = 64
+MOST_RECENT = 1_500_000
+"""Characters of modules that are kept parsed; their trees take a hundred times as much."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
 
@@ -99,6 +103,7 @@ class Project:
         self.read: set[str] = set()
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
+        self.frames: list[Frame] = []
 
     def add(self, source: Source) -> Module:
         """The module that is checked; `Unreadable` if it does not parse."""
@@ -122,6 +127,11 @@ class Project:
                     module = self.modules[path] = _imported(path, data)
                     self.spoken += bool(module.tree.body)
         return self.modules[path]
+
+    def forget(self) -> None:
+        """Let go of what frames and their functions hold of each other: nobody looks for cycles."""
+        for frame in self.frames:
+            frame.env.clear()
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         """Where a dotted name lives: the project's module and the rest of the name."""
@@ -230,8 +240,11 @@ def _indexed(path: str, source: Source) -> Module:
     stamp = (path, source.text)
     module = _RECENT.pop(stamp, None) or index(path, parse(source))
     _RECENT[stamp] = module
-    while len(_RECENT) > MOST_RECENT:
-        del _RECENT[next(iter(_RECENT))]
+    held = sum(len(text) for _, text in _RECENT)
+    while held > MOST_RECENT:
+        oldest = next(iter(_RECENT))
+        held -= len(oldest[1])
+        del _RECENT[oldest]
     return module
 
 

@@ -97,6 +97,7 @@ class Scope:
         self.accumulating: str | None = None
         self.frozen: set[str] = set()
         self.top = self.frame
+        project.frames.append(self.top)
 
     def site(self, node: ast.AST) -> Site:
         return Site(
