@@ -97,7 +97,9 @@ class _Search:
             lower = Lower(self.project, self.module, self.deadline)
             if not managed and lower.touches_here(fn) and lower.plainly_right(fn):
                 continue
-            if not lower.relevant(fn) or not (lower.may_step(fn) or self.feeds(self.module.facts[fn.node])):
+            if not lower.relevant(fn) or not (
+                lower.may_step(fn) or self.feeds(self.module.facts[fn.node])
+            ):
                 continue
             flow = self.lowered(lower, fn)
             inlined |= lower.inlined

@@ -78,7 +78,9 @@ _TELLING = frozenset(
 )  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
-_KINDS = [kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)]
+_KINDS = [
+    kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
+]
 _BRANCHES = frozenset(kind for kind in _KINDS if not issubclass(kind, _LEAVES))
 """Kinds of nodes that something can stand in."""
 _PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
@@ -97,9 +99,57 @@ def text_of(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return f"{text_of(node.value)}.{node.attr}"
     try:
-        return ast.unparse(node)
+        return _simple_text(node) or ast.unparse(node)
     except (RecursionError, ValueError):
         return "…"
+
+
+def _simple_text(node: ast.expr) -> str | None:
+    """What `ast.unparse` says of the usual tests and calls, sooner; None for all others."""
+    if isinstance(node, ast.Compare):
+        sides = [_atom(side) for side in (node.left, *node.comparators)]
+        if len(sides) != 2 or None in sides or type(node.ops[0]) not in _COMPARES:
+            return None
+        return f"{sides[0]} {_COMPARES[type(node.ops[0])]} {sides[1]}"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = _atom(node.operand)
+        return f"not {inner}" if inner is not None else None
+    return _atom(node)
+
+
+_COMPARES: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def _atom(node: ast.expr) -> str | None:
+    """The text of what needs no brackets anywhere."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant):
+        value = node.value
+        return repr(value) if value is None or type(value) in (bool, int) else None
+    if isinstance(node, ast.Attribute):
+        owner = None if isinstance(node.value, ast.Constant) else _atom(node.value)
+        return f"{owner}.{node.attr}" if owner is not None else None
+    if isinstance(node, ast.Call) and not node.keywords:
+        parts = [_atom(part) for part in (node.func, *node.args)]
+        if None in parts:
+            return None
+        return f"{parts[0]}({', '.join(part for part in parts[1:] if part is not None)})"
+    if isinstance(node, ast.Subscript):
+        owner, index = _atom(node.value), _atom(node.slice)
+        return None if owner is None or index is None else f"{owner}[{index}]"
+    return None
 
 
 def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
@@ -138,21 +188,10 @@ def _read_body(
                 _name(node, chain)
             continue
         if kind is ast.Attribute:
-            value = node.value
-            if node.attr in _NOTED:
-                _attribute(file, node, chain)
-            if value.__class__ is ast.Name:
-                own.attributes.add((value.id, node.attr))
-            if value.__class__ in _BRANCHES:
-                todo.append(value)
+            _attribute(file, node, chain, todo)
             continue
         if kind is ast.Call:
-            _call(file, node, chain)
-            todo.append(node.func)
-            todo += [item for item in node.args if item.__class__ in _BRANCHES]
-            for keyword in node.keywords:
-                if keyword.value.__class__ in _BRANCHES:
-                    todo.append(keyword.value)
+            _call(file, node, chain, todo)
             continue
         handler = _HANDLERS.get(kind)
         if handler is not None:
@@ -311,7 +350,17 @@ _TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
 """Attributes that tell something only where they are called or assigned."""
 
 
-def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
+def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[ast.AST]) -> None:
+    value = node.value
+    if node.attr in _NOTED:
+        _noted(file, node, chain)
+    if value.__class__ is ast.Name:
+        chain[-1].attributes.add((value.id, node.attr))
+    if value.__class__ in _BRANCHES:
+        todo.append(value)
+
+
+def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
     if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
         _say(chain, Word(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
     if node.attr in INTERESTING and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
@@ -327,25 +376,31 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
 
 
-def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
-    if isinstance(node.func, (ast.Name, ast.Attribute)):
-        name = _dotted(node.func)
-        for facts in chain:
-            facts.calls.add(name)
-        if name in ("range", "trange", "enumerate") or node.keywords:
-            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
-                    file.asked.append(argument)
-        if name.endswith("_") and (node.args or node.keywords):
-            _update(chain)
-        if name.endswith(_CALLED):
-            scales = SCALER_NAME.search(name) is not None
-            if scales or name.endswith((".step", ".requires_grad_")):
-                _mention(chain)
-            if scales or name.endswith(".step"):
-                _step(chain)
-            if scales:
-                _say(chain, Word("scaler", name))
+def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
+    todo.append(node.func)
+    todo += [item for item in node.args if item.__class__ in _BRANCHES]
+    for keyword in node.keywords:
+        if keyword.value.__class__ in _BRANCHES:
+            todo.append(keyword.value)
+    if not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return
+    name = _dotted(node.func)
+    for facts in chain:
+        facts.calls.add(name)
+    if name in ("range", "trange", "enumerate") or node.keywords:
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
+                file.asked.append(argument)
+    if name.endswith("_") and (node.args or node.keywords):
+        _update(chain)
+    if name.endswith(_CALLED):
+        scales = SCALER_NAME.search(name) is not None
+        if scales or name.endswith((".step", ".requires_grad_")):
+            _mention(chain)
+        if scales or name.endswith(".step"):
+            _step(chain)
+        if scales:
+            _say(chain, Word("scaler", name))
 
 
 _CALLED = ("caler", "amp", ".step", ".requires_grad_")

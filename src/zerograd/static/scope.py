@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Flow, Seq
 from zerograd.guard import Const, Expr, Op, Var
+from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import Act
 from zerograd.static.facts import text_of
@@ -96,6 +97,7 @@ class Scope:
         self.in_parameters = False
         self.accumulating: str | None = None
         self.frozen: set[str] = set()
+        self.wrapped = False
         self.top = self.frame
         project.frames.append(self.top)
 

@@ -6,10 +6,11 @@ Values are frozen. A key names an object; `a.b` lies within `a`, and `a[*]` is a
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerograd.guard import Expr
+from zerograd.records import replace
 
 if TYPE_CHECKING:
     from zerograd.static.project import Module
