@@ -181,16 +181,16 @@ def _read_body(
     while todo:
         node = todo.pop()
         kind = node.__class__
-        if kind is ast.Name:
+        if type(node) is ast.Name:
             if node.ctx.__class__ is not ast.Load:
                 own.assigned.add(node.id)
             elif node.id in _WORDS:
                 _name(node, chain)
             continue
-        if kind is ast.Attribute:
+        if type(node) is ast.Attribute:
             _attribute(file, node, chain, todo)
             continue
-        if kind is ast.Call:
+        if type(node) is ast.Call:
             _call(file, node, chain, todo)
             continue
         handler = _HANDLERS.get(kind)
@@ -198,7 +198,7 @@ def _read_body(
             handler(file, node, chain)
         elif kind in _FUNCTIONS and node is not root:
             facts = file.functions[node] = Facts()
-            if kind is not ast.Lambda:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 own.assigned.add(node.name)
             inner.append((node, (*chain, facts)))
             continue

@@ -29,7 +29,7 @@ GRACE = 0.5
 """Seconds beyond the limit before a process that does not even hear its alarm is ended."""
 PATIENCE = 20.0
 """Seconds that a process may need to read a chunk of files, slow disks included."""
-CHUNK = 64
+CHUNK = 128
 MOMENT = 0.2
 """Seconds after which more processes are worth their start."""
 
@@ -131,10 +131,12 @@ class _Pool:
         """Judge every file with so many processes."""
         from multiprocessing.connection import wait
 
-        # Small chunks at the end keep all processes busy to the last.
-        size = max(1, min(CHUNK, len(self.jobs) // (4 * processes)))
-        starts = range(0, len(self.jobs), size)
-        self.todo.extend(dict(self.jobs[at : at + size]) for at in starts)
+        # Large chunks keep a package in one process; small ones at the end keep all of them busy.
+        at = 0
+        while at < len(self.jobs):
+            size = max(1, min(CHUNK, (len(self.jobs) - at) // (8 * processes)))
+            self.todo.append(dict(self.jobs[at : at + size]))
+            at += size
         for _ in range(min(processes, len(self.todo))):
             self._start()
         while busy := [worker for worker in self.workers if worker.busy]:

@@ -121,10 +121,11 @@ class Project:
         self.read.add(path)
         if path not in self.modules:
             self.modules[path] = None
-            with contextlib.suppress(Unreadable, RecursionError, MemoryError):
-                data = read_bytes(path)
-                if len(data) <= LARGEST_IMPORT:
-                    module = self.modules[path] = _imported(path, data)
+            with contextlib.suppress(OSError, Unreadable, RecursionError, MemoryError):
+                status = os.stat(path)
+                if status.st_size <= LARGEST_IMPORT:
+                    stamp = (path, status.st_mtime_ns, status.st_size)
+                    module = self.modules[path] = _imported(path, stamp)
                     self.spoken += bool(module.tree.body)
         return self.modules[path]
 
@@ -227,12 +228,19 @@ FRESH = 2.0
 """Seconds for which a folder's listing is taken to hold."""
 
 
-def _imported(path: str, data: bytes) -> Module:
-    """The module in a file's bytes; an empty one where nothing in it touches gradients."""
-    small_package = path.endswith("__init__.py") and len(data) < SMALL
-    if not small_package and _SPEAKS.search(data) is None:
-        return Module(path, ast.Module([], []))
-    return _indexed(path, from_bytes(data, path))
+def _imported(path: str, stamp: tuple[str, int, int]) -> Module:
+    """The module in a file; an empty one where nothing in it touches gradients."""
+    if stamp not in _SILENT:
+        data = read_bytes(path)
+        small_package = path.endswith("__init__.py") and len(data) < SMALL
+        if small_package or _SPEAKS.search(data) is not None:
+            return _indexed(path, from_bytes(data, path))
+        _SILENT.add(stamp)
+    return Module(path, ast.Module([], []))
+
+
+_SILENT: set[tuple[str, int, int]] = set()
+"""Files, as they were then, in which nothing touches gradients: most of what is imported."""
 
 
 def _indexed(path: str, source: Source) -> Module:

@@ -118,7 +118,7 @@ class Scope:
         call = text_of(node.func) + "()" if isinstance(node, ast.Call) else ""
         event = Event(kind, self.site(node), call=call, loop=self.loops[-1])
         act = act or Act(event)
-        act.event = replace(event, **fields)  # type: ignore[arg-type]
+        act.event = replace(event, **fields)
         flow: Flow = act
         if self.accumulating and kind in (Kind.STEP, Kind.ZERO) and self.is_wrapped(act):
             flow = Alt(self.synchronises(), act, Seq(()), act.event.site)
