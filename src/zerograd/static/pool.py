@@ -41,9 +41,6 @@ Progress = Callable[[int], object]
 
 def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
     """The verdicts on all files, in order; `progress` is told how many there are so far."""
-    # Syntax trees are many objects and no garbage: looking for cycles in them takes a tenth of the
-    # time, and what there is of cycles `Project.forget` takes apart.
-    gc.disable()
     verdicts: list[Verdict] = []
     start = time.monotonic()
     for job in jobs:
@@ -60,6 +57,9 @@ def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[V
 
 def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
     """Judge chunks of files until there are no more: what a process of the pool does."""
+    # Syntax trees are many objects and no garbage: looking for cycles in them takes a tenth of the
+    # time, and what there is of cycles `Project.forget` takes apart.
+    gc.disable()
     # The parent hears Ctrl-C and ends us. Its ends of all pipes came along with the fork: left open
     # here, they would hide its death from us and our siblings.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
