@@ -213,19 +213,21 @@ _OUTSIDE = frozenset(
 def _listing(folder: str) -> frozenset[str]:
     """What a folder holds; files of one project ask for the same few folders."""
     now = time.monotonic()
-    since, names = _LISTINGS.get(folder, (0.0, frozenset()))
-    if now - since > FRESH:
+    since, changed, names = _LISTINGS.get(folder, (-FRESH, None, frozenset()))
+    if now - since >= FRESH:
         try:
-            names = frozenset(os.listdir(folder))
+            last = os.stat(folder).st_mtime_ns
+            if last != changed:
+                changed, names = last, frozenset(os.listdir(folder))
         except OSError:
-            names = frozenset()
-        _LISTINGS[folder] = (now, names)
+            changed, names = None, frozenset()
+        _LISTINGS[folder] = (now, changed, names)
     return names
 
 
-_LISTINGS: dict[str, tuple[float, frozenset[str]]] = {}
+_LISTINGS: dict[str, tuple[float, int | None, frozenset[str]]] = {}
 FRESH = 2.0
-"""Seconds for which a folder's listing is taken to hold."""
+"""Seconds for which a folder is taken to hold what it held."""
 
 
 def _imported(path: str, stamp: tuple[str, int, int]) -> Module:
@@ -246,13 +248,15 @@ _SILENT: set[tuple[str, int, int]] = set()
 def _indexed(path: str, source: Source) -> Module:
     """The module in a source, parsed once for all files of a project that import it."""
     stamp = (path, source.text)
-    module = _RECENT.pop(stamp, None) or index(path, parse(source))
+    module = _RECENT.pop(stamp, None)
+    if module is None:
+        module = index(path, parse(source))
+        held = len(source.text) + sum(len(text) for _, text in _RECENT)
+        while _RECENT and held > MOST_RECENT:
+            oldest = next(iter(_RECENT))
+            held -= len(oldest[1])
+            del _RECENT[oldest]
     _RECENT[stamp] = module
-    held = sum(len(text) for _, text in _RECENT)
-    while held > MOST_RECENT:
-        oldest = next(iter(_RECENT))
-        held -= len(oldest[1])
-        del _RECENT[oldest]
     return module
 
 
