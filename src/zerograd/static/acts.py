@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerograd.events import Event, Kind
@@ -156,6 +157,7 @@ def result_of(
     )
 
 
+@lru_cache(maxsize=4096)
 def is_benign(name: str) -> bool:
     """Whether an unseen function of this name only reads what it is handed."""
     return names.BENIGN.search(name) is not None
