@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "zerograd"
 
 LAYERS = (
-    {"events", "guard", "patterns", "selection"},
+    {"events", "guard", "patterns", "records", "selection"},
     {"lifecycle"},
     {"rule"},
     {"rules", "finding", "ledger", "flow", "paths"},

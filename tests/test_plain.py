@@ -110,12 +110,12 @@ def test_a_random_program_has_the_same_findings_when_all_of_it_is_read(lines: li
 # What is plain
 
 
-def facts_of(text: str) -> tuple[facts.Facts, dict[str, frozenset[str]]]:
-    """The facts of the first function of a text, and what its file calls on what."""
+def facts_of(text: str) -> tuple[ast.stmt, facts.Facts, dict[str, frozenset[str]]]:
+    """The first function of a text, its facts, and what its file calls on what."""
     tree = ast.parse(text)
     file = facts.read(tree)
     methods = {name: frozenset(used) for name, used in file.methods.items()}
-    return file.functions[tree.body[0]], methods
+    return tree.body[0], file.functions[tree.body[0]], methods
 
 
 def body(*lines: str) -> str:
@@ -124,11 +124,13 @@ def body(*lines: str) -> str:
 
 
 def is_plain(*lines: str, only: bool = True) -> bool:
-    return plain.is_plain(*facts_of(body(*lines)), only)
+    function, known, methods = facts_of(body(*lines))
+    return plain.is_plain(known, facts.blocks(function), methods, only)
 
 
 def is_silent(*lines: str) -> bool:
-    return plain.is_silent(*facts_of(body(*lines)))
+    _, known, methods = facts_of(body(*lines))
+    return plain.is_silent(known, methods)
 
 
 OTHER = ("aux_opt.zero_grad()", "loss.backward()", "aux_opt.step()")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zerograd import guard
@@ -27,6 +27,7 @@ from zerograd.paths import (
     merge,
     smallest,
 )
+from zerograd.records import replace
 from zerograd.rule import Rule, Violation
 
 MOST_CONFIGURATIONS = 3000

@@ -131,4 +131,7 @@ def walk(flow: Flow) -> Iterator[Flow]:
     while todo:
         part = todo.pop()
         yield part
-        todo.extend(children(part))
+        if isinstance(part, Seq):
+            todo.extend(part.items)
+        elif not isinstance(part, Emit):
+            todo.extend(children(part))

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from zerograd.events import Event, Kind
+from zerograd.records import replace
 
 
 class Grads(Enum):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerograd.events import Event, Kind
 from zerograd.flow import Emit, Flow, walk
+from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.values import OPTIMIZER, Grad, Many, Params, Tensor, Thing, Value, mix, roots
 
@@ -100,6 +102,7 @@ def emit_backward(
         tensor = mix(list(owner.items))
     else:
         tensor = Tensor(sure, perhaps, divided=None, scaled=None)
+    lower.wrapped |= wrapped
     frozen = {key for key in sure if key in lower.frozen}
     act = Act(BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen, wrapped=wrapped)
     act.anyone = not act.whose and not act.perhaps and not frozen
@@ -144,14 +147,17 @@ def result_of(
         return Tensor()
     things = frozenset(a.key for a in arguments if isinstance(a, Thing))
     result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
-    result = replace(
-        result, maybe=(result.maybe | things | perhaps) - result.roots, divisor=None, divided=False
+    summed = node is not None and _keyword_is(node, "reduction", "sum")
+    return replace(
+        result,
+        maybe=(result.maybe | things | perhaps) - result.roots,
+        divisor=None,
+        divided=None if summed else False,
+        scaled=bool(result.scaled),
     )
-    if node is not None and _keyword_is(node, "reduction", "sum"):
-        result = replace(result, divided=None)
-    return replace(result, scaled=False if result.scaled is None else result.scaled)
 
 
+@lru_cache(maxsize=4096)
 def is_benign(name: str) -> bool:
     """Whether an unseen function of this name only reads what it is handed."""
     return names.BENIGN.search(name) is not None
@@ -176,8 +182,10 @@ def announce(lower: Lower, node: ast.AST, key: str) -> None:
         act_on(lower, Kind.NEW, node, frozenset({key}))
 
 
-def excuse_bypass(then: Flow, orelse: Flow) -> None:
+def excuse_bypass(lower: Lower, then: Flow, orelse: Flow) -> None:
     """Where one arm lets the wrapper run backward, the other one does without it on purpose."""
+    if not lower.wrapped:
+        return
     arms = [[act for act in walk(arm) if isinstance(act, Act)] for arm in (then, orelse)]
     for arm, other in (arms, arms[::-1]):
         if any(act.wrapped for act in other):

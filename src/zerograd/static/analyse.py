@@ -17,7 +17,7 @@ from zerograd.rule import Rule
 from zerograd.rules import RULES
 from zerograd.static import names, plain, subjects
 from zerograd.static.acts import Act
-from zerograd.static.facts import text_of
+from zerograd.static.facts import Facts, text_of
 from zerograd.static.lower import Lower
 from zerograd.static.names import LIGHTNING_STEP
 from zerograd.static.pace import Pace
@@ -36,26 +36,29 @@ WINDOWS = (2, 3)
 class Analysis:
     """All that was found in one file, and what it took."""
 
+    tree: ast.Module
     findings: list[Finding] = field(default_factory=list)
     depends: list[str] = field(default_factory=list)
     cut: str | None = None
 
 
-def analyse(source: Source, tree: ast.Module, deadline: float = float("inf")) -> Analysis:
+def analyse(source: Source, deadline: float = float("inf")) -> Analysis:
     """Everything in a file that breaks a rule, the merely possible included."""
     project = Project()
-    module = project.add(source.path, tree)
+    module = project.add(source)
     if not module.speaks_torch:
-        return Analysis()
+        return Analysis(module.tree)
     search = _Search(project, module, deadline)
     try:
         for flow, lower, repeated in search.roots():
             search.judge(flow, lower, repeated)
     except Cut:
         search.cut = "the budget for one file"
+    finally:
+        project.forget()
     own = {module.path}
     depends = sorted(path for path in project.read if path not in own)
-    return Analysis(search.findings(), depends, search.cut)
+    return Analysis(module.tree, search.findings(), depends, search.cut)
 
 
 @dataclass
@@ -77,7 +80,7 @@ class _Search:
         functions = list(self.functions())
         own = any(map(self.module.methods_named, ("zero_grad", "step", "backward")))
         managed = own or not plain.MANAGED.isdisjoint(self.module.packages)
-        if self.top_level_matters() and (managed or not self.plain_file(functions, lower)):
+        if self.top_level_matters(lower) and (managed or not self.plain_file(functions, lower)):
             flow = self.lowered(lower, None)
             inlined |= lower.inlined
             yield flow, lower, False
@@ -94,7 +97,9 @@ class _Search:
             lower = Lower(self.project, self.module, self.deadline)
             if not managed and lower.touches_here(fn) and lower.plainly_right(fn):
                 continue
-            if not lower.relevant(fn) or not (lower.reaches(fn, "steps", 0) or self.feeds(fn)):
+            if not lower.relevant(fn) or not (
+                lower.may_step(fn) or self.feeds(self.module.facts[fn.node])
+            ):
                 continue
             flow = self.lowered(lower, fn)
             inlined |= lower.inlined
@@ -122,22 +127,13 @@ class _Search:
         ours = (lower.global_name(self.module, name) for name in imported)
         return not any(isinstance(value, (Fn, Klass)) for value in ours)
 
-    def feeds(self, fn: Fn) -> bool:
+    def feeds(self, facts: Facts) -> bool:
         """Whether a function clears and back-propagates, though it never steps."""
-        last = {name.rpartition(".")[2] for name in fn.module.facts[fn.node].calls}
-        return {"zero_grad", "backward"} <= last
+        return {"zero_grad", "backward"} <= facts.called
 
-    def top_level_matters(self) -> bool:
-        """Whether anything but definitions at the top level can reach a step."""
-        tree = self.module.tree
-        if not self.module.facts[tree].mentions:
-            return False
-        plain = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
-        return any(
-            not isinstance(node, plain)
-            and any(isinstance(inner, (ast.Call, ast.AugAssign)) for inner in ast.walk(node))
-            for node in tree.body
-        )
+    def top_level_matters(self, lower: Lower) -> bool:
+        """Whether the top level can reach a step."""
+        return lower.may_step(None) or self.feeds(self.module.top)
 
     def lowered(self, lower: Lower, fn: Fn | None) -> Flow:
         try:

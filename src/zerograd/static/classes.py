@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 from zerograd.static import names, plain
-from zerograd.static.facts import Function, parameters, text_of
-from zerograd.static.project import method_of
+from zerograd.static.facts import Facts, Function, blocks, parameters, text_of
+from zerograd.static.project import Module, method_of
 from zerograd.static.scope import Cut, Frame, Scope, called
 from zerograd.static.values import (
     NOTHING,
@@ -178,7 +178,7 @@ class Classes(Scope):
     def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
         """The class and its visible bases, nearest first."""
         classes = [klass]
-        if depth > 5:
+        if depth > 5 or not klass.node.bases:
             return classes
         frame, self.frame = self.frame, Frame(klass.module)
         try:
@@ -214,6 +214,22 @@ class Classes(Scope):
         """Whether a function, or one it calls, does anything to gradients."""
         return self.reaches(fn, "mentions", 0)
 
+    def may_step(self, fn: Fn | None) -> bool:
+        """Whether a function, or the top level, or what it calls, may step, by a call or by hand."""
+
+        def reaches(what: str) -> bool:
+            return self.reaches(fn, what, 0) if fn is not None else self.top_reaches(what)
+
+        return reaches("steps") or (reaches("grads") and reaches("updates"))
+
+    def top_reaches(self, what: str) -> bool:
+        """Whether a fact holds for the top level or for what it calls."""
+        module = self.top.module
+        top = module.top
+        return getattr(top, what) or any(
+            self.reaches(inner, what, deep) for inner, deep in self.callees(module, top, None, 0)
+        )
+
     def reaches(self, fn: Fn, what: str, depth: int) -> bool:
         """Whether a fact holds for a function or for one that it calls."""
         known = fn.module.reached.get((fn.node, what))
@@ -223,16 +239,23 @@ class Classes(Scope):
             fn.module.reached[(fn.node, what)] = False
             known = getattr(fn.module.facts[fn.node], what) or (
                 depth < 6
-                and any(self.reaches(inner, what, deep) for inner, deep in self.callees(fn, depth))
+                and any(
+                    self.reaches(inner, what, deep)
+                    for inner, deep in self.callees(
+                        fn.module, fn.module.facts[fn.node], fn.klass, depth
+                    )
+                )
             )
             fn.module.reached[(fn.node, what)] = known
         return known
 
-    def callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
-        """Functions that a function may call, and how deep they are to be looked for."""
-        yield from ((inner, depth + 1) for inner in self.near_callees(fn, depth < 3))
-        module = fn.module
-        for name in module.facts[fn.node].calls:
+    def callees(
+        self, module: Module, facts: Facts, klass: Klass | None, depth: int
+    ) -> Iterator[tuple[Fn, int]]:
+        """Functions that code with these facts may call, and how deep they are to be looked for."""
+        inherited = klass if depth < 3 else None
+        yield from ((inner, depth + 1) for inner in self.near_callees(module, facts, inherited))
+        for name in facts.calls:
             first, last = name.split(".")[0], name.rpartition(".")[2]
             if first in module.imports:
                 value = self.global_name(module, first)
@@ -243,28 +266,27 @@ class Classes(Scope):
                 elif isinstance(value, Klass):
                     yield from ((method, depth + 2) for method in _methods(value))
 
-    def near_callees(self, fn: Fn, inherited: bool = True) -> Iterator[Fn]:
-        """Functions of the same file, and inherited methods, that a function may call."""
-        module = fn.module
-        called = {name.rpartition(".")[2] for name in module.facts[fn.node].calls}
-        for last in called:
-            for klass, method in module.methods_named(last):
-                yield Fn(method, module, last, None, None, Klass(klass, module))
+    def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
+        """Functions of the same file, and inherited methods, that code with these facts may call."""
+        for last in facts.called:
+            for owner, method in module.methods_named(last):
+                yield Fn(method, module, last, None, None, Klass(owner, module))
             if last in module.functions:
                 yield Fn(module.functions[last], module, last)
             elif last in module.classes:
                 yield from _methods(Klass(module.classes[last], module, last))
-        if fn.klass is not None and inherited:
-            for base in self.lineage(fn.klass)[1:]:
-                yield from (method for method in _methods(base) if method.name in called)
+        if klass is not None:
+            for base in self.lineage(klass)[1:]:
+                yield from (method for method in _methods(base) if method.name in facts.called)
 
     def touches_here(self, fn: Fn) -> bool:
         """Whether a function does something to gradients, itself or through its own file."""
         known = fn.module.reached.get((fn.node, "here"))
         if known is None:
             fn.module.reached[(fn.node, "here")] = False
-            known = fn.module.facts[fn.node].mentions or any(
-                self.touches_here(inner) for inner in self.near_callees(fn)
+            facts = fn.module.facts[fn.node]
+            known = facts.mentions or any(
+                map(self.touches_here, self.near_callees(fn.module, facts, fn.klass))
             )
             fn.module.reached[(fn.node, "here")] = known
         return known
@@ -279,7 +301,9 @@ class Classes(Scope):
                 known = all(self.plainly_right(inner) for inner in self.busy_callees(fn))
             else:
                 only = sum(bool(other.words) for other in fn.module.facts.values()) == 1
-                known = plain.is_plain(facts, methods, only) and not any(self.busy_callees(fn))
+                known = plain.is_plain(facts, blocks(fn.node), methods, only) and not any(
+                    self.busy_callees(fn)
+                )
             fn.module.reached[(fn.node, "plain")] = known
         return known
 
@@ -288,7 +312,8 @@ class Classes(Scope):
 
         Who clears, fills and steps in one block does not have others do it in between.
         """
-        return (inner for inner in self.near_callees(fn) if self.touches_here(inner))
+        near = self.near_callees(fn.module, fn.module.facts[fn.node], fn.klass)
+        return (inner for inner in near if self.touches_here(inner))
 
 
 def _methods(klass: Klass) -> Iterator[Fn]:

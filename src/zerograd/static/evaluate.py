@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from zerograd.events import Kind
 from zerograd.flow import Alt, Loop, Seq, Set, walk
 from zerograd.guard import Const, Opaque
+from zerograd.records import replace
 from zerograd.static import calls, conditions, names
 from zerograd.static.acts import BLANK, Act
 from zerograd.static.classes import Classes

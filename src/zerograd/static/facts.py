@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.static.names import CLIPS, INTERESTING, OBJECT_METHODS, SCALER_NAME, STEPPING
@@ -29,7 +30,11 @@ class Facts:
     divides: bool = False
     """It divides something, itself or in an inner function."""
     steps: bool = False
-    """It may step something, itself or in an inner function."""
+    """It calls what may step something, itself or in an inner function."""
+    grads: bool = False
+    """It looks at a `.grad`, itself or in an inner function."""
+    updates: bool = False
+    """It changes something in place, itself or in an inner function: a step by hand, if by a gradient."""
     calls: set[str] = field(default_factory=set)
     """What it calls, itself or in an inner function, by dotted name."""
     assigned: set[str] = field(default_factory=set)
@@ -42,8 +47,11 @@ class Facts:
     """All that is done to gradients, inner functions left out."""
     wordy: bool = False
     """An inner function does something to gradients."""
-    blocks: list[list[Word]] = field(default_factory=list)
-    """What of that is a statement of its own, block by block."""
+
+    @cached_property
+    def called(self) -> set[str]:
+        """The last words of what it calls."""
+        return {name.rpartition(".")[2] for name in self.calls}
 
 
 @dataclass(eq=False)
@@ -57,6 +65,8 @@ class FileFacts:
     functions: dict[ast.AST, Facts] = field(default_factory=dict)
     asked: list[ast.AST] = field(default_factory=list)
     """Tests, counts and divisors."""
+    top: Facts = field(default_factory=Facts)
+    """What the top level does itself: steps and calls."""
 
 
 _TELLING = frozenset(
@@ -68,12 +78,17 @@ _TELLING = frozenset(
 )  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
-_BRANCHES = frozenset(
-    kind
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST) and not issubclass(kind, _LEAVES)
-)
+_KINDS = [
+    kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
+]
+_BRANCHES = frozenset(kind for kind in _KINDS if not issubclass(kind, _LEAVES))
 """Kinds of nodes that something can stand in."""
+_PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if kind in _BRANCHES and name not in _PLAIN_FIELDS)
+    for kind in _KINDS
+}
+"""Where in a node others can stand."""
 Chain = tuple[Facts, ...]
 
 
@@ -84,9 +99,57 @@ def text_of(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return f"{text_of(node.value)}.{node.attr}"
     try:
-        return ast.unparse(node)
+        return _simple_text(node) or ast.unparse(node)
     except (RecursionError, ValueError):
         return "…"
+
+
+def _simple_text(node: ast.expr) -> str | None:
+    """What `ast.unparse` says of the usual tests and calls, sooner; None for all others."""
+    if isinstance(node, ast.Compare):
+        sides = [_atom(side) for side in (node.left, *node.comparators)]
+        if len(sides) != 2 or None in sides or type(node.ops[0]) not in _COMPARES:
+            return None
+        return f"{sides[0]} {_COMPARES[type(node.ops[0])]} {sides[1]}"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = _atom(node.operand)
+        return f"not {inner}" if inner is not None else None
+    return _atom(node)
+
+
+_COMPARES: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def _atom(node: ast.expr) -> str | None:
+    """The text of what needs no brackets anywhere."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant):
+        value = node.value
+        return repr(value) if value is None or type(value) in (bool, int) else None
+    if isinstance(node, ast.Attribute):
+        owner = None if isinstance(node.value, ast.Constant) else _atom(node.value)
+        return f"{owner}.{node.attr}" if owner is not None else None
+    if isinstance(node, ast.Call) and not node.keywords:
+        parts = [_atom(part) for part in (node.func, *node.args)]
+        if None in parts:
+            return None
+        return f"{parts[0]}({', '.join(part for part in parts[1:] if part is not None)})"
+    if isinstance(node, ast.Subscript):
+        owner, index = _atom(node.value), _atom(node.slice)
+        return None if owner is None or index is None else f"{owner}[{index}]"
+    return None
 
 
 def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
@@ -104,6 +167,8 @@ def read(tree: ast.Module) -> FileFacts:
     while inner:
         root, chain = inner.pop()
         _read_body(file, root, chain, inner)
+        if root is tree:
+            file.top = replace(whole, calls=set(whole.calls))
     return file
 
 
@@ -111,35 +176,64 @@ def _read_body(
     file: FileFacts, root: ast.AST, chain: Chain, inner: list[tuple[ast.AST, Chain]]
 ) -> None:
     """The facts of one function; functions inside it are put aside."""
+    own = chain[-1]
     todo = [root]
     while todo:
         node = todo.pop()
         kind = node.__class__
+        if type(node) is ast.Name:
+            if node.ctx.__class__ is not ast.Load:
+                own.assigned.add(node.id)
+            elif node.id in _WORDS:
+                _name(node, chain)
+            continue
+        if type(node) is ast.Attribute:
+            _attribute(file, node, chain, todo)
+            continue
+        if type(node) is ast.Call:
+            _call(file, node, chain, todo)
+            continue
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(file, node, chain)
         elif kind in _FUNCTIONS and node is not root:
             facts = file.functions[node] = Facts()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                chain[-1].assigned.add(node.name)
+                own.assigned.add(node.name)
             inner.append((node, (*chain, facts)))
             continue
-        for name in kind._fields:
+        for name in _FIELDS[kind]:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 todo += [item for item in value if item.__class__ in _BRANCHES]
-                if name in _BLOCKS and value and isinstance(value[0], ast.stmt):
-                    _block(value, chain[-1])
             elif value.__class__ in _BRANCHES:
                 todo.append(value)
 
 
-_BLOCKS = frozenset({"body", "orelse", "finalbody"})
 _WORDS = INTERESTING | CLIPS
+_NOTED = _WORDS | _TELLING | {"data"}
 
 
-def _block(statements: list[ast.stmt], facts: Facts) -> None:
-    """Notes the statements of a block that are one plain call: `loss.backward()`."""
+def blocks(root: ast.AST) -> list[list[Word]]:
+    """What a function does to gradients in statements of their own, block by block."""
+    found = []
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        for name in _BLOCKS:
+            inner = getattr(node, name, None)
+            if inner.__class__ is list:
+                todo += [one for one in inner if one.__class__ not in _FUNCTIONS]
+                if block := _block(inner):
+                    found.append(block)
+    return found
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _block(statements: list[ast.stmt]) -> list[Word]:
+    """The statements of a block that are one plain call: `loss.backward()`."""
     block = []
     for at, node in enumerate(statements):
         if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
@@ -152,8 +246,7 @@ def _block(statements: list[ast.stmt], facts: Facts) -> None:
                 block.append(Word(call.func.attr, "", at))
             elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
                 block.append(Word(call.func.attr, text_of(call.func.value), at))
-    if block:
-        facts.blocks.append(block)
+    return block
 
 
 _PLAIN = (ast.Expr, ast.Assign)
@@ -197,7 +290,7 @@ def nodes(root: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        for name in node._fields:
+        for name in _FIELDS[node.__class__]:
             value = getattr(node, name, None)
             if value.__class__ is list:
                 todo += [item for item in value if item.__class__ in _BRANCHES]
@@ -219,6 +312,12 @@ def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -
     file.asked.append(node.test)
 
 
+def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
+    _division(file, node, chain)
+    if not isinstance(node.value, ast.Constant):
+        _update(chain)
+
+
 def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
     if isinstance(node.op, ast.Div):
         for facts in chain:
@@ -226,13 +325,10 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
         file.asked.append(node.right if isinstance(node, ast.BinOp) else node.value)
 
 
-def _name(file: FileFacts, node: ast.Name, chain: Chain) -> None:
-    if not isinstance(node.ctx, ast.Load):
-        chain[-1].assigned.add(node.id)
-    elif node.id in _WORDS:
-        _say(chain, Word(node.id, ""))
-        if node.id in INTERESTING:
-            _mention(chain)
+def _name(node: ast.Name, chain: Chain) -> None:
+    _say(chain, Word(node.id, ""))
+    if node.id in INTERESTING:
+        _mention(chain)
 
 
 def _mention(chain: Chain) -> None:
@@ -245,41 +341,74 @@ def _step(chain: Chain) -> None:
         facts.steps = True
 
 
+def _update(chain: Chain) -> None:
+    for facts in chain:
+        facts.updates = True
+
+
 _TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
 """Attributes that tell something only where they are called or assigned."""
 
 
-def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
+def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[ast.AST]) -> None:
+    value = node.value
+    if node.attr in _NOTED:
+        _noted(file, node, chain)
+    if value.__class__ is ast.Name:
+        chain[-1].attributes.add((value.id, node.attr))
+    if value.__class__ in _BRANCHES:
+        todo.append(value)
+
+
+def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
     if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
         _say(chain, Word(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
     if node.attr in INTERESTING and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
         _mention(chain)
         if node.attr in STEPPING:
             _step(chain)
+        if node.attr == "grad":
+            for facts in chain:
+                facts.grads = True
+    if node.attr == "data" and isinstance(node.ctx, ast.Store):
+        _update(chain)
     if node.attr in _TELLING:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
-    if isinstance(node.value, ast.Name):
-        chain[-1].attributes.add((node.value.id, node.attr))
 
 
-def _call(file: FileFacts, node: ast.Call, chain: Chain) -> None:
-    if isinstance(node.func, (ast.Name, ast.Attribute)):
-        name = _dotted(node.func)
-        for facts in chain:
-            facts.calls.add(name)
-        if name in ("range", "trange", "enumerate") or node.keywords:
-            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
-                    file.asked.append(argument)
-        scales = name.endswith(("caler", "amp")) and SCALER_NAME.search(name) is not None
+def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
+    todo.append(node.func)
+    todo += [item for item in node.args if item.__class__ in _BRANCHES]
+    for keyword in node.keywords:
+        if keyword.value.__class__ in _BRANCHES:
+            todo.append(keyword.value)
+    if not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return
+    name = _dotted(node.func)
+    for facts in chain:
+        facts.calls.add(name)
+    if name in ("range", "trange", "enumerate") or node.keywords:
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
+                file.asked.append(argument)
+    if name.endswith("_") and (node.args or node.keywords):
+        _update(chain)
+    if name.endswith(_CALLED):
+        scales = SCALER_NAME.search(name) is not None
         if scales or name.endswith((".step", ".requires_grad_")):
             _mention(chain)
+        if scales or name.endswith(".step"):
             _step(chain)
         if scales:
             _say(chain, Word("scaler", name))
 
 
+_CALLED = ("caler", "amp", ".step", ".requires_grad_")
+
+
 def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -327,9 +456,6 @@ def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> None:
 
 
 _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Call: _call,
     ast.ClassDef: _class,
     ast.Assign: _assign,
     ast.AnnAssign: _assign,
@@ -338,7 +464,7 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.While: _test,
     ast.IfExp: _test,
     ast.BinOp: _division,
-    ast.AugAssign: _division,
+    ast.AugAssign: _augmented,
     ast.Yield: _yield,
     ast.YieldFrom: _yield,
     ast.Import: _import,

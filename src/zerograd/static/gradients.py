@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.events import Kind
 from zerograd.flow import walk
 from zerograd.guard import Var
+from zerograd.records import replace
 from zerograd.static.acts import (
     Act,
     act_on,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import announce, hand_to_unseen, handed, result_of
 from zerograd.static.facts import parameters, text_of

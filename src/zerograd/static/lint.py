@@ -79,8 +79,7 @@ def judge(source: Source) -> Verdict:
     deadline = time.monotonic() + BUDGET
     problems = list(source.problems)
     try:
-        tree = parse(source)
-        analysis = analyse(source, tree, deadline)
+        analysis = analyse(source, deadline)
     except Unreadable as error:
         return Verdict(problems=(*problems, error.problem))
     except (RecursionError, MemoryError):
@@ -91,7 +90,7 @@ def judge(source: Source) -> Verdict:
         problems.append(Problem(source.path, message))
     findings = list(analysis.findings)
     if findings or _MARK in source.text:
-        findings = _as_told(source, tree, findings, complete=not analysis.cut)
+        findings = _as_told(source, analysis.tree, findings, complete=not analysis.cut)
     return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
 from zerograd.guard import Const, Expr, Op
+from zerograd.records import replace
 from zerograd.static import conditions, names
 from zerograd.static.evaluate import Evaluate
 from zerograd.static.facts import stripped, text_of

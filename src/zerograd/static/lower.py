@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from zerograd.events import Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
 from zerograd.guard import Const, Opaque
+from zerograd.records import replace
 from zerograd.static import conditions
 from zerograd.static.acts import BLANK, Act, clear, excuse_bypass
 from zerograd.static.facts import Function, parameters, text_of
@@ -170,7 +170,7 @@ class Lower(Loops):
         orelse = self.collect(node.orelse)
         self.some = partial
         after_else, self.frame.env = self.frame.env, before
-        excuse_bypass(then, orelse)
+        excuse_bypass(self, then, orelse)
         if _does_something(then) or _does_something(orelse):
             # The test is asked where the arms have not assigned anything yet.
             test = conditions.expression(self, node.test)
@@ -268,6 +268,7 @@ class Lower(Loops):
         for name in self.locals_of(fn):
             frame.aliases.pop(name, None)
         self.frame = frame
+        self.project.frames.append(frame)
         self.stack.append(node)
         self.inlined.add(node)
         state = (self.in_parameters, self.some, self.unguarded, self.no_grad)

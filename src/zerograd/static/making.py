@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.events import Kind
+from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import BLANK, Act, announce, keyword
 from zerograd.static.facts import text_of

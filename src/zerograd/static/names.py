@@ -6,6 +6,7 @@ A table, not code: everything here is vocabulary, and whoever meets a new word a
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from zerograd.static.values import (
     ACCELERATOR,
@@ -51,8 +52,8 @@ INTERESTING = frozenset(
 )
 """A function that mentions none of these (nor calls one that does) does nothing to gradients."""
 
-STEPPING = frozenset({"step", "optimizer_step", "first_step", "second_step", "grad"})
-"""Where none of these is reached, nothing is stepped: `.grad` is there for steps by hand."""
+STEPPING = frozenset({"step", "optimizer_step", "first_step", "second_step"})
+"""Where none of these is reached, nothing is stepped, but by hand."""
 
 OPTIMIZER_CLASSES = re.compile(
     r"(SGD|Adam\w*|AdamW\w*|RMSprop\w*|Adagrad|Adadelta|Adamax|LBFGS|Rprop|ASGD|SparseAdam|NAdam|RAdam"
@@ -157,6 +158,7 @@ RIVALS = frozenset(
 LIGHTNING_STEP = "training_step"
 
 
+@lru_cache(maxsize=4096)
 def role_of_call(name: str) -> str:
     """The role of what a constructor or factory of this dotted name gives back."""
     last = name.rsplit(".", 1)[-1]
@@ -175,6 +177,7 @@ def role_of_call(name: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
 def role_of_use(text: str, methods: frozenset[str]) -> str:
     """The role of an unseen object, from its name and from what is called on it in the file."""
     last = re.split(r"[.\[]", text.replace("]", ""))

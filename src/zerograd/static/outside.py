@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.flow import Alt, Flow, Seq, Set
 from zerograd.guard import Const, Op, Var
+from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import (
     clear,

@@ -7,12 +7,13 @@ all its steps stand under guards of its own, and a backward that feeds them does
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Emit, Flow, Loop, Seq, Set, children, walk
 from zerograd.guard import Const, Expr, Fact, Op, Opaque, Var
+from zerograd.records import replace
 from zerograd.static.shape import leaves_by, rebuild
 
 

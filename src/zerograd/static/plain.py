@@ -34,14 +34,14 @@ def is_silent(facts: Facts, methods: Methods) -> bool:
     return not facts.wordy and not any(_counts(word, methods) for word in facts.words)
 
 
-def is_plain(facts: Facts, methods: Methods, only: bool) -> bool:
+def is_plain(facts: Facts, blocks: list[list[Word]], methods: Methods, only: bool) -> bool:
     """Whether all that a function does to gradients stands in plainly right blocks.
 
     Clearing last is right if nobody else has left anything: for the only function that does it.
     """
     if facts.wordy:
         return False
-    blocks = [[word for word in block if _counts(word, methods)] for block in facts.blocks]
+    blocks = [[word for word in block if _counts(word, methods)] for block in blocks]
     if sum(map(len, blocks)) != sum(_counts(word, methods) for word in facts.words):
         return False
     stepped = {word.what for block in blocks for word in block if word.kind == "step"}

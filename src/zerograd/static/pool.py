@@ -29,7 +29,7 @@ GRACE = 0.5
 """Seconds beyond the limit before a process that does not even hear its alarm is ended."""
 PATIENCE = 20.0
 """Seconds that a process may need to read a chunk of files, slow disks included."""
-CHUNK = 64
+CHUNK = 128
 MOMENT = 0.2
 """Seconds after which more processes are worth their start."""
 
@@ -41,10 +41,6 @@ Progress = Callable[[int], object]
 
 def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
     """The verdicts on all files, in order; `progress` is told how many there are so far."""
-    # Syntax trees are many objects and no garbage: looking for cycles in them takes a third of
-    # the time. Now and then is enough.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
     verdicts: list[Verdict] = []
     start = time.monotonic()
     for job in jobs:
@@ -61,6 +57,9 @@ def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[V
 
 def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
     """Judge chunks of files until there are no more: what a process of the pool does."""
+    # Syntax trees are many objects and no garbage: looking for cycles in them takes a tenth of the
+    # time, and what there is of cycles `Project.forget` takes apart.
+    gc.disable()
     # The parent hears Ctrl-C and ends us. Its ends of all pipes came along with the fork: left open
     # here, they would hide its death from us and our siblings.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -132,10 +131,12 @@ class _Pool:
         """Judge every file with so many processes."""
         from multiprocessing.connection import wait
 
-        # Small chunks at the end keep all processes busy to the last.
-        size = max(1, min(CHUNK, len(self.jobs) // (4 * processes)))
-        starts = range(0, len(self.jobs), size)
-        self.todo.extend(dict(self.jobs[at : at + size]) for at in starts)
+        # Large chunks keep a package in one process; small ones at the end keep all of them busy.
+        at = 0
+        while at < len(self.jobs):
+            size = max(1, min(CHUNK, (len(self.jobs) - at) // (8 * processes)))
+            self.todo.append(dict(self.jobs[at : at + size]))
+            at += size
         for _ in range(min(processes, len(self.todo))):
             self._start()
         while busy := [worker for worker in self.workers if worker.busy]:

@@ -6,23 +6,29 @@ Files are read and parsed at most once per process, and never executed or import
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
+from zerograd.static.source import Source, Unreadable, from_bytes, parse, read_bytes
+
+if TYPE_CHECKING:
+    from zerograd.static.scope import Frame
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
 SMALL = 20_000
-MOST_RECENT = 64
+MOST_RECENT = 1_500_000
+"""Characters of modules that are kept parsed; their trees take a hundred times as much."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
 
@@ -46,6 +52,8 @@ class Module:
     reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     facts: dict[ast.AST, Facts] = field(default_factory=dict)
+    top: Facts = field(default_factory=Facts)
+    """What the top level does itself."""
     asked: list[ast.AST] = field(default_factory=list)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
@@ -95,11 +103,14 @@ class Project:
         self.read: set[str] = set()
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
+        self.frames: list[Frame] = []
 
-    def add(self, path: str, tree: ast.Module) -> Module:
-        """A module that is already parsed."""
-        module = index(path, tree)
-        self.modules[os.path.abspath(path)] = module
+    def add(self, source: Source) -> Module:
+        """The module that is checked; `Unreadable` if it does not parse."""
+        path = os.path.abspath(source.path)
+        # What it reaches is found out anew: from elsewhere it was looked for less deeply.
+        module = replace(_indexed(path, source), path=source.path, reached={})
+        self.modules[path] = module
         return module
 
     def load(self, path: str) -> Module | None:
@@ -110,15 +121,18 @@ class Project:
         self.read.add(path)
         if path not in self.modules:
             self.modules[path] = None
-            try:
-                if os.path.getsize(path) <= LARGEST_IMPORT:
-                    with open(path, "rb") as file:
-                        data = file.read()
-                    module = self.modules[path] = _indexed(path, data)
+            with contextlib.suppress(OSError, Unreadable, RecursionError, MemoryError):
+                status = os.stat(path)
+                if status.st_size <= LARGEST_IMPORT:
+                    stamp = (path, status.st_mtime_ns, status.st_size)
+                    module = self.modules[path] = _imported(path, stamp)
                     self.spoken += bool(module.tree.body)
-            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-                pass
         return self.modules[path]
+
+    def forget(self) -> None:
+        """Let go of what frames and their functions hold of each other: nobody looks for cycles."""
+        for frame in self.frames:
+            frame.env.clear()
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         """Where a dotted name lives: the project's module and the rest of the name."""
@@ -138,9 +152,11 @@ class Project:
         if parts[0] in _OUTSIDE:
             return None
         for root in self._search_path(module.path):
-            found = self._below(root, parts, 1)
-            if found is not None:
-                return found
+            names = _listing(root)
+            if parts[0] in names or f"{parts[0]}.py" in names:
+                found = self._below(root, parts, 1)
+                if found is not None:
+                    return found
         return None
 
     def _below(self, base: str, parts: list[str], least: int) -> tuple[Module, str] | None:
@@ -197,36 +213,55 @@ _OUTSIDE = frozenset(
 def _listing(folder: str) -> frozenset[str]:
     """What a folder holds; files of one project ask for the same few folders."""
     now = time.monotonic()
-    since, names = _LISTINGS.get(folder, (0.0, frozenset()))
-    if now - since > FRESH:
+    since, changed, names = _LISTINGS.get(folder, (-FRESH, None, frozenset()))
+    if now - since >= FRESH:
         try:
-            names = frozenset(os.listdir(folder))
+            last = os.stat(folder).st_mtime_ns
+            if last != changed:
+                changed, names = last, frozenset(os.listdir(folder))
         except OSError:
-            names = frozenset()
-        _LISTINGS[folder] = (now, names)
+            changed, names = None, frozenset()
+        _LISTINGS[folder] = (now, changed, names)
     return names
 
 
-_LISTINGS: dict[str, tuple[float, frozenset[str]]] = {}
+_LISTINGS: dict[str, tuple[float, int | None, frozenset[str]]] = {}
 FRESH = 2.0
-"""Seconds for which a folder's listing is taken to hold."""
+"""Seconds for which a folder is taken to hold what it held."""
 
 
-def _indexed(path: str, data: bytes) -> Module:
-    """The module in a file's bytes; an empty one where nothing in it touches gradients."""
-    stamp = (path, hash(data))
-    if stamp not in _RECENT:
+def _imported(path: str, stamp: tuple[str, int, int]) -> Module:
+    """The module in a file; an empty one where nothing in it touches gradients."""
+    if stamp not in _SILENT:
+        data = read_bytes(path)
         small_package = path.endswith("__init__.py") and len(data) < SMALL
-        if not small_package and _SPEAKS.search(data) is None:
-            return Module(path, ast.Module([], []))
-        while len(_RECENT) >= MOST_RECENT:
-            del _RECENT[next(iter(_RECENT))]
-        _RECENT[stamp] = index(path, ast.parse(data))
-    return _RECENT[stamp]
+        if small_package or _SPEAKS.search(data) is not None:
+            return _indexed(path, from_bytes(data, path))
+        _SILENT.add(stamp)
+    return Module(path, ast.Module([], []))
 
 
-_RECENT: dict[tuple[str, int], Module] = {}
-"""Modules that files of one project import again and again."""
+_SILENT: set[tuple[str, int, int]] = set()
+"""Files, as they were then, in which nothing touches gradients: most of what is imported."""
+
+
+def _indexed(path: str, source: Source) -> Module:
+    """The module in a source, parsed once for all files of a project that import it."""
+    stamp = (path, source.text)
+    module = _RECENT.pop(stamp, None)
+    if module is None:
+        module = index(path, parse(source))
+        held = len(source.text) + sum(len(text) for _, text in _RECENT)
+        while _RECENT and held > MOST_RECENT:
+            oldest = next(iter(_RECENT))
+            held -= len(oldest[1])
+            del _RECENT[oldest]
+    _RECENT[stamp] = module
+    return module
+
+
+_RECENT: dict[tuple[str, str], Module] = {}
+"""Modules that were read lately, the latest last."""
 
 
 def index(path: str, tree: ast.Module) -> Module:
@@ -234,7 +269,7 @@ def index(path: str, tree: ast.Module) -> Module:
     file = facts.read(tree)
     methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
     module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
-    module.facts, module.asked = file.functions, file.asked
+    module.facts, module.top, module.asked = file.functions, file.top, file.asked
     for node in tree.body:
         _top_level(module, node)
     return module

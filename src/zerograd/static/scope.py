@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Flow, Seq
 from zerograd.guard import Const, Expr, Op, Var
+from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import Act
 from zerograd.static.facts import text_of
@@ -96,7 +97,9 @@ class Scope:
         self.in_parameters = False
         self.accumulating: str | None = None
         self.frozen: set[str] = set()
+        self.wrapped = False
         self.top = self.frame
+        project.frames.append(self.top)
 
     def site(self, node: ast.AST) -> Site:
         return Site(
@@ -115,7 +118,7 @@ class Scope:
         call = text_of(node.func) + "()" if isinstance(node, ast.Call) else ""
         event = Event(kind, self.site(node), call=call, loop=self.loops[-1])
         act = act or Act(event)
-        act.event = replace(event, **fields)  # type: ignore[arg-type]
+        act.event = replace(event, **fields)
         flow: Flow = act
         if self.accumulating and kind in (Kind.STEP, Kind.ZERO) and self.is_wrapped(act):
             flow = Alt(self.synchronises(), act, Seq(()), act.event.site)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Try
+from zerograd.records import replace
 
 
 def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:

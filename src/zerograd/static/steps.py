@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.events import Kind
 from zerograd.flow import Alt, Seq
+from zerograd.records import replace
 from zerograd.static import conditions
 from zerograd.static.acts import (
     BLANK,

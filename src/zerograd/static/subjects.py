@@ -7,12 +7,13 @@ it steps), or a leaf that is stepped by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, children, walk
 from zerograd.guard import Expr
+from zerograd.records import replace
 from zerograd.static.acts import Act
 from zerograd.static.pace import Counting
 from zerograd.static.shape import leaves_by

@@ -6,10 +6,12 @@ Values are frozen. A key names an object; `a.b` lies within `a`, and `a[*]` is a
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerograd.guard import Expr
+from zerograd.records import replace
 
 if TYPE_CHECKING:
     from zerograd.static.project import Module
@@ -165,24 +167,27 @@ def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[str], fro
     return sure, frozenset().union(*(pair[1] for pair in pairs)) - sure
 
 
-def mix(values: list[Value]) -> Tensor:
+def mix(values: Sequence[Value]) -> Tensor:
     """The result of computing with these values."""
-    sure, maybe = _union(values)
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    grads = frozenset().union(
-        *(value.grads for value in tensors),
-        *(value.keys for value in values if isinstance(value, Grad)),
-    )
+    sure: frozenset[str] = frozenset()
+    maybe = grads = sure
     scaled: bool | None = False
-    if any(tensor.scaled for tensor in tensors):
-        scaled = True
-    elif any(tensor.scaled is None for tensor in tensors):
-        scaled = None
-    divided = next((tensor for tensor in tensors if tensor.divisor is not None), None)
-    result = Tensor(sure, maybe, grads, scaled=scaled)
-    if divided is not None:
-        return replace(result, divisor=divided.divisor, divided=divided.divided)
-    return result
+    divided: Tensor | None = None
+    for value in values:
+        certain, perhaps = roots(value)
+        sure |= certain
+        maybe |= perhaps
+        if isinstance(value, Tensor):
+            grads |= value.grads
+            if value.scaled is not False and not scaled:
+                scaled = value.scaled
+            if divided is None and value.divisor is not None:
+                divided = value
+        elif isinstance(value, Grad):
+            grads |= value.keys
+    if divided is None:
+        return Tensor(sure, maybe - sure, grads, scaled=scaled)
+    return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled)
 
 
 def join(values: list[Value]) -> Value:
