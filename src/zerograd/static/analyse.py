@@ -203,7 +203,7 @@ class _Search:
                 for n in WINDOWS
             ]
         for window in windows:
-            result = explore(flow, rules, window=window, deadline=self.deadline)
+            result = explore(flow, rules, window=window)
             if result.cut:
                 self.cut = "too many paths"
             for outcome in result.outcomes:
