@@ -44,8 +44,7 @@ class Needs:
             return labels.get(flow.label, _NONE) | always
         if isinstance(flow, Alt):
             arms = [self.visit(arm, after, labels, always) for arm in (flow.then, flow.orelse)]
-            last = {f"@last:{flow.counts}"} if flow.counts else _NONE
-            before = arms[0] | arms[1] | _asked(flow.test) | last
+            before = arms[0] | arms[1] | _asked(flow.test) | {f"@last:{flow.counts}"}
         elif isinstance(flow, Loop):
             before = self.loop(flow, after, labels, always)
         elif isinstance(flow, Block):

@@ -68,4 +68,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "lent", "crossed"}),
+    needs=(lambda event: event.foreign,),
 )

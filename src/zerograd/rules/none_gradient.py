@@ -55,4 +55,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "cleared"}),
+    needs=(lambda event: event.bare,),
 )

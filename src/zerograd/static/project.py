@@ -17,6 +17,7 @@ from typing import TypeGuard
 from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
+from zerograd.static.work import BYTES, Work
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -90,6 +91,7 @@ class Project:
     """Finds modules for imports; remembers what was read."""
 
     def __init__(self) -> None:
+        self.work = Work()
         self.modules: dict[str, Module | None] = {}
         self.roots: dict[str, list[str]] = {}
         self.read: set[str] = set()
@@ -115,7 +117,9 @@ class Project:
                     with open(path, "rb") as file:
                         data = file.read()
                     module = self.modules[path] = _indexed(path, data)
-                    self.spoken += bool(module.tree.body)
+                    if module.tree.body:
+                        self.spoken += 1
+                        self.work.left -= len(data) // BYTES
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 pass
         return self.modules[path]

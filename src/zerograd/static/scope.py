@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -30,15 +29,12 @@ from zerograd.static.values import (
     Value,
     join,
 )
+from zerograd.static.work import Cut
 
 MOST_ACTS = 1500
 
 if TYPE_CHECKING:
     from zerograd.static.lower import Lower
-
-
-class Cut(Exception):
-    """The budget for one root is used up."""
 
 
 @dataclass(eq=False)
@@ -66,9 +62,9 @@ _BUILTINS = frozenset(dir(builtins))
 class Scope:
     """Where the reader stands, and what it knows there."""
 
-    def __init__(self, project: Project, module: Module, deadline: float) -> None:
+    def __init__(self, project: Project, module: Module) -> None:
         self.project = project
-        self.deadline = deadline
+        self.work = project.work
         self.out: list[Flow] = []
         self.frame = Frame(module)
         self.heap: dict[tuple[str, str], Value] = {}
@@ -88,7 +84,6 @@ class Scope:
         self.evaluating: set[tuple[str, str]] = set()
         self.count = 0
         self.acts = 0
-        self.steps = 0
         self.no_grad = 0
         self.quiet = 0
         self.unguarded = True
@@ -110,7 +105,7 @@ class Scope:
     def emit(self, kind: Kind, node: ast.AST, act: Act | None = None, **fields: object) -> None:
         """Adds an act; `fields` are those of the event."""
         self.acts += 1
-        if self.acts > MOST_ACTS or (not self.acts % 16 and time.monotonic() > self.deadline):
+        if self.acts > MOST_ACTS:
             raise Cut
         call = text_of(node.func) + "()" if isinstance(node, ast.Call) else ""
         event = Event(kind, self.site(node), call=call, loop=self.loops[-1])
