@@ -25,6 +25,7 @@ from zerograd.static.project import Module, Project
 from zerograd.static.shape import relooped
 from zerograd.static.source import Source
 from zerograd.static.subjects import Subject, View
+from zerograd.static.told import excused
 from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing
 from zerograd.static.work import PATHS, Cut
 
@@ -186,6 +187,8 @@ class _Search:
     ) -> None:
         view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
         seen, pace = pace_of(view.of(flow))
+        if pace is not None:
+            seen = excused(seen, flow, pace.symbols)
         if pace is not None and not repeated:
             steps = [
                 e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP

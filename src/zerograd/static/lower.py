@@ -64,9 +64,16 @@ class Lower(Loops):
 
     def idle_loss(self, loop: int) -> Site | None:
         """Where a loop computes a loss that it hands to nothing."""
-        path, node = self.idle.get(loop, ("", None))
+        path, node, _ = self.idle.get(loop, ("", None, 0))
         found = idle_loss(node) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
         return replace(self.site(found), path=path) if found is not None else None
+
+    def around(self) -> tuple[ast.AST, ...]:
+        """The innermost loop, and the functions that were called from there to here."""
+        if self.loops[-1] not in self.idle:
+            return tuple(self.stack[-1:])
+        _, loop, depth = self.idle[self.loops[-1]]
+        return (loop, *self.stack[depth:])
 
     def collect(self, body: Sequence[ast.stmt]) -> Flow:
         """The flow of some statements."""

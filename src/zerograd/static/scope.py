@@ -78,7 +78,7 @@ class Scope:
         self.prepared: dict[str, str] = {}
         self.params: dict[str, frozenset[str] | None] = {}
         self.handed: set[str] = set()
-        self.idle: dict[int, tuple[str, ast.AST]] = {}
+        self.idle: dict[int, tuple[str, ast.AST, int]] = {}
         self.inlined: set[ast.AST] = set()
         self.stack: list[ast.AST] = []
         self.evaluating: set[tuple[str, str]] = set()
