@@ -200,6 +200,7 @@ def open_context(lower: Lower, item: ast.withitem, after: list[Flow]) -> None:
             lower.accumulating = text_of(context.func.value)
             counter = f"@count:{lower.accumulating}"
             lower.out.append(Set(counter, Op("+", (Var(counter), Const(1)))))
+            lower.out.append(Set(f"@sync:{lower.accumulating}", lower.synchronises()))
             # The loader's last batch closes the window, and the count begins anew.
             ends = Var(f"@last:{lower.loops[-1]}")
             after.append(Alt(ends, Set(counter, Const(0)), Seq(()), lower.site(context)))

@@ -114,7 +114,17 @@ class Scope:
         flow: Flow = act
         if self.accumulating and kind in (Kind.STEP, Kind.ZERO) and self.is_wrapped(act):
             flow = Alt(self.synchronises(), act, Seq(()), act.event.site)
+        elif self.prepared and kind in (Kind.STEP, Kind.ZERO) and self.is_wrapped(act):
+            flow = self.gated(act)
         self.out.append(flow)
+
+    def gated(self, act: Act) -> Flow:
+        """Outside of `accumulate`, accelerate still goes by what its last one said."""
+        for key in act.whose & self.prepared.keys():
+            accelerator = self.prepared[key]
+            if f"{accelerator}.accumulate" in self.top.module.facts[self.top.module.tree].calls:
+                return Alt(Var(f"@sync:{accelerator}"), act, Seq(()), act.event.site)
+        return act
 
     def is_wrapped(self, act: Act) -> bool:
         """Whether accelerate gates the act: its optimizers' step and zero, not a module's zero."""

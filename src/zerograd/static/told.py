@@ -22,7 +22,7 @@ _ASK_ONLY = frozenset({"range", "trange", "tqdm", "int", "float", "min", "max", 
 
 def excused(seen: Flow, acts: Flow, symbols: frozenset[str]) -> Flow:
     """The flow that a subject sees, its backward calls without what cannot be held against them."""
-    window = {name.rpartition("#")[2] for name in symbols}
+    window = {_last(name.rpartition("#")[2]) for name in symbols}
     sites = {
         act.event.site
         for act in walk(acts)
@@ -51,9 +51,14 @@ def _may_be_whole(act: Act, window: set[str]) -> bool:
         if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
             if targets & {text_of(inner) for inner in nodes(node)}:
                 return True
-        elif any(text_of(told) in window for told in _told(node)):
+        elif any(_last(text_of(told)) in window for told in _told(node)):
             return True
     return False
+
+
+def _last(name: str) -> str:
+    """Objects go by many names, an attribute by one."""
+    return name.rpartition(".")[2]
 
 
 def _told(node: ast.AST) -> Iterator[ast.expr]:
