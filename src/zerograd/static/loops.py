@@ -47,7 +47,7 @@ class Loops(Evaluate):
         plain = self.iterated(iterable)
         value = self.value(plain)
         items = self.items(value)
-        if items is None and isinstance(value, Many) and _looks_up(target, node, value):
+        if items is None and isinstance(value, Many) and _looks_up(node):
             items = list(value.items)
         if items is not None:
             self.written_out(target, items, node)
@@ -219,18 +219,15 @@ class Loops(Evaluate):
         raise NotImplementedError
 
 
-def _looks_up(
-    target: ast.expr, node: ast.For | ast.AsyncFor | ast.comprehension, value: Many
-) -> bool:
-    """Whether a loop through a few literal keys looks something up under each."""
-    if not isinstance(target, ast.Name) or not isinstance(node, (ast.For, ast.AsyncFor)):
+def _looks_up(node: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
+    """Whether a loop goes through a few literal keys, and looks something up under each."""
+    if isinstance(node, ast.comprehension) or not isinstance(node.iter, (ast.Tuple, ast.List)):
         return False
-    if not (0 < len(value.items) <= 8 and all(isinstance(item, Lit) for item in value.items)):
+    if len(node.iter.elts) > 8 or not all(isinstance(e, ast.Constant) for e in node.iter.elts):
         return False
+    key = text_of(node.target)
     return any(
-        isinstance(inner, ast.Subscript)
-        and isinstance(inner.slice, ast.Name)
-        and inner.slice.id == target.id
+        isinstance(inner, ast.Subscript) and text_of(inner.slice) == key
         for statement in node.body
         for inner in nodes(statement)
     )

@@ -42,18 +42,18 @@ def _undivided(flow: Flow, sites: set[Site]) -> Flow:
 
 def _may_be_whole(act: Act, window: set[str]) -> bool:
     loop = act.within[0]
-    targets = (
-        {text_of(n) for n in nodes(loop.target) if isinstance(n, ast.Name)}
-        if isinstance(loop, ast.For)
-        else set()
-    )
+    targets = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
     for node in (node for part in act.within for node in nodes(part)):
         if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
-            if targets & {text_of(inner) for inner in nodes(node)}:
+            if targets & _names(node):
                 return True
         elif any(_last(text_of(told)) in window for told in _told(node)):
             return True
     return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in nodes(node) if isinstance(inner, ast.Name)}
 
 
 def _last(name: str) -> str:
