@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from zerograd import guard
-from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set
+from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, walk
 from zerograd.guard import Expr, Fact
 
 Keys = frozenset[str | Fact]
@@ -63,16 +63,12 @@ class Needs:
         out = after
         if loop.orelse is not None:
             out = self.visit(loop.orelse, after, labels, always)
+        # What one iteration asks for the last one may have to know, but for what each gets anew.
         given = {*loop.targets, f"@last:{loop.ident}", loop.counter or ""}
-        test = _asked(loop.test)
-        again = out | test
-        for _ in range(2):
-            inner = {
-                **labels,
-                f"break:{loop.ident}": after,
-                f"continue:{loop.ident}": again,
-            }
-            again |= _without(self.visit(loop.body, again, inner, always), given)
+        asked = _NONE.union(*map(_asked_by, walk(loop.body)))
+        again = out | _asked(loop.test) | _without(asked, given)
+        inner = {**labels, f"break:{loop.ident}": after, f"continue:{loop.ident}": again}
+        again |= _without(self.visit(loop.body, again, inner, always), given)
         self.again[id(loop)] = again
         return again | _asked(loop.trips) | _asked(loop.first)
 
@@ -81,6 +77,17 @@ class Needs:
 def needs(flow: Flow) -> Needs:
     """What the parts of a flow ask for; the same flow is explored once for each group of rules."""
     return Needs(flow)
+
+
+def _asked_by(part: Flow) -> Keys:
+    """What a part asks for itself."""
+    if isinstance(part, Alt):
+        return _asked(part.test) | {f"@last:{part.counts}"}
+    if isinstance(part, Loop):
+        return _asked(part.test) | _asked(part.trips) | _asked(part.first)
+    if isinstance(part, Emit):
+        return _asked(part.divisor) | {f"@last:{part.event.loop}"}
+    return _asked(part.value) if isinstance(part, Set) else _NONE
 
 
 def _asked(expr: Expr | None) -> Keys:

@@ -286,17 +286,19 @@ def _is_optimizer_method(fn: Fn) -> bool:
 
 
 def _groups(events: list[Event]) -> list[list[Rule]]:
-    """Rules that these events may break; one is explored with another that reads all it reads."""
-    groups: list[list[Rule]] = []
+    """Rules that these events may break; those that read the same, but for a field, go together."""
+    groups: list[tuple[set[str], list[Rule]]] = []
     for rule in _BY_READING:
-        if all(any(map(need, events)) for need in rule.needs):
-            for group in groups:
-                if rule.reads <= group[0].reads:
-                    group.append(rule)
-                    break
-            else:
-                groups.append([rule])
-    return groups
+        if not all(any(map(need, events)) for need in rule.needs):
+            continue
+        fits = [group for group in groups if len(rule.reads - group[0]) <= 1]
+        if fits:
+            reads, rules = min(fits, key=lambda group: (len(rule.reads - group[0]), len(group[0])))
+            reads |= rule.reads
+            rules.append(rule)
+        else:
+            groups.append((set(rule.reads), [rule]))
+    return [rules for _, rules in groups]
 
 
 _BY_READING = sorted(RULES, key=lambda rule: -len(rule.reads))
