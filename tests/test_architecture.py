@@ -19,6 +19,7 @@ LAYERS = (
     {"lifecycle"},
     {"rule"},
     {"rules", "finding", "ledger", "flow", "paths"},
+    {"needs", "edges"},
     {"explore"},
     {"static", "runtime"},
     {"settings"},

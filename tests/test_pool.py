@@ -33,7 +33,7 @@ def judged(data, path):
         while True:
             pass
     if name.startswith("deaf"):
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)
         time.sleep(60)
     if name.startswith("bug"):
         raise KeyError("oops")

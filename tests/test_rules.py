@@ -132,6 +132,14 @@ def test_what_a_rule_reads_is_enough_for_its_verdicts(word: list[Event]) -> None
         assert verdicts(rule, word) == verdicts(replace(rule, reads=FIELDS), word), rule.code
 
 
+@settings(max_examples=1500, derandomize=True, deadline=None)
+@given(words)
+def test_no_word_breaks_a_rule_without_what_it_needs(word: list[Event]) -> None:
+    for rule in RULES:
+        if verdicts(rule, word):
+            assert all(any(map(need, word)) for need in rule.needs), rule.code
+
+
 # The reader of source
 
 

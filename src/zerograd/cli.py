@@ -47,10 +47,11 @@ settings are read from the nearest pyproject.toml above each file:
   [tool.zerograd]
   ignore = ["dropped-window"]
   exclude = ["legacy"]
-  include-tests = true
+  include-tests = true                    # default: false
   per-file-ignores = { "examples/*" = ["ZG3"] }
 
-exit: 0 clean, 1 findings (advice counts where it was selected), 2 something could not be checked
+exit: 0 clean or advice only, 1 errors found (or advice that was selected by its code or name),
+      2 something could not be checked
 """
 _RUN_USAGE = """\
 zerograd run [options] SCRIPT [ARGUMENTS…]
@@ -108,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen = check.add_argument_group("what counts")
     _add_rules(chosen)
     chosen.add_argument(
-        "--pedantic", action="store_true", help="show findings that are possible, not certain"
+        "--pedantic", action="store_true", help="also show findings that are possible, not certain"
     )
     files = check.add_argument_group("which files")
     files.add_argument(
@@ -188,10 +189,13 @@ def _add_replay(add_parser: Callable[..., argparse.ArgumentParser], raw: object)
 
 def _add_rules(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--select", action="append", metavar="RULES", help="only these rules: codes or names"
+        "--select",
+        action="append",
+        metavar="RULES",
+        help="only these rules: codes, names, or ZG1 for all of ZG1xx",
     )
     group.add_argument(
-        "--ignore", action="append", metavar="RULES", help="not these rules: codes or names"
+        "--ignore", action="append", metavar="RULES", help="not these rules: likewise"
     )
 
 

@@ -2,21 +2,23 @@
 
 Every state carries the branch decisions it depends on. A violation that depends on none or one is
 certain, on two possible, on more it is not reported. Exploration always ends: states are finite,
-decisions are capped, and a deadline cuts what is left.
+decisions are capped, and so is the number of configurations: by count, so that the same flow gives
+the same result on every machine.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zerograd import guard
+from zerograd.edges import Edges
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Fact, Known, Value
-from zerograd.lifecycle import START, State, advance
+from zerograd.lifecycle import START, State
+from zerograd.needs import Keys, Needs, needs
 from zerograd.paths import (
     Configurations,
     Decision,
@@ -27,10 +29,9 @@ from zerograd.paths import (
     merge,
     smallest,
 )
-from zerograd.records import replace
 from zerograd.rule import Rule, Violation
 
-MOST_CONFIGURATIONS = 3000
+MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
 Aspects = tuple[str, bool | None, tuple[list[tuple[Fact, bool]], list[tuple[Fact, bool]]]]
 
@@ -77,43 +78,33 @@ class Result:
     enclosures: dict[Decision, set[Site]]
     """Calls inside an arm of an invariant test, for which that test is no decision."""
     cut: bool
+    spent: int
+    """How many configurations were gone through."""
 
 
 @dataclass
 class _Exploration:
-    """States and events are numbered, so that an edge that was taken before costs one look-up."""
-
-    rules: Sequence[Rule]
-    keep: frozenset[str]
+    edges: Edges
+    needs: Needs
     window: Window | None
-    deadline: float
+    constants: Known
+    budget: int
+    """How many configurations may still be gone through."""
     found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
     jumps: dict[str, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
-    numbers: dict[State, int] = field(default_factory=dict)
-    events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
-    moves: dict[tuple[int, int], tuple[int, tuple[tuple[Rule, Violation], ...]]] = field(
-        default_factory=dict
-    )
     enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
     enclosed: set[tuple[int, Decision]] = field(default_factory=set)
     tests: dict[int, Aspects] = field(default_factory=dict)
-    cut: bool = False
+    bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
 
-    def number(self, state: State) -> int:
-        """The number of a state, of which only what the rules read is kept."""
-        state = _project(state, self.keep)
-        number = self.numbers.setdefault(state, len(self.states))
-        if number == len(self.states):
-            self.states.append(state)
-        return number
+    @property
+    def cut(self) -> bool:
+        """Whether there were too many."""
+        return self.budget < 0
 
     def run(self, flow: Flow, entry: Configurations) -> Configurations:
         if not entry or self.cut:
-            return {}
-        if len(entry) > MOST_CONFIGURATIONS or time.monotonic() > self.deadline:
-            self.cut = True
             return {}
         if isinstance(flow, Seq):
             for item in flow.items:
@@ -121,68 +112,54 @@ class _Exploration:
                 if not entry:
                     break
             return entry
+        self.budget -= len(entry)
         if isinstance(flow, Emit):
             return self.emit(flow, entry)
         if isinstance(flow, Set):
             return self.assign(flow, entry)
-        if isinstance(flow, Alt):
-            return self.branch(flow, entry)
-        if isinstance(flow, Loop):
-            return self.repeat(flow, entry)
         if isinstance(flow, Jump):
             merge(self.jumps.setdefault(flow.label, {}), entry)
             for watcher in self.watchers if flow.label == "raise" else ():
                 merge(watcher, entry)
             return {}
+        entry = self.forget(entry, self.needs.before[id(flow)])
+        if isinstance(flow, Alt):
+            return self.branch(flow, entry)
+        if isinstance(flow, Loop):
+            return self.repeat(flow, entry)
         if isinstance(flow, Block):
             out = self.run(flow.body, entry)
             merge(out, self.jumps.pop(flow.label, {}))
             return out
         return self.attempt(flow, entry)
 
+    def forget(self, entry: Configurations, keys: Keys) -> Configurations:
+        """The configurations without what nothing asks for any more; they become fewer."""
+        if len(entry) < 2:
+            return entry
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            mark = (id(keys), known)
+            bare = self.bare.get(mark)
+            if bare is None:
+                bare = frozenset(item for item in known if item[0] in keys) | self.constants
+                self.bare[mark] = bare
+            add(out, (state, bare), paths)
+        return out
+
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
         event = flow.event
         for (number, known), paths in entry.items():
             if self.window:
-                event = self.concrete(flow, known)
-            after, verdicts = self.moves.get((number, id(event))) or self.move(number, event)
+                event = self.edges.executed(flow, known, self.window.length)
+            after, verdicts = self.edges.move(number, event)
             for verdict in verdicts:
                 self.found.setdefault(verdict, set()).update(paths)
             add(out, (after, known), paths)
         for watcher in self.watchers:
             merge(watcher, out)
         return out
-
-    def move(self, number: int, event: Event) -> tuple[int, tuple[tuple[Rule, Violation], ...]]:
-        state = self.states[number]
-        verdicts = tuple(
-            (rule, violation)
-            for rule in self.rules
-            if (violation := rule.check(state, event)) is not None
-        )
-        # The event is kept, so that its id stays its own.
-        self.events[(id(event), -1, None, False)] = event
-        result = (self.number(advance(state, event)), verdicts)
-        self.moves[(number, id(event))] = result
-        return result
-
-    def concrete(self, flow: Emit, known: Known) -> Event:
-        window, event = self.window, flow.event
-        assert window is not None
-        values = dict(known)
-        divisor = event.divisor
-        if flow.divisor is not None:
-            value = guard.evaluate(flow.divisor, values)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
-        last = bool(values.get(f"@last:{event.loop}", False))
-        key = (id(event), window.length, divisor, last)
-        if key not in self.events:
-            made = replace(event, length=window.length, divisor=divisor, last=last)
-            self.events[key] = made
-            self.events[(id(event), -1, None, False)] = event
-        return self.events[key]
 
     def assign(self, flow: Set, entry: Configurations) -> Configurations:
         if self.window and flow.name in self.window.symbols:
@@ -192,7 +169,7 @@ class _Exploration:
             value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
             after = guard.assigned(known, flow.name)
             if self.window:
-                after = after | self.window.constants()
+                after = after | self.constants
             # Without executed guards only flags are followed: numbers would never end.
             followed = isinstance(value, (int, float, str) if self.window else str)
             if value is None or isinstance(value, bool) or followed:
@@ -264,7 +241,7 @@ class _Exploration:
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
         out = self.run(loop.body, entry)
         merge(out, self.jumps.pop(f"continue:{loop.ident}", {}))
-        return out
+        return self.forget(out, self.needs.again[id(loop)])
 
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
         seen: Configurations = {}
@@ -285,7 +262,7 @@ class _Exploration:
             if self.cut:
                 break
         else:
-            self.cut = True
+            self.budget = -1
         return {} if loop.forever else out
 
     def execute(self, loop: Loop, entry: Configurations) -> Configurations:
@@ -381,19 +358,21 @@ def explore(
     *,
     start: State = START,
     window: Window | None = None,
-    deadline: float = float("inf"),
+    budget: int = MOST_CONFIGURATIONS,
 ) -> Result:
-    """All violations in all words of the flow."""
+    """All violations in all words of the flow; none where there are too many ways through it."""
     rules = list(rules)
-    keep = frozenset().union(*(rule.reads for rule in rules))
-    search = _Exploration(rules, keep, window, deadline)
+    edges = Edges(rules, frozenset().union(*(rule.reads for rule in rules)))
+    constants = window.constants() if window else guard.NOTHING
+    search = _Exploration(edges, needs(flow), window, constants, budget)
     known = window.known() if window else guard.NOTHING
-    search.run(flow, {(search.number(start), known): {frozenset()}})
+    search.run(flow, {(edges.number(start), known): {frozenset()}})
     outcomes = [
         Outcome(rule, violation, tuple(smallest(paths)))
         for (rule, violation), paths in search.found.items()
     ]
-    return Result(outcomes, search.enclosures, search.cut)
+    spent = budget - search.budget
+    return Result([] if search.cut else outcomes, search.enclosures, search.cut, spent)
 
 
 @lru_cache(maxsize=256)
@@ -401,10 +380,6 @@ def _ends(loop: Loop, kind: Kind) -> Emit:
     """The event that a guarded loop gives when it begins, and after each of its iterations."""
     site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
     return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))
-
-
-def _project(state: State, keep: frozenset[str]) -> State:
-    return State(**{name: getattr(state, name) for name in keep})
 
 
 def _know(

@@ -64,8 +64,6 @@ class Loop:
     """A guard reads its counter, so it has to run long enough for the guard to come round."""
     closes: Site | None = None
     """That step."""
-    over: str = ""
-    """The text of what is iterated, so that its `len()` is known."""
 
 
 @dataclass(eq=False)

@@ -150,7 +150,7 @@ def evaluate(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
     if any(value is UNKNOWN for value in values):
         if expr.op == "*" and 0 in values:
             return 0
-        return known.get(_fact(expr), UNKNOWN)
+        return known.get(fact_of(expr), UNKNOWN)
     if expr.op == "neg":
         return -values[0] if isinstance(values[0], (int, float)) else UNKNOWN
     if expr.op == "is":
@@ -169,7 +169,7 @@ def truth_of(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
         return bool(value)
     if isinstance(expr, Op) and expr.op in ("and", "or", "not"):
         return None
-    fact = known.get(_fact(expr))
+    fact = known.get(fact_of(expr))
     return None if fact is None else bool(fact)
 
 
@@ -232,11 +232,11 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
         return facts(expr.args[0], not truth)
     if isinstance(expr, Op) and expr.op in ("and", "or"):
         if (expr.op == "and") is not truth:
-            return [(_fact(expr), truth)] if stable(expr) else []
+            return [(fact_of(expr), truth)] if stable(expr) else []
         return [fact for arg in expr.args for fact in facts(arg, truth)]
     if isinstance(expr, Const) or not stable(expr):
         return []
-    return [(_fact(expr), truth)]
+    return [(fact_of(expr), truth)]
 
 
 def assigned(known: Known, name: str) -> Known:
@@ -249,7 +249,8 @@ def assigned(known: Known, name: str) -> Known:
     return known.difference(hit) if hit else known
 
 
-def _fact(expr: Expr) -> Fact:
+def fact_of(expr: Expr) -> Fact:
+    """The truth of an expression, as something a path can know."""
     if isinstance(expr, Opaque):
         return Fact(expr.text, expr.reads)
     if isinstance(expr, Var):
@@ -299,5 +300,5 @@ def _junction(expr: Op, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
     if not unknown:
         value = evaluate(expr.args[-1], known)
         return not decisive if value is UNKNOWN else value
-    fact = known.get(_fact(expr))
+    fact = known.get(fact_of(expr))
     return UNKNOWN if fact is None else fact

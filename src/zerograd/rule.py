@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from zerograd.events import Event, Site
+from zerograd.events import Event, Kind, Site
 from zerograd.lifecycle import FIELDS, State
 
 
@@ -48,6 +48,8 @@ class Rule:
     only: Literal["both", "static", "runtime"] = "both"
     most_decisions: int = 2
     """How many branch decisions a finding in source may depend on."""
+    needs: tuple[Callable[[Event], bool], ...] = ()
+    """What no word that breaks it is without: each says yes to one of its events. It saves looking."""
 
     def __post_init__(self) -> None:
         unknown = self.reads - FIELDS
@@ -58,6 +60,21 @@ class Rule:
     def summary(self) -> str:
         """The first line of the page."""
         return self.doc.strip().split("\n", 1)[0]
+
+
+def letter(kind: Kind) -> Callable[[Event], bool]:
+    """A need: an event of this kind."""
+    return lambda event: event.kind is kind
+
+
+def scaler(event: Event) -> bool:
+    """A need: something that is done through a scaler, or to a scaled loss."""
+    return bool(event.scaled) and event.kind is not Kind.CLIP
+
+
+def guarded(event: Event) -> bool:
+    """A need: an accumulation guard, or the end of a flow whose windows are counted."""
+    return event.guard is not None or event.kind is Kind.END
 
 
 def place(event: Event, seen_from: Event) -> str:

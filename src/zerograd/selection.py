@@ -63,7 +63,7 @@ def _hint(word: str, rules: Sequence[Named]) -> str:
     close = close or get_close_matches(lower, names, 3, 0.6) or get_close_matches(upper, names)
     if close:
         return f"; did you mean {' or '.join(names[name] for name in close)}?"
-    return "; zerograd explain lists them"
+    return "; `zerograd explain` lists them"
 
 
 def resolve(

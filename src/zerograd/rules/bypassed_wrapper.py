@@ -48,5 +48,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
+    needs=(lambda event: bool(event.bypasses),),
     only="static",
 )

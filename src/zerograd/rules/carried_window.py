@@ -30,7 +30,7 @@ for epoch in range(2):
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -55,6 +55,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "window", "carried"}),
+    needs=(guarded,),
     level="advice",
     most_decisions=0,
 )

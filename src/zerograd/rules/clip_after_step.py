@@ -28,7 +28,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, letter
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -51,4 +51,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe"}),
+    needs=(letter(Kind.CLIP), letter(Kind.STEP)),
 )

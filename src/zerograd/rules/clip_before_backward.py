@@ -28,7 +28,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, letter
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -52,4 +52,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "early"}),
+    needs=(letter(Kind.CLIP), letter(Kind.STEP), letter(Kind.BACKWARD)),
 )

@@ -31,7 +31,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation, place
+from zerograd.rule import Evidence, Rule, Violation, letter, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -61,4 +61,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "clipped", "reclipped"}),
+    needs=(letter(Kind.CLIP), letter(Kind.STEP)),
 )

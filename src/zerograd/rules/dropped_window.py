@@ -28,7 +28,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -58,6 +58,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "held", "window"}),
+    needs=(guarded,),
     level="advice",
     most_decisions=0,
 )

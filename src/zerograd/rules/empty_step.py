@@ -52,4 +52,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "cleared"}),
+    needs=(lambda event: event.idle_loss is not None and not event.fed,),
 )

@@ -69,4 +69,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "lent", "crossed"}),
+    needs=(lambda event: event.foreign,),
 )

@@ -29,7 +29,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -83,6 +83,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "window", "carried", "held", "cut"}),
+    needs=(guarded,),
     level="advice",
     most_decisions=0,
 )

@@ -28,7 +28,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation, place
+from zerograd.rule import Evidence, Rule, Violation, place, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -57,4 +57,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"unscaled", "stepped"}),
+    needs=(scaler,),
 )

@@ -56,4 +56,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "cleared"}),
     only="static",
+    needs=(lambda event: event.bare,),
 )

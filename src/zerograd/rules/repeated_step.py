@@ -27,7 +27,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation, place
+from zerograd.rule import Evidence, Rule, Violation, letter, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -50,4 +50,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe"}),
+    needs=(letter(Kind.STEP),),
 )

@@ -27,7 +27,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import Scale, State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.rule import Evidence, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -50,4 +50,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "scale", "unscaled"}),
+    needs=(scaler,),
 )

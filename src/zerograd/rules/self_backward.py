@@ -46,5 +46,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
+    needs=(lambda event: event.own_gradient,),
     only="static",
 )

@@ -29,7 +29,7 @@ for x, y in loader:
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation, numbers, place
+from zerograd.rule import Evidence, Rule, Violation, letter, numbers, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -54,4 +54,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "mixed", "maybe"}),
+    needs=(letter(Kind.STEP), letter(Kind.BACKWARD)),
 )

@@ -28,7 +28,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation, place
+from zerograd.rule import Evidence, Rule, Violation, guarded, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -55,5 +55,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "held"}),
+    needs=(guarded,),
     most_decisions=0,  # a clear behind a test is how bad batches are skipped
 )

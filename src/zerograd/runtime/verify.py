@@ -80,7 +80,7 @@ class Touch:
             try:
                 square = float(_plain(grad).double().norm()) ** 2
                 self._squares[key] = self._squares.get(key, 0.0) + square
-            except Exception as error:  # noqa: BLE001 - not into the user's backward
+            except Exception as error:
                 self._error = error
 
         return incoming

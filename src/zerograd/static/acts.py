@@ -30,6 +30,8 @@ class Act(Emit):
     """backward: run by accelerate, Fabric or an engine."""
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
+    within: tuple[ast.AST, ...] = ()
+    """backward of a whole loss: its loop, and the functions between that and the call."""
 
 
 BLANK = Event(Kind.UNKNOWN, site=None)  # type: ignore[arg-type]
@@ -113,6 +115,7 @@ def emit_backward(
         act.divisor = tensor.divisor
     elif tensor.divided is False:
         divisor = None
+        act.within = lower.around()
     lower.emit(Kind.BACKWARD, node, act, scaled=tensor.scaled, divisor=divisor, **fields)
 
 

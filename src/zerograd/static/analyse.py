@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from zerograd import guard
@@ -23,11 +22,12 @@ from zerograd.static.names import LIGHTNING_STEP
 from zerograd.static.pace import Pace
 from zerograd.static.pace import pace as pace_of
 from zerograd.static.project import Module, Project
-from zerograd.static.scope import Cut
 from zerograd.static.shape import relooped
 from zerograd.static.source import Source
 from zerograd.static.subjects import Subject, View
+from zerograd.static.told import excused
 from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing
+from zerograd.static.work import PATHS, Cut
 
 WINDOWS = (2, 3)
 
@@ -40,43 +40,45 @@ class Analysis:
     findings: list[Finding] = field(default_factory=list)
     depends: list[str] = field(default_factory=list)
     cut: str | None = None
+    """What was left out, and why."""
 
 
-def analyse(source: Source, deadline: float = float("inf")) -> Analysis:
+def analyse(source: Source) -> Analysis:
     """Everything in a file that breaks a rule, the merely possible included."""
     project = Project()
     module = project.add(source)
     if not module.speaks_torch:
         return Analysis(module.tree)
-    search = _Search(project, module, deadline)
+    search = _Search(project, module)
     try:
         for flow, lower, repeated in search.roots():
             search.judge(flow, lower, repeated)
     except Cut:
-        search.cut = "the budget for one file"
+        search.cut[f"there is too much to follow, from {search.root} on"] = None
     finally:
         project.forget()
     own = {module.path}
     depends = sorted(path for path in project.read if path not in own)
-    return Analysis(module.tree, search.findings(), depends, search.cut)
+    return Analysis(module.tree, search.findings(), depends, ", ".join(search.cut) or None)
 
 
 @dataclass
 class _Search:
     project: Project
     module: Module
-    deadline: float
     outcomes: dict[tuple[str, Site], list[tuple[Outcome, int, Decisions]]] = field(
         default_factory=dict
     )
-    cut: str | None = None
+    cut: dict[str, None] = field(default_factory=dict)
+    root: str = "the top level"
+    """What is looked at now."""
     hidden: frozenset[str] = frozenset()
-    """Rules that cannot be judged in the flow at hand."""
+    """Rules that cannot be judged there."""
 
     def roots(self) -> Iterator[tuple[Flow, Lower, bool]]:
         """Flows to explore: the top level, then every function that nothing before has inlined."""
         inlined: set[ast.AST] = set()
-        lower = Lower(self.project, self.module, self.deadline)
+        lower = Lower(self.project, self.module)
         functions = list(self.functions())
         own = any(map(self.module.methods_named, ("zero_grad", "step", "backward")))
         managed = own or not plain.MANAGED.isdisjoint(self.module.packages)
@@ -94,7 +96,7 @@ class _Search:
                 continue
             if speaks and not lower.touches_here(fn):
                 continue
-            lower = Lower(self.project, self.module, self.deadline)
+            lower = Lower(self.project, self.module)
             if not managed and lower.touches_here(fn) and lower.plainly_right(fn):
                 continue
             if not lower.relevant(fn) or not (
@@ -136,14 +138,14 @@ class _Search:
         return lower.may_step(None) or self.feeds(self.module.top)
 
     def lowered(self, lower: Lower, fn: Fn | None) -> Flow:
+        self.root = f"{fn.name}()" if fn is not None else "the top level"
+        self.project.work.begin()
         try:
             return lower.function(fn) if fn is not None else lower.module_body()
         except Cut:
-            if time.monotonic() > self.deadline:
+            if self.project.work.left < 0:
                 raise
-            self.cut = (
-                f"{fn.name}() is too large" if fn is not None else "the top level is too large"
-            )
+            self.cut[f"{self.root} is too large to be followed"] = None
             return Seq(())
 
     def functions(self) -> Iterator[Fn]:
@@ -181,6 +183,8 @@ class _Search:
     ) -> None:
         view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
         seen, pace = pace_of(view.of(flow))
+        if pace is not None:
+            seen = excused(seen, flow, pace.symbols)
         if pace is not None and not repeated:
             steps = [
                 e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP
@@ -188,22 +192,33 @@ class _Search:
             end = Event(Kind.END, steps[0].site, subject=subject.key)
             seen = Seq((seen, Emit(end)))
         events = [part.event for part in walk(seen) if isinstance(part, Emit)]
-        for rules in _groups(events):
-            self.examine(seen, rules, pace)
+        whole = [self.examine(seen, rules, pace) for rules in _groups(events)]
+        if not all(whole):
+            name = subject.key.removeprefix(subjects.BY_HAND).rpartition("#")[2]
+            self.cut[f"too many ways for {name} through {self.root}"] = None
 
-    def examine(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> None:
+    def examine(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> bool:
+        """Explores a flow for some rules; False where that had to be given up, and says nothing."""
         windows: list[Window | None] = [None]
         if pace is not None:
             windows = [
                 Window(n, 2 * n + 1, pace.symbols | {"@N"}, pace.sizes, pace.counters)
                 for n in WINDOWS
             ]
+        results = []
+        work = self.project.work
         for window in windows:
-            result = explore(flow, rules, window=window, deadline=self.deadline)
+            result = explore(flow, rules, window=window, budget=min(work.left, PATHS))
+            work.left -= result.spent
+            if work.left < 0:
+                raise Cut
             if result.cut:
-                self.cut = "too many paths"
+                return False
+            results.append(result)
+        for result in results:
             for outcome in result.outcomes:
                 self.keep(outcome, result)
+        return True
 
     def keep(self, outcome: Outcome, result: Result) -> None:
         """Remembers a violation with the fewest decisions that count against it."""
@@ -266,43 +281,26 @@ def _is_optimizer_method(fn: Fn) -> bool:
     return any(names.role_of_call(text_of(base)) == OPTIMIZER for base in bases)
 
 
-def _groups(events: list[Event]) -> Iterator[list[Rule]]:
-    """Rules that are explored together, on the part of the state they read, where they can apply."""
-    for codes, possible in _GROUPS:
-        if possible(events):
-            yield [rule for rule in RULES if rule.code in codes]
+def _groups(events: list[Event]) -> list[list[Rule]]:
+    """Rules that these events may break; those that read the same, but for a field, go together."""
+    groups: list[tuple[set[str], list[Rule]]] = []
+    for rule in _BY_READING:
+        if not all(any(map(need, events)) for need in rule.needs):
+            continue
+        fits = [group for group in groups if len(rule.reads - group[0]) <= 1]
+        if fits:
+            reads, rules = min(fits, key=lambda group: (len(rule.reads - group[0]), len(group[0])))
+            reads |= rule.reads
+            rules.append(rule)
+        else:
+            groups.append((set(rule.reads), [rule]))
+    return [rules for _, rules in groups]
 
 
-def _has(*kinds: Kind) -> Callable[[list[Event]], bool]:
-    return lambda events: set(kinds) <= {event.kind for event in events}
-
-
-def _scaler(events: list[Event]) -> bool:
-    return any(event.scaled and event.kind is not Kind.CLIP for event in events)
-
-
-def _windows(events: list[Event]) -> bool:
-    return any(event.guard is not None or event.kind is Kind.END for event in events)
-
-
+_BY_READING = sorted(RULES, key=lambda rule: -len(rule.reads))
 _POSITIONS = frozenset({"ZG302", "ZG303", "ZG304"})
 _STRONGER = {"ZG303": "ZG304"}
 """A remainder that is carried into the next epoch is dropped only at the very end."""
-_GROUPS: tuple[tuple[frozenset[str], Callable[[list[Event]], bool]], ...] = (
-    (frozenset({"ZG101", "ZG105", "ZG203"}), _has(Kind.STEP)),
-    (frozenset({"ZG102"}), _has(Kind.STEP, Kind.ZERO, Kind.BACKWARD)),
-    (frozenset({"ZG102"}), lambda events: len(events) == 1 and events[0].kind is Kind.END),
-    (frozenset({"ZG104"}), lambda events: any(e.idle_loss and not e.fed for e in events)),
-    (frozenset({"ZG106"}), lambda events: any(e.foreign for e in events)),
-    (frozenset({"ZG107"}), lambda events: any(e.bare for e in events)),
-    (frozenset({"ZG109"}), lambda events: any(e.own_gradient for e in events)),
-    (frozenset({"ZG501"}), lambda events: any(e.bypasses for e in events)),
-    (frozenset({"ZG201"}), lambda events: _has(Kind.CLIP)(events) and _scaler(events)),
-    (frozenset({"ZG202", "ZG204"}), _has(Kind.CLIP, Kind.STEP)),
-    (frozenset({"ZG205", "ZG206", "ZG208"}), _scaler),
-    (frozenset({"ZG207"}), _scaler),
-    (frozenset({"ZG103", "ZG301", "ZG302", "ZG303", "ZG304"}), _windows),
-)
 
 
 def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:

@@ -17,9 +17,9 @@ from zerograd.static.lint import CLEAN, Verdict, judge_bytes
 from zerograd.static.source import Unreadable, read_bytes, worth_parsing
 
 LIMIT = 1.8
-"""Seconds after which a file is given up, if its check has not come to an end by itself."""
+"""Seconds of work, however busy the machine, after which a file is given up. Counts end it before."""
 
-TOO_LONG = "took longer than 2 s and was given up; split it, or exclude it"
+TOO_LONG = "takes longer than 2 s and was given up; split it, or exclude it"
 
 
 class Job(NamedTuple):
@@ -46,13 +46,13 @@ def limit(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         raise Overrun
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def judge_path(job: Job, begin: Callable[[], object] | None = None) -> Verdict:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zerograd.flow import Set
+from zerograd.guard import Const
 from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import (
@@ -193,6 +195,7 @@ def _prepared(lower: Lower, node: ast.Call, func: ast.Attribute, arguments: list
         for item in argument.items if isinstance(argument, Many) else (argument,):
             if isinstance(item, Thing):
                 lower.prepared[item.key] = text_of(func.value)
+    lower.out.append(Set(f"@sync:{text_of(func.value)}", Const(True)))
     return unwrapped(arguments[: len(node.args)])
 
 

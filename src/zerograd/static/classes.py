@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import time
 from collections.abc import Iterator
 
 from zerograd.static import names, plain
 from zerograd.static.facts import Facts, Function, blocks, parameters, text_of
 from zerograd.static.project import Module, method_of
-from zerograd.static.scope import Cut, Frame, Scope, called
+from zerograd.static.scope import Frame, Scope, called
 from zerograd.static.values import (
     NOTHING,
     Bound,
@@ -25,6 +24,7 @@ from zerograd.static.values import (
     Thing,
     Value,
 )
+from zerograd.static.work import EXPRESSION
 
 _PLAIN_BASES = frozenset(
     {"object", "ABC", "Module", "Generic", "Protocol", "NamedTuple", "Enum", "Exception"}
@@ -234,8 +234,7 @@ class Classes(Scope):
         """Whether a fact holds for a function or for one that it calls."""
         known = fn.module.reached.get((fn.node, what))
         if known is None:
-            if time.monotonic() > self.deadline:
-                raise Cut
+            self.work.read(EXPRESSION)
             fn.module.reached[(fn.node, what)] = False
             known = getattr(fn.module.facts[fn.node], what) or (
                 depth < 6

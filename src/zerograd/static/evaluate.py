@@ -29,6 +29,7 @@ from zerograd.static.values import (
     join,
     mix,
 )
+from zerograd.static.work import EXPRESSION
 
 
 class Evaluate(Classes):
@@ -150,6 +151,7 @@ class Evaluate(Classes):
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; its acts are emitted in order of evaluation."""
+        self.work.read(EXPRESSION)
         handler = getattr(self, f"of_{type(node).__name__}", None)
         if handler is not None:
             result: Value = handler(node)

@@ -1,7 +1,6 @@
 """One file from bytes to a report: read, parse, analyse, allow, and place in notebook cells.
 
-A file costs at most BUDGET seconds whatever it holds, nothing of it is ever run, and what could
-not be read or was cut short becomes a `Problem`, never an exception.
+Nothing of it is ever run, and what could not be read or was cut short becomes a `Problem`, never an exception.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-import time
 from dataclasses import dataclass
 
 from zerograd.finding import Finding, Problem, Report
@@ -22,9 +20,6 @@ from zerograd.static.source import (
     read,
     read_bytes,
 )
-
-BUDGET = 1.5
-"""Seconds for one file; with the last stretch that no deadline interrupts it stays under two."""
 
 _MARK = "zerograd:"
 """A text without it holds no allow comment."""
@@ -76,10 +71,9 @@ def judge(source: Source) -> Verdict:
     """The verdict on a source: every finding that no comment allows, placed as the user sees it."""
     from zerograd.static.analyse import analyse
 
-    deadline = time.monotonic() + BUDGET
     problems = list(source.problems)
     try:
-        analysis = analyse(source, deadline)
+        analysis = analyse(source)
     except Unreadable as error:
         return Verdict(problems=(*problems, error.problem))
     except (RecursionError, MemoryError):

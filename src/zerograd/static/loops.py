@@ -10,7 +10,7 @@ from zerograd.guard import Const, Expr, Op
 from zerograd.records import replace
 from zerograd.static import conditions, names
 from zerograd.static.evaluate import Evaluate
-from zerograd.static.facts import stripped, text_of
+from zerograd.static.facts import nodes, stripped, text_of
 from zerograd.static.project import assigned_names
 from zerograd.static.shape import relooped
 from zerograd.static.values import (
@@ -47,6 +47,8 @@ class Loops(Evaluate):
         plain = self.iterated(iterable)
         value = self.value(plain)
         items = self.items(value)
+        if items is None and isinstance(value, Many) and _looks_up(node):
+            items = list(value.items)
         if items is not None:
             self.written_out(target, items, node)
             return
@@ -57,12 +59,12 @@ class Loops(Evaluate):
             self.in_parameters = outer
             return
         if isinstance(node, (ast.For, ast.AsyncFor)):
-            counter, first, trips, over = self.counting(target, plain)
+            counter, first, trips = self.counting(target, plain)
             targets = frozenset(self.bind_targets(target, value, plain))
             if trips == Const(1):
                 self.written_out(target, [Tensor()], node)
                 return
-            self.loop(node, targets, counter, None, False, first, trips, over)
+            self.loop(node, targets, counter, None, False, first, trips)
             return
         list(self.bind_targets(target, value, plain))
 
@@ -117,25 +119,24 @@ class Loops(Evaluate):
 
     def counting(
         self, target: ast.expr, iterable: ast.expr
-    ) -> tuple[str | None, Expr, Expr | None, str]:
-        """The counter of a loop, where it starts, how often it runs, and over what."""
+    ) -> tuple[str | None, Expr, Expr | None]:
+        """The counter of a loop, where it starts, and how often it runs."""
         first: Expr = Const(0)
         if not isinstance(iterable, ast.Call):
-            return None, first, None, text_of(iterable)
+            return None, first, None
         name = text_of(iterable.func).rsplit(".", 1)[-1]
         if name == "enumerate" and iterable.args and isinstance(target, ast.Tuple):
             start = [kw.value for kw in iterable.keywords if kw.arg == "start"] + iterable.args[1:2]
             if start:
                 first = conditions.expression(self.reader, start[0])
-            over = text_of(stripped(iterable.args[0]))
-            return self.variable(target.elts[0]), first, None, over
+            return self.variable(target.elts[0]), first, None
         if name in ("range", "trange") and iterable.args and isinstance(target, ast.Name):
             bounds = [conditions.expression(self.reader, arg) for arg in iterable.args]
             if len(bounds) > 1:
                 first = bounds[0]
             trips: Expr = bounds[0] if len(bounds) == 1 else Op("-", (bounds[1], bounds[0]))
-            return self.variable(target), first, trips, ""
-        return None, first, None, text_of(iterable)
+            return self.variable(target), first, trips
+        return None, first, None
 
     def bind_targets(self, target: ast.expr, value: Value, iterable: ast.expr) -> Iterator[str]:
         """Gives the targets of a loop values of which nothing is known but that they are data."""
@@ -155,14 +156,13 @@ class Loops(Evaluate):
         forever: bool,
         first: Expr = Const(0),
         trips: Expr | None = None,
-        over: str = "",
     ) -> None:
         self.count += 1
         ident = self.count
         for name in assigned_names(node):
             if isinstance(self.frame.env.get(name), Lit):
                 self.frame.env[name] = NOTHING
-        self.idle[ident] = (self.frame.module.path, node)
+        self.idle[ident] = (self.frame.module.path, node, len(self.stack))
         before = dict(self.frame.env)
         self.loops.append(ident)
         outer = set(self.targets)
@@ -192,7 +192,6 @@ class Loops(Evaluate):
                 test,
                 forever,
                 orelse,
-                over=over,
             )
         )
 
@@ -218,6 +217,20 @@ class Loops(Evaluate):
     def statements(self, body: Sequence[ast.stmt]) -> None:
         """Lowers statements in order."""
         raise NotImplementedError
+
+
+def _looks_up(node: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
+    """Whether a loop goes through a few literal keys, and looks something up under each."""
+    if isinstance(node, ast.comprehension) or not isinstance(node.iter, (ast.Tuple, ast.List)):
+        return False
+    if len(node.iter.elts) > 8 or not all(isinstance(e, ast.Constant) for e in node.iter.elts):
+        return False
+    key = text_of(node.target)
+    return any(
+        isinstance(inner, ast.Subscript) and text_of(inner.slice) == key
+        for statement in node.body
+        for inner in nodes(statement)
+    )
 
 
 def _relabelled(flow: Flow, loop: int, label: int) -> Flow:

@@ -6,7 +6,6 @@ What cannot be seen stays unknown; whoever reads the flow may excuse by it, and 
 from __future__ import annotations
 
 import ast
-import time
 from collections.abc import Sequence
 
 from zerograd.events import Kind, Site
@@ -20,7 +19,7 @@ from zerograd.static.gradients import updates_by_hand
 from zerograd.static.idle import idle_loss
 from zerograd.static.loops import Loops
 from zerograd.static.outside import open_context
-from zerograd.static.scope import Cut, Frame
+from zerograd.static.scope import Frame
 from zerograd.static.values import (
     NOTHING,
     OPTIMIZER,
@@ -34,9 +33,6 @@ from zerograd.static.values import (
     Value,
     join,
 )
-
-MOST_STATEMENTS = 6000
-
 
 EMPTY = Seq(())
 
@@ -68,9 +64,16 @@ class Lower(Loops):
 
     def idle_loss(self, loop: int) -> Site | None:
         """Where a loop computes a loss that it hands to nothing."""
-        path, node = self.idle.get(loop, ("", None))
+        path, node, _ = self.idle.get(loop, ("", None, 0))
         found = idle_loss(node) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
         return replace(self.site(found), path=path) if found is not None else None
+
+    def around(self) -> tuple[ast.AST, ...]:
+        """The innermost loop, and the functions that were called from there to here."""
+        if self.loops[-1] not in self.idle:
+            return tuple(self.stack[-1:])
+        _, loop, depth = self.idle[self.loops[-1]]
+        return (loop, *self.stack[depth:])
 
     def collect(self, body: Sequence[ast.stmt]) -> Flow:
         """The flow of some statements."""
@@ -82,9 +85,6 @@ class Lower(Loops):
             self.out = out
 
     def statements(self, body: Sequence[ast.stmt]) -> None:
-        self.steps += len(body)
-        if self.steps > MOST_STATEMENTS or time.monotonic() > self.deadline:
-            raise Cut
         for node in body:
             handler = getattr(self, f"do_{type(node).__name__}", None)
             if handler is not None:

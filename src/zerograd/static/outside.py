@@ -22,7 +22,7 @@ from zerograd.static.acts import (
 )
 from zerograd.static.facts import text_of
 from zerograd.static.making import built_object, make, unwrapped
-from zerograd.static.steps import clip_call
+from zerograd.static.steps import clip_call, without_limit
 from zerograd.static.values import (
     ACCELERATOR,
     ENGINE,
@@ -33,6 +33,7 @@ from zerograd.static.values import (
     Grad,
     Lit,
     Many,
+    Origin,
     Params,
     Table,
     Tensor,
@@ -121,7 +122,8 @@ def _cast(lower: Lower, node: ast.Call, name: str) -> Value | None:
 
 def _partial(lower: Lower, node: ast.Call, name: str) -> Value | None:
     arguments = handed(lower, node)
-    return arguments[0] if arguments and isinstance(arguments[0], (Bound, Fn)) else None
+    known = bool(arguments) and isinstance(arguments[0], (Bound, Fn, Origin))
+    return arguments[0] if known and not without_limit(node) else None
 
 
 def _dict(lower: Lower, node: ast.Call, name: str) -> Value | None:
@@ -198,6 +200,7 @@ def open_context(lower: Lower, item: ast.withitem, after: list[Flow]) -> None:
             lower.accumulating = text_of(context.func.value)
             counter = f"@count:{lower.accumulating}"
             lower.out.append(Set(counter, Op("+", (Var(counter), Const(1)))))
+            lower.out.append(Set(f"@sync:{lower.accumulating}", lower.synchronises()))
             # The loader's last batch closes the window, and the count begins anew.
             ends = Var(f"@last:{lower.loops[-1]}")
             after.append(Alt(ends, Set(counter, Const(0)), Seq(()), lower.site(context)))

@@ -236,7 +236,7 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
         if isinstance(part, Loop):
             alt, step = paced.get(part.ident, (None, None))
             orelse = again(part.orelse) if part.orelse is not None else None
-            inside = {p.name for p in walk(part.body) if isinstance(p, Set)} | {part.counter}
+            inside = {part.counter, *_set_by(part)}
             return replace(
                 part,
                 body=again(part.body),
@@ -256,6 +256,17 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
         return rebuild(part, again)
 
     return again(flow)
+
+
+def _set_by(loop: Loop) -> Iterator[str]:
+    """The variables that a loop itself assigns: what a loop in it counts comes round in there."""
+    todo = [loop.body]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Set):
+            yield part.name
+        elif not isinstance(part, Loop):
+            todo.extend(children(part))
 
 
 def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     Pipe = Connection[Any, Any]
 
-GRACE = 0.5
-"""Seconds beyond the limit before a process that does not even hear its alarm is ended."""
+GRACE = 18.0
+"""Seconds beyond the limit before a process that does not even hear its alarm is ended: on a busy
+machine it takes long to have worked for a second."""
 PATIENCE = 20.0
 """Seconds that a process may need to read a chunk of files, slow disks included."""
 CHUNK = 128

@@ -19,6 +19,7 @@ from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
 from zerograd.static.source import Source, Unreadable, from_bytes, parse, read_bytes
+from zerograd.static.work import BYTES, Work
 
 if TYPE_CHECKING:
     from zerograd.static.scope import Frame
@@ -98,6 +99,7 @@ class Project:
     """Finds modules for imports; remembers what was read."""
 
     def __init__(self) -> None:
+        self.work = Work()
         self.modules: dict[str, Module | None] = {}
         self.roots: dict[str, list[str]] = {}
         self.read: set[str] = set()
@@ -126,7 +128,9 @@ class Project:
                 if status.st_size <= LARGEST_IMPORT:
                     stamp = (path, status.st_mtime_ns, status.st_size)
                     module = self.modules[path] = _imported(path, stamp)
-                    self.spoken += bool(module.tree.body)
+                    if module.tree.body:
+                        self.spoken += 1
+                        self.work.left -= status.st_size // BYTES
         return self.modules[path]
 
     def forget(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,15 +30,12 @@ from zerograd.static.values import (
     Value,
     join,
 )
+from zerograd.static.work import Cut
 
 MOST_ACTS = 1500
 
 if TYPE_CHECKING:
     from zerograd.static.lower import Lower
-
-
-class Cut(Exception):
-    """The budget for one root is used up."""
 
 
 @dataclass(eq=False)
@@ -67,9 +63,9 @@ _BUILTINS = frozenset(dir(builtins))
 class Scope:
     """Where the reader stands, and what it knows there."""
 
-    def __init__(self, project: Project, module: Module, deadline: float) -> None:
+    def __init__(self, project: Project, module: Module) -> None:
         self.project = project
-        self.deadline = deadline
+        self.work = project.work
         self.out: list[Flow] = []
         self.frame = Frame(module)
         self.heap: dict[tuple[str, str], Value] = {}
@@ -83,13 +79,12 @@ class Scope:
         self.prepared: dict[str, str] = {}
         self.params: dict[str, frozenset[str] | None] = {}
         self.handed: set[str] = set()
-        self.idle: dict[int, tuple[str, ast.AST]] = {}
+        self.idle: dict[int, tuple[str, ast.AST, int]] = {}
         self.inlined: set[ast.AST] = set()
         self.stack: list[ast.AST] = []
         self.evaluating: set[tuple[str, str]] = set()
         self.count = 0
         self.acts = 0
-        self.steps = 0
         self.no_grad = 0
         self.quiet = 0
         self.unguarded = True
@@ -113,7 +108,7 @@ class Scope:
     def emit(self, kind: Kind, node: ast.AST, act: Act | None = None, **fields: object) -> None:
         """Adds an act; `fields` are those of the event."""
         self.acts += 1
-        if self.acts > MOST_ACTS or (not self.acts % 16 and time.monotonic() > self.deadline):
+        if self.acts > MOST_ACTS:
             raise Cut
         call = text_of(node.func) + "()" if isinstance(node, ast.Call) else ""
         event = Event(kind, self.site(node), call=call, loop=self.loops[-1])
@@ -122,7 +117,17 @@ class Scope:
         flow: Flow = act
         if self.accumulating and kind in (Kind.STEP, Kind.ZERO) and self.is_wrapped(act):
             flow = Alt(self.synchronises(), act, Seq(()), act.event.site)
+        elif self.prepared and kind in (Kind.STEP, Kind.ZERO) and self.is_wrapped(act):
+            flow = self.gated(act)
         self.out.append(flow)
+
+    def gated(self, act: Act) -> Flow:
+        """Outside of `accumulate`, accelerate still goes by what its last one said."""
+        for key in act.whose & self.prepared.keys():
+            accelerator = self.prepared[key]
+            if f"{accelerator}.accumulate" in self.top.module.facts[self.top.module.tree].calls:
+                return Alt(Var(f"@sync:{accelerator}"), act, Seq(()), act.event.site)
+        return act
 
     def is_wrapped(self, act: Act) -> bool:
         """Whether accelerate gates the act: its optimizers' step and zero, not a module's zero."""

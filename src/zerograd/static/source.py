@@ -97,10 +97,16 @@ class Source:
 
 
 def worth_parsing(data: bytes) -> bool:
-    """Whether a file both fills or clears gradients and uses them: less cannot break a rule."""
-    if b"zero_grad" not in data and not (b"backward" in data and _BACKWARD.search(data)):
-        return b"caler" in data and _SCALER.search(data) is not None
-    return _USE.search(data) is not None
+    """Whether a file both fills or clears gradients and uses them: less cannot break a rule.
+
+    One that allows something is read whatever it holds: an idle allow is told.
+    """
+    if b"zero_grad" in data or (b"backward" in data and _BACKWARD.search(data)):
+        if _USE.search(data):
+            return True
+    elif b"caler" in data and _SCALER.search(data):
+        return True
+    return b"zerograd: allow" in data
 
 
 def read_bytes(path: str) -> bytes:

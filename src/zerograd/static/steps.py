@@ -120,9 +120,9 @@ def scale_call(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) 
     if not isinstance(owner, Thing) or lower.role(owner, func.value) != SCALER:
         return None
     given = handed(lower, node)[:1]
-    known = all(isinstance(value, Tensor) for value in given)
-    value = mix(given)
-    return replace(value, scaled=True, divided=value.divided if known else None)
+    if given and isinstance(given[0], Tensor):
+        return replace(given[0], scaled=True)
+    return replace(mix(given), scaled=True, divided=None)
 
 
 def unscale_call(lower: Lower, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
@@ -174,7 +174,7 @@ def optimizer_step_call(
 def clip_call(lower: Lower, node: ast.Call, owner: Value | None) -> Value:
     """Limits gradients, however it is called; an infinite limit only measures."""
     arguments = handed(lower, node)
-    if any(_is_infinite(arg) for arg in [*node.args, *(kw.value for kw in node.keywords)]):
+    if without_limit(node):
         return Tensor()
     target: Value | None = arguments[0] if arguments else None
     role = lower.role(owner) if isinstance(owner, Thing) else ""
@@ -194,9 +194,13 @@ def clip_call(lower: Lower, node: ast.Call, owner: Value | None) -> Value:
     return Tensor()
 
 
-def _is_infinite(node: ast.expr) -> bool:
-    text = text_of(node).replace('"', "'").lower()
-    return text in ("float('inf')", "math.inf", "np.inf", "torch.inf", "inf", "numpy.inf")
+def without_limit(node: ast.Call) -> bool:
+    """Whether a call is handed infinity."""
+    texts = (text_of(arg) for arg in (*node.args, *(kw.value for kw in node.keywords)))
+    return any(text.replace('"', "'").lower() in _INFINITE for text in texts)
+
+
+_INFINITE = frozenset({"float('inf')", "math.inf", "np.inf", "torch.inf", "inf", "numpy.inf"})
 
 
 def loss_scaler_call(lower: Lower, node: ast.Call, arguments: list[Value]) -> Value:

@@ -67,7 +67,8 @@ class View:
     fed: set[int] = field(default_factory=set)
     assigned: list[set[str]] = field(default_factory=list)
     labels: list[set[str]] = field(default_factory=lambda: [set()])
-    clears: int = 0
+    clears: frozenset[Site] = frozenset()
+    """Where the subject is cleared. A function that is called twice clears in one place."""
     busy: bool = False
     """An event of this iteration has been passed."""
 
@@ -82,7 +83,8 @@ class View:
         )
         self.note_feeding(flow, [])
         acts = (part for part in walk(flow) if isinstance(part, Act))
-        self.clears = sum(a.event.kind is Kind.ZERO and self.event(a) is not None for a in acts)
+        clears = (a for a in acts if a.event.kind is Kind.ZERO and self.event(a) is not None)
+        self.clears = frozenset(act.event.site for act in clears)
         skeleton = self.project(flow, {}) or EMPTY
         self.busy = False
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
@@ -143,7 +145,7 @@ class View:
             return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
         changing = frozenset(self.assigned[-1] if self.assigned else ())
-        settled = guard.stable(alt.test) and not guard.reads(alt.test) & changing
+        settled = not guard.reads(alt.test) & changing
         return replace(
             alt,
             then=then or EMPTY,
@@ -157,7 +159,7 @@ class View:
         """Whether an arm holds nothing but clears, and all that there are."""
         events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
         clears = all(event.kind is Kind.ZERO for event in events)
-        return clears and 0 < len(events) == self.clears
+        return bool(events) and clears and self.clears == {event.site for event in events}
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
         """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""

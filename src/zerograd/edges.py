@@ -1,0 +1,66 @@
+"""The automaton as an exploration walks it: states by number, and every edge it has taken before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from zerograd import guard
+from zerograd.events import Event
+from zerograd.flow import Emit
+from zerograd.guard import Known
+from zerograd.lifecycle import State, advance
+from zerograd.rule import Rule, Violation
+
+Verdicts = tuple[tuple[Rule, Violation], ...]
+
+
+@dataclass
+class Edges:
+    """States and events are numbered, so that an edge that was taken before costs one look-up."""
+
+    rules: Sequence[Rule]
+    keep: frozenset[str]
+    """The fields of a state that the rules read: states that differ elsewhere are one."""
+    states: list[State] = field(default_factory=list)
+    numbers: dict[State, int] = field(default_factory=dict)
+    events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
+    moves: dict[tuple[int, int], tuple[int, Verdicts]] = field(default_factory=dict)
+
+    def number(self, state: State) -> int:
+        """The number of a state."""
+        state = State(**{name: getattr(state, name) for name in self.keep})
+        number = self.numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
+            self.states.append(state)
+        return number
+
+    def move(self, number: int, event: Event) -> tuple[int, Verdicts]:
+        """The state after an event, and what the event breaks."""
+        edge = (number, id(event))
+        if edge not in self.moves:
+            state = self.states[number]
+            verdicts = tuple(
+                (rule, violation)
+                for rule in self.rules
+                if (violation := rule.check(state, event)) is not None
+            )
+            # The event is kept, so that its id stays its own.
+            self.events[(id(event), -1, None, False)] = event
+            self.moves[edge] = (self.number(advance(state, event)), verdicts)
+        return self.moves[edge]
+
+    def executed(self, flow: Emit, known: Known, length: int) -> Event:
+        """The event as it is in a window of that length, under what is known."""
+        event, values = flow.event, dict(known)
+        divisor = event.divisor
+        if flow.divisor is not None:
+            value = guard.evaluate(flow.divisor, values)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
+        last = bool(values.get(f"@last:{event.loop}", False))
+        key = (id(event), length, divisor, last)
+        if key not in self.events:
+            self.events[key] = replace(event, length=length, divisor=divisor, last=last)
+            self.events[(id(event), -1, None, False)] = event
+        return self.events[key]
