@@ -32,11 +32,7 @@ class Do(Enum):
 
 BACKWARDS = (Do.BACKWARD, Do.SCALED)
 STEPS = (Do.STEP, Do.SCALER_STEP)
-BY_HAND = {
-    Do.NONE: "p.grad = None",
-    Do.IN_PLACE: "p.grad.zero_()",
-    Do.IN_DATA: "p.grad.data.zero_()",
-}
+BY_HAND = {Do.NONE: "p.grad = None", Do.IN_PLACE: "p.grad.zero_()", Do.IN_DATA: "p.grad.data.zero_()"}
 CLEARS = (Do.ZERO, Do.MODULE_ZERO, *BY_HAND)
 SCALING = (Do.SCALED, Do.SCALER_STEP, Do.UNSCALE, Do.UPDATE)
 PARTS = {"[:1]": slice(1), "[1:]": slice(1, None)}
@@ -198,9 +194,7 @@ def _trainers(random: Random, modules: int) -> tuple[Trainer, ...]:
     else:
         sets = [(0,)]
     return tuple(
-        Trainer(
-            kind if number == 0 else random.choice(("SGD", "Adam")), part, random.random() < 0.4
-        )
+        Trainer(kind if number == 0 else random.choice(("SGD", "Adam")), part, random.random() < 0.4)
         for number, part in enumerate(sets)
     )
 
@@ -266,7 +260,9 @@ def _backward(random: Random, aim: object, modules: int, *, scaled: bool) -> Act
     return Act(Do.SCALED if scaled else Do.BACKWARD, losses=tuple(chains), infinite=infinite)
 
 
-def _disturb(random: Random, body: list[Act], modules: int, trainers: tuple[Trainer, ...]) -> None:
+def _disturb(
+    random: Random, body: list[Act], modules: int, trainers: tuple[Trainer, ...]
+) -> None:
     """Lose, move, double or add an act."""
     what = random.random()
     number = random.randrange(len(body))
@@ -325,9 +321,7 @@ def _smaller(program: Program) -> Iterator[Program]:
         simpler = []
         if act.left_out:
             simpler.append(replace(act, left_out=()))
-            simpler += [
-                replace(act, left_out=(one,)) for one in act.left_out if len(act.left_out) > 1
-            ]
+            simpler += [replace(act, left_out=(one,)) for one in act.left_out if len(act.left_out) > 1]
         if act.infinite:
             simpler.append(replace(act, infinite=False))
         if act.part:

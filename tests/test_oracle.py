@@ -345,9 +345,7 @@ def hooks() -> list[object]:
         *((torch.amp.GradScaler, name) for name in ("scale", "unscale_", "step", "update")),
     ]
     found = [vars(owner).get(name) for owner, name in owners]
-    cells = [
-        cell.cell_contents for one in found for cell in getattr(one, "__closure__", None) or ()
-    ]
+    cells = [cell.cell_contents for one in found for cell in getattr(one, "__closure__", None) or ()]
     pre, post = optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks
     return [*found, *cells, *pre.values(), *post.values()]
 

@@ -134,7 +134,7 @@ def _compiled(source: bytes, path: str) -> CodeType:
 
 def _run_module(name: str, *, alter_argv: bool) -> object:
     # What `python -m` calls; the public functions of runpy take the module back when it has ended.
-    as_main: Callable[[str, bool], object] = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001
+    as_main: Callable[[str, bool], object] = runpy._run_module_as_main  # type: ignore[attr-defined]
     return as_main(name, alter_argv)
 
 
@@ -175,7 +175,7 @@ def _outcome(start: Callable[[], object]) -> BaseException | None:
     """The exception that nobody caught; once it is handed out, it is not being handled any more."""
     try:
         start()
-    except BaseException as error:  # noqa: BLE001  # all that python itself would end with
+    except BaseException as error:  # all that python itself would end with
         return error
     return None
 
@@ -209,7 +209,7 @@ def _show(error: BaseException) -> int:
         sys.excepthook(kind, error, trace)
     except SystemExit as left:
         return _exit_code(left)
-    except BaseException as broken:  # noqa: BLE001  # python survives a broken hook, too
+    except BaseException as broken:  # python survives a broken hook, too
         _say("Error in sys.excepthook:", broken)
         _say("\nOriginal exception was:", error)
     return 1
@@ -221,10 +221,10 @@ def _finish() -> None:
     Python does both again afterwards, and finds nothing left to do.
     """
     try:
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
-    except BaseException as error:  # noqa: BLE001  # Ctrl-C while a thread is waited for
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException as error:  # Ctrl-C while a thread is waited for
         _say(f"Exception ignored in: {threading!r}", error)
-    atexit._run_exitfuncs()  # noqa: SLF001
+    atexit._run_exitfuncs()
 
 
 @contextlib.contextmanager
