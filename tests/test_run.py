@@ -78,7 +78,7 @@ print(__builtins__, sys.argv, sys.path, sys.modules["__main__"].__dict__ is glob
 print(sys.stdout.errors, sys.stderr.errors, sorted(name for name in dir() if name[0] != "_"))
 """
 
-ENDINGS = {
+ENDINGS: dict[str, str | bytes] = {
     "looking": LOOKING,
     "nothing": "",
     "zero": "import sys; sys.exit(0)",
