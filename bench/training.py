@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -98,7 +99,7 @@ def _language(net: nn.Module, words: Tensor, clear: str) -> Loop:
     return _loop(net, lambda: loss(net(words).flatten(0, 1), words.flatten()), clear)
 
 
-def _loop(net: nn.Module, loss: Callable[[], Tensor], clear: str) -> Loop:
+def _loop(net: nn.Module, loss: Callable[[], Any], clear: str) -> Loop:
     params = list(net.parameters())
     optimizer = torch.optim.AdamW(params, lr=1e-4)
 

@@ -27,18 +27,18 @@ import sys
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+
 import training
+import zerograd
 from corpus import progress
 from training import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
-
-import zerograd
 from zerograd.runtime import orphans, verify, watcher
 
 WARM_UP = 12
@@ -231,7 +231,7 @@ def own_time(name: str, clear: str, loop: Loop, steps: int, limit: float | None)
         _, idle = _timed(loop, clocks, steps)
     with clocks.around(zerograd.watch(on="collect")):
         _run(loop, WARM_UP)
-        with _counted(verify, "Touch") as thorough:
+        with _counted() as thorough:
             bare, usual = _timed(loop, clocks, steps)
         with _always_walking():
             _, walking = _timed(loop, clocks, 5)
@@ -301,17 +301,16 @@ def _idle_hooks() -> Iterator[None]:
 
 
 @contextmanager
-def _counted(owner: Any, name: str) -> Iterator[list[None]]:
-    """One entry for each time something is called."""
+def _counted() -> Iterator[list[None]]:
+    """One entry for each time that hooks are put on parameters."""
     calls: list[None] = []
-    before = getattr(owner, name)
 
-    class Counted(before):  # type: ignore[misc]
-        def __init__(self, *args: Any) -> None:
+    class Counted(verify.Touch):
+        def __init__(self, params: Sequence[torch.Tensor]) -> None:
             calls.append(None)
-            super().__init__(*args)
+            super().__init__(params)
 
-    with _patched(owner, name, lambda _: Counted):
+    with _patched(verify, "Touch", lambda _: Counted):
         yield calls
 
 
