@@ -343,7 +343,7 @@ def test_the_report_says_what_was_watched() -> None:
 
 
 STEPS = 120
-POSITIONS = [1, 2, 3, 4, 5, 17, 64, 118, 119]
+POSITIONS = [1, 2, 3, 4, 5, 64, 119]
 Skip = Callable[[int], bool]
 
 
@@ -476,17 +476,16 @@ def test_one_missing_clear_among_many_is_found_where_it_is(loop: str, position: 
 
 
 def test_a_long_run_does_not_grow() -> None:
-    model = nn.Linear(2, 1)
-    optimizer = sgd(model, lr=1e-6)
-    x = torch.ones(1, 2)
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=1e-6, foreach=False)
 
     def train(count: int) -> None:
         for number in range(count):
             if number % 3:
                 optimizer.zero_grad()
             elif number % 2:
-                model.weight.grad = model.bias.grad = None
-            model(x).sum().backward()
+                weight.grad = None
+            weight.sum().backward()
             optimizer.step()
 
     def sizes() -> tuple[int, int]:

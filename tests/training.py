@@ -5,6 +5,7 @@ In a test, `# ZG101` at the end of a line announces that finding there.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
 import sys
@@ -17,6 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from zerograd.finding import Finding, Report
+
+torch.set_num_threads(1)
+gc.collect()
+gc.freeze()  # what was imported is left out when all objects are searched, or that takes longest
 
 ANNOUNCED = re.compile(r"# (ZG\d{3}(?:, ZG\d{3})*)$")
 
