@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from types import TracebackType
 
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from zerograd.runtime.frames import OURS
 
 
 def tidy(error: BaseException) -> None:

@@ -5,8 +5,10 @@ However many watches are open, torch is patched once and put back when the last 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import linecache
+import os
 import sys
 import threading
 import warnings
@@ -21,6 +23,7 @@ from zerograd.rules import RULES
 from zerograd.runtime import frames, habits, hooks, judge, orphans, subjects, verify, watcher
 from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
 from zerograd.runtime.judge import Judge, Recorder
+from zerograd.runtime.traces import tidy
 from zerograd.runtime.watcher import Watcher
 from zerograd.selection import expand, resolve
 
@@ -69,6 +72,7 @@ class Watch:
         self.record = record
         self.report = Report()
         self._open = 0
+        self._home = ""
         self._before: dict[object, int] = {}
 
     def start(self) -> Report:
@@ -77,6 +81,7 @@ class Watch:
         if self._open == 1:
             self.report = Report()
             engine = _Engine.join(self)
+            self._home = engine.home
             self._before = {_place(one): one.seen or 0 for one in engine.judge.report.findings}
         return self.report
 
@@ -99,7 +104,7 @@ class Watch:
     ) -> None:
         self.stop(clean=error is None)
         if error is not None:
-            without_our_frames(error)
+            tidy(error)
 
     def __call__(self, function: Function) -> Function:
         """The function, watched whenever it runs."""
@@ -122,12 +127,17 @@ class Watch:
             self.report.findings[known[0]] = mine
         else:
             self.report.findings.append(mine)
-            self.report.sources.setdefault(finding.site.path, _lines(finding.site.path))
-            for note in finding.notes:
-                self.report.sources.setdefault(note.site.path, _lines(note.site.path))
+            for site in (finding.site, *(note.site for note in finding.notes)):
+                self.report.sources.setdefault(site.path, self._lines(site.path))
             self._announce(mine)
         if self._on == "raise" and finding.level == "error":
             raise GradientError(mine)
+
+    def _lines(self, path: str) -> list[str]:
+        # Paths are told from where the program stood when it began.
+        there = os.path.join(self._home, path)
+        name = there if os.path.isfile(there) else path
+        return [line.rstrip("\n") for line in linecache.getlines(name)]
 
     def _announce(self, finding: Finding) -> None:
         if self._tell is not None:
@@ -151,6 +161,7 @@ class _Engine:
     def __init__(self) -> None:
         torch = load_torch()
         self.watches: list[Watch] = []
+        self.home = os.getcwd()
         self.judge = Judge(WATCHABLE, self._hear)
         self.watcher = Watcher(self.judge, torch)
         self.watcher.passing = (GradientError, GradientWarning)
@@ -231,7 +242,9 @@ class _Engine:
         )
         for watch in self.watches:
             watch.report.errors.append(Problem("zerograd", message))
-        sys.stderr.write(f"zerograd: {message}\n")
+        with contextlib.suppress(Exception):
+            # The program may have closed it.
+            sys.stderr.write(f"zerograd: {message}\n")
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
@@ -265,37 +278,9 @@ def expect_window(length: int) -> Iterator[None]:
         _Engine.expect(before)
 
 
-def without_our_frames(error: BaseException) -> None:
-    """Take zerograd's own frames out of a traceback."""
-    seen: set[int] = set()
-    todo: list[BaseException | None] = [error]
-    while todo:
-        one = todo.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        one.__traceback__ = _cleaned(one.__traceback__)
-        todo += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
-
-
-def _cleaned(trace: TracebackType | None) -> TracebackType | None:
-    kept = []
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(frames.OURS):
-            kept.append(trace)
-        trace = trace.tb_next
-    for here, after in zip(kept, [*kept[1:], None], strict=True):
-        here.tb_next = after
-    return kept[0] if kept else None
-
-
 def _place(finding: Finding) -> tuple[str, str, int]:
     return (finding.code, finding.site.path, finding.site.line)
 
 
 def _same(one: Finding, other: Finding) -> bool:
     return _place(one) == _place(other)
-
-
-def _lines(path: str) -> list[str]:
-    return [line.rstrip("\n") for line in linecache.getlines(path)]
