@@ -27,7 +27,7 @@ def show(*command: str, exit_code: int, expect: str = "") -> bool:
     # Its output passes through here, so it cannot see the terminal by itself.
     color = ["--color", "always"] if command[0] == "zerograd" and sys.stdout.isatty() else []
     done = subprocess.run(
-        [*program[command[0]], *command[1:], *color],
+        [*program[command[0]], *command[1:2], *color, *command[2:]],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -54,9 +54,15 @@ def main() -> int:
         something):""")
     as_expected.append(show("zerograd", "check", WRONG, exit_code=1, expect="ZG101"))
 
-    say(f"{RIGHT} clears them, and zerograd has nothing to say (exit code 0):")
-    as_expected.append(show("python", RIGHT, exit_code=0))
+    say("""It also runs the file, unchanged, and watches every gradient. Now there is proof: the
+        second backward() brought 5, and 8 was used:""")
+    proof = "expected |grad| 5, got 8"
+    as_expected.append(show("zerograd", "run", WRONG, exit_code=1, expect=proof))
+
+    say(f"{RIGHT} clears them, and neither reader has anything to say (exit code 0):")
     as_expected.append(show("zerograd", "check", RIGHT, exit_code=0))
+    clean = "nothing to report"
+    as_expected.append(show("zerograd", "run", RIGHT, exit_code=0, expect=clean))
 
     say("""All of examples/, one line for each finding. Files that are right are not mentioned, and
         the exit code is 1 because some are not, which is what fails a build in CI:""")
@@ -66,8 +72,8 @@ def main() -> int:
     if not all(as_expected):
         print("\nThe demo did not go as expected; see the lines marked *** above.")
         return 1
-    say("""Now your own code: .venv/bin/zerograd check PATH. What a rule means, with a wrong and a
-        right example: .venv/bin/zerograd explain ZG101.""")
+    say("""Now your own code: .venv/bin/zerograd check PATH, or .venv/bin/zerograd run SCRIPT. What
+        a rule means, with a wrong and a right example: .venv/bin/zerograd explain ZG101.""")
     return 0
 
 

@@ -19,6 +19,7 @@ LAYERS = (
     {"lifecycle"},
     {"rule"},
     {"rules", "finding", "ledger", "flow", "paths"},
+    {"comments"},
     {"needs", "edges"},
     {"explore"},
     {"static", "runtime"},

@@ -213,9 +213,9 @@ class Page:
 @cache
 def catalogue() -> tuple[Page, ...]:
     """Every rule that can be selected, in the order of their codes."""
+    from zerograd import comments
     from zerograd.rules import RULES
-    from zerograd.static import allow
 
     pages = [Page(rule.code, rule.name, rule.level, rule.doc) for rule in RULES]
-    pages.append(Page(allow.CODE, allow.NAME, "advice", allow.DOC))
+    pages.append(Page(comments.CODE, comments.NAME, "advice", comments.DOC))
     return tuple(sorted(pages, key=lambda page: page.code))

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from zerograd import comments
 from zerograd.check import catalogue
 from zerograd.finding import Finding, Problem, Report, Watched
 from zerograd.report import text
@@ -236,6 +237,11 @@ def replay(
         ran=tuple(sorted(selection.codes)),
     )
     add_sources(report)
+    report.findings = [
+        finding
+        for finding in report.findings
+        if not comments.allows("\n".join(report.sources.get(finding.site.path, ())), finding)
+    ]
     return report, selection
 
 

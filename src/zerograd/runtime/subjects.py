@@ -6,6 +6,7 @@ same subject; a subject is forgotten when the last of its optimizers is.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -215,5 +216,11 @@ class Subjects:
 
 
 def names_of(params: Iterable[Tensor], known: dict[int, str]) -> list[str]:
-    """The names of parameters, as their modules call them; by shape where no module has them."""
-    return [known.get(id(param)) or f"a {tuple(param.shape)} tensor" for param in params]
+    """The names of parameters: their module's, the script's variables, or their shape."""
+    script = vars(sys.modules["__main__"]).items()
+    return [
+        known.get(id(param))
+        or next((name for name, value in script if value is param), "")
+        or f"a parameter of shape {tuple(param.shape)}"
+        for param in params
+    ]

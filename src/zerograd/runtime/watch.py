@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import ModuleType, TracebackType
 from typing import Any, TypeVar
 
+from zerograd import comments
 from zerograd.finding import Finding, Problem, Report, Watched
 from zerograd.rules import RULES
 from zerograd.runtime import frames, habits, hooks, judge, orphans, subjects, verify, watcher
@@ -74,6 +75,7 @@ class Watch:
         self._open = 0
         self._home = ""
         self._before: dict[object, int] = {}
+        self._comments: dict[object, bool] = {}
 
     def start(self) -> Report:
         """Begin to watch; torch is imported and patched."""
@@ -118,7 +120,7 @@ class Watch:
 
     def hear(self, finding: Finding, *, new: bool) -> None:
         """A rule was broken, for the first time there or once more."""
-        if finding.code not in self.codes:
+        if finding.code not in self.codes or self._allowed(finding):
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
         seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
@@ -132,6 +134,14 @@ class Watch:
             self._announce(mine)
         if self._on == "raise" and finding.level == "error":
             raise GradientError(mine)
+
+    def _allowed(self, finding: Finding) -> bool:
+        """Whether a comment in the source says that it is meant that way."""
+        place = _place(finding)
+        if place not in self._comments:
+            lines = self._lines(finding.site.path)
+            self._comments[place] = comments.allows("\n".join(lines), finding)
+        return self._comments[place]
 
     def _lines(self, path: str) -> list[str]:
         # Paths are told from where the program stood when it began.

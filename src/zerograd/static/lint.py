@@ -92,7 +92,7 @@ def _as_told(
     source: Source, tree: ast.Module, findings: list[Finding], *, complete: bool
 ) -> list[Finding]:
     """The findings as the user sees them, but for what the author allows; and idle allows."""
-    from zerograd.static import allow
+    from zerograd import comments
     from zerograd.static.places import Places, in_cell
 
     places = Places(source)
@@ -102,12 +102,12 @@ def _as_told(
         with contextlib.suppress(Unreadable):
             other = read(path)
             if _MARK in other.text:
-                allows = allow.find_allows(other.text, path, parse(other), _known())
-                findings = allow.apply(findings, allows)
+                allows = comments.find_allows(other.text, path, parse(other), _known())
+                findings = comments.apply(findings, allows)
     if _MARK in source.text:
-        allows = allow.find_allows(source.text, source.path, tree, _known())
-        findings = allow.apply(findings, allows)
-        findings += allow.unused(allows, _known("runtime")) if complete else []
+        allows = comments.find_allows(source.text, source.path, tree, _known())
+        findings = comments.apply(findings, allows)
+        findings += comments.unused(allows, _known("runtime")) if complete else []
     findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
     return [in_cell(one, source) for one in findings] if source.cells is not None else findings
 
