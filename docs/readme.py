@@ -24,9 +24,19 @@ EXAMPLE = "examples/forgotten_zero_grad.py"
 
 def finding() -> str:
     """The command a reader can repeat, and what it prints in a pipe."""
+    return f"```console\n$ zerograd check {EXAMPLE}\n{_said('check', '--no-cache').stdout.rstrip()}\n```"
+
+
+def proof() -> str:
+    """The first line that a watched run tells."""
+    told = _said("run").stderr.split("\n", 1)[0]
+    return f"```console\n$ zerograd run {EXAMPLE}\n{told}\n```"
+
+
+def _said(*command: str) -> subprocess.CompletedProcess[str]:
     plain = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
     done = subprocess.run(
-        [sys.executable, "-m", "zerograd", "check", "--no-cache", EXAMPLE],
+        [sys.executable, "-m", "zerograd", *command, EXAMPLE],
         cwd=ROOT,
         env={**plain, "NO_COLOR": "1", "PYTHONUTF8": "1"},
         capture_output=True,
@@ -35,7 +45,7 @@ def finding() -> str:
     )
     if done.returncode != 1:
         raise SystemExit(f"{EXAMPLE}: expected findings (exit 1), got {done}")
-    return f"```console\n$ zerograd check {EXAMPLE}\n{done.stdout.rstrip()}\n```"
+    return done
 
 
 def rules() -> str:
@@ -50,7 +60,7 @@ def rules() -> str:
 
 def renewed(text: str) -> str:
     """The text with every part said anew."""
-    for name, say in (("finding", finding), ("rules", rules)):
+    for name, say in (("finding", finding), ("proof", proof), ("rules", rules)):
         part = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.DOTALL)
         if len(part.findall(text)) != 1:
             raise SystemExit(f"README needs one part named {name}")
