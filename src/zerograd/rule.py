@@ -74,7 +74,7 @@ def scaler(event: Event) -> bool:
 
 def guarded(event: Event) -> bool:
     """A need: an accumulation guard, or the end of a flow whose windows are counted."""
-    return event.guard is not None or event.kind is Kind.END
+    return event.guard is not None or event.kind in (Kind.HOLD, Kind.END)
 
 
 def place(event: Event, seen_from: Event) -> str:
