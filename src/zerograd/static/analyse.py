@@ -172,9 +172,12 @@ class _Search:
         stepped = subjects.subjects(flow, lower.params)
         if not self.module.imports_torch:
             stepped = [s for s in stepped if not s.key.startswith(subjects.BY_HAND)]
+        # Each part is held against each subject, and whose it is asked of all of them.
+        size = sum(1 for _ in walk(flow)) * max(1, len(stepped) // 4)
         for subject in stepped:
             others = [other for other in stepped if other.key != subject.key]
             for part in subjects.parts(subject):
+                self.project.work.read(size)
                 self.explore(flow, part, others, lower, repeated)
         self.unstepped(flow, stepped, lower)
 
