@@ -52,7 +52,8 @@ def torch_as_it_is() -> list[object]:
     clip = importlib.import_module("torch.nn.utils.clip_grad")
     graph = importlib.import_module("torch.autograd.graph")
     scaler = importlib.import_module("torch.amp.grad_scaler").GradScaler
-    things: list[object] = [graph._engine_run_backward, torch.autograd._engine_run_backward]
+    autograd = importlib.import_module("torch.autograd")
+    things: list[object] = [graph._engine_run_backward, autograd._engine_run_backward]
     for owner in (optim.Optimizer, nn.Module, scaler):
         things += [value for _, value in sorted(vars(owner).items()) if callable(value)]
     for function in (optim.Optimizer.zero_grad, *vars(clip).values()):
@@ -104,12 +105,17 @@ def test_a_finding_can_be_an_error_that_stops_the_training_there() -> None:
     model = net()
     optimizer = sgd(model)
     steps = 0
-    with pytest.raises(zerograd.GradientError, match=r"ZG101 stale-gradient: .*expected") as caught:
-        with zerograd.watch(on="raise") as report:
-            for x in batches():
-                loss_of(model, x).backward()
-                optimizer.step()
-                steps += 1
+
+    def train() -> None:
+        nonlocal steps
+        for x in batches():
+            loss_of(model, x).backward()
+            optimizer.step()
+            steps += 1
+
+    watch = zerograd.watch(on="raise")
+    with pytest.raises(zerograd.GradientError, match=r"ZG101.*expected") as caught, watch as report:
+        train()
     assert steps == 1
     assert caught.value.finding == report.findings[0]
     assert report.errors == []
@@ -261,7 +267,7 @@ def test_watches_may_be_stopped_in_any_order() -> None:
 
 def test_an_error_of_the_user_passes_through_and_restores_torch() -> None:
     def deep() -> None:
-        x = torch.ones(2, requires_grad=True)
+        x: Any = torch.ones(2, requires_grad=True)
         x.register_hook(refuse)
         x.sum().backward()
 
@@ -280,14 +286,17 @@ def test_an_error_of_the_user_passes_through_and_restores_torch() -> None:
 def test_a_run_that_was_broken_off_is_not_blamed_for_what_it_left_open() -> None:
     model = net()
     optimizer = sgd(model)
-    report = zerograd.Report()
-    with pytest.raises(KeyboardInterrupt), zerograd.watch(on="collect") as report:
+
+    def train() -> None:
         for number, x in enumerate(batches(18), 1):
             (loss_of(model, x) / 4).backward()
             if number % 4 == 0:
                 optimizer.step()
                 optimizer.zero_grad()
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), zerograd.watch(on="collect") as report:
+        train()
     assert report.findings == []
 
 
@@ -476,7 +485,7 @@ def test_one_missing_clear_among_many_is_found_where_it_is(loop: str, position: 
 
 
 def test_a_long_run_does_not_grow() -> None:
-    weight = nn.Parameter(torch.ones(2))
+    weight: Any = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=1e-6, foreach=False)
 
     def train(count: int) -> None:
@@ -490,9 +499,7 @@ def test_a_long_run_does_not_grow() -> None:
 
     def sizes() -> tuple[int, int]:
         gc.collect()
-        ours = tracemalloc.take_snapshot().filter_traces(
-            [tracemalloc.Filter(True, f"{OURS}*")]
-        )
+        ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{OURS}*")])
         engine = module._Engine.running
         assert engine is not None
         tables = vars(engine.watcher) | vars(engine.judge) | vars(engine.watcher._subjects)
@@ -527,5 +534,3 @@ def test_many_optimizers_one_after_the_other_leave_nothing_behind() -> None:
             {},
         )
         assert set(engine.judge._books) == {""}
-
-

@@ -27,25 +27,24 @@ from training import assert_found, batches, either_way, loss_of, net, sgd, weigh
 # Optimizers
 
 
-def variants() -> dict[str, Callable[[Any], torch.optim.Optimizer]]:
+def variants() -> dict[str, Callable[[Any], Any]]:
     """Every public optimizer of torch, and each way that it can run."""
     odd = {"Optimizer", "LBFGS", "SparseAdam", "Muon"}
-    made: dict[str, Callable[[Any], torch.optim.Optimizer]] = {}
+    made: dict[str, Callable[[Any], Any]] = {}
+
+    def add(title: str, kind: Any, **options: Any) -> None:
+        made[title] = lambda model: kind(model.parameters(), lr=1e-3, **options)
+
     for name, kind in vars(torch.optim).items():
         if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and name not in odd:
+            add(name, kind)
             for way in ("foreach", "fused", "maximize"):
-                if way in inspect.signature(kind).parameters and not (
-                    way == "fused" and name not in ("SGD", "Adam", "AdamW", "Adagrad")
-                ):
-                    made[f"{name}-{way}"] = lambda model, kind=kind, way=way: kind(
-                        model.parameters(), lr=1e-3, **{way: True}
-                    )
-            made[name] = lambda model, kind=kind: kind(model.parameters(), lr=1e-3)
+                can = way != "fused" or name in ("SGD", "Adam", "AdamW", "Adagrad")
+                if can and way in inspect.signature(kind).parameters:
+                    add(f"{name}-{way}", kind, **{way: True})
+    add("SGD-momentum", torch.optim.SGD, momentum=0.9, nesterov=True, weight_decay=0.1)
     made["Muon"] = lambda model: torch.optim.Muon(
         [param for param in model.parameters() if param.ndim == 2], lr=1e-3
-    )
-    made["SGD-momentum"] = lambda model: torch.optim.SGD(
-        model.parameters(), lr=1e-3, momentum=0.9, nesterov=True, weight_decay=0.1
     )
     return made
 
@@ -76,7 +75,7 @@ def test_every_optimizer_of_torch_is_watched(variant: str, right: bool) -> None:
 def test_sparse_gradients_are_watched(right: bool) -> None:
     torch.manual_seed(0)
     table = nn.Embedding(10, 3, sparse=True)
-    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.01)
+    optimizer: Any = torch.optim.SparseAdam(table.parameters(), lr=0.01)
     with zerograd.watch(on="collect") as report:
         for start in range(6):
             if right:
@@ -89,7 +88,7 @@ def test_sparse_gradients_are_watched(right: bool) -> None:
 def test_a_sparse_gradient_zeroed_in_place_is_clear() -> None:
     torch.manual_seed(0)
     table = nn.Embedding(10, 3, sparse=True)
-    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.01)
+    optimizer: Any = torch.optim.SparseAdam(table.parameters(), lr=0.01)
     with zerograd.watch(on="collect") as report:
         for start in range(6):
             optimizer.zero_grad(set_to_none=False)
@@ -106,7 +105,8 @@ def test_a_sparse_and_a_dense_use_of_one_table_are_one_window() -> None:
         for start in range(6):
             optimizer.zero_grad()
             table(torch.arange(start, start + 3)).pow(2).sum().backward()
-            table.weight.pow(2).sum().backward()
+            loss: Any = table.weight.pow(2).sum()
+            loss.backward()
             optimizer.step()
     assert_found(report, right=True)
 
@@ -282,21 +282,21 @@ def new_zeros(model: Any) -> None:
 
 
 CLEARS: dict[str, Callable[[Any, Any], object]] = {
-    "zero_grad()": lambda model, optimizer: optimizer.zero_grad(),
-    "zero_grad(set_to_none=False)": lambda model, optimizer: optimizer.zero_grad(set_to_none=False),
-    "zero_grad(False)": lambda model, optimizer: optimizer.zero_grad(False),
-    "model.zero_grad()": lambda model, optimizer: model.zero_grad(),
-    "model.zero_grad(set_to_none=False)": lambda model, optimizer: model.zero_grad(False),
-    "each layer's zero_grad()": lambda model, optimizer: [part.zero_grad() for part in model],
-    "p.grad = None": lambda model, optimizer: none_by_hand(model),
-    "p.grad.zero_()": lambda model, optimizer: zeros_by_hand(model),
-    "p.grad.data.zero_()": lambda model, optimizer: zeros_through_data(model),
-    "p.grad.numpy()[...] = 0": lambda model, optimizer: zeros_through_numpy(model),
-    "p.grad.mul_(0)": lambda model, optimizer: zeros_by_multiplying(model),
-    "p.grad.detach_().zero_()": lambda model, optimizer: zeros_by_detaching(model),
-    "_foreach_zero_": lambda model, optimizer: zeros_all_at_once(model),
-    "p.grad = zeros": lambda model, optimizer: new_zeros(model),
-    "zero_grad of another optimizer": lambda model, optimizer: sgd(model).zero_grad(),
+    "zero_grad()": lambda _, optimizer: optimizer.zero_grad(),
+    "zero_grad(set_to_none=False)": lambda _, optimizer: optimizer.zero_grad(set_to_none=False),
+    "zero_grad(False)": lambda _, optimizer: optimizer.zero_grad(False),
+    "model.zero_grad()": lambda model, _: model.zero_grad(),
+    "model.zero_grad(set_to_none=False)": lambda model, _: model.zero_grad(False),
+    "each layer's zero_grad()": lambda model, _: [part.zero_grad() for part in model],
+    "p.grad = None": lambda model, _: none_by_hand(model),
+    "p.grad.zero_()": lambda model, _: zeros_by_hand(model),
+    "p.grad.data.zero_()": lambda model, _: zeros_through_data(model),
+    "p.grad.numpy()[...] = 0": lambda model, _: zeros_through_numpy(model),
+    "p.grad.mul_(0)": lambda model, _: zeros_by_multiplying(model),
+    "p.grad.detach_().zero_()": lambda model, _: zeros_by_detaching(model),
+    "_foreach_zero_": lambda model, _: zeros_all_at_once(model),
+    "p.grad = zeros": lambda model, _: new_zeros(model),
+    "zero_grad of another optimizer": lambda model, _: sgd(model).zero_grad(),
 }
 
 
@@ -530,11 +530,11 @@ def test_hooks_on_tensors_and_parameters_change_nothing(right: bool) -> None:
 
 class Doubled(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, x: Tensor) -> Tensor:
+    def forward(_: Any, x: Tensor) -> Tensor:
         return 2 * x
 
     @staticmethod
-    def backward(context: Any, *grads: Tensor) -> Tensor:
+    def backward(_: Any, *grads: Tensor) -> Tensor:
         return 2 * grads[0]
 
 
@@ -562,7 +562,8 @@ def test_a_custom_function_is_watched(right: bool) -> None:
         for x in batches():
             if right:
                 optimizer.zero_grad()
-            Doubled.apply(loss_of(model, x)).backward()  # ZG101
+            apply: Any = Doubled.apply
+            apply(loss_of(model, x)).backward()  # ZG101
             optimizer.step()
     assert_found(report, right=right, seen=5)
 
@@ -577,7 +578,8 @@ def test_a_backward_within_a_backward_is_one_with_it(right: bool) -> None:
         for x in batches():
             if right:
                 optimizer.zero_grad()
-            BackwardWithinBackward.apply(first(x), weight).sum().backward()  # ZG101
+            apply: Any = BackwardWithinBackward.apply
+            apply(first(x), weight).sum().backward()  # ZG101
             optimizer.step()
     assert_found(report, right=right, seen=5)
 
@@ -625,7 +627,7 @@ def test_a_backward_that_fails_accuses_nobody() -> None:
 @either_way
 def test_lbfgs_runs_its_closure_many_times_in_one_step(right: bool) -> None:
     model = net()
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
+    optimizer: Any = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
     with zerograd.watch(on="collect") as report:
         for x in batches(3):
 
@@ -1938,12 +1940,12 @@ def test_compiled_autograd_is_watched(right: bool) -> None:
 
 
 def in_threads(work: Callable[[int], None], count: int = 4) -> None:
-    raised: list[BaseException] = []
+    raised: list[Exception] = []
 
     def guarded(number: int) -> None:
         try:
             work(number)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - it is raised again where threads are joined
             raised.append(error)
 
     threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -121,7 +121,9 @@ def adversarial(*, clears: bool = True) -> Result:
 
 def second_order() -> Result:
     model = net()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3, line_search_fn="strong_wolfe")
+    optimizer: Any = torch.optim.LBFGS(
+        model.parameters(), max_iter=3, line_search_fn="strong_wolfe"
+    )
     losses = []
     for x in batches(3):
 
@@ -169,7 +171,7 @@ def penalised() -> Result:
 def sparse() -> Result:
     torch.manual_seed(0)
     table = nn.Embedding(10, 3, sparse=True)
-    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.01)
+    optimizer: Any = torch.optim.SparseAdam(table.parameters(), lr=0.01)
     losses = []
     for start in range(6):
         loss = table(torch.randint(10, (start + 1,))).pow(2).sum()
@@ -217,9 +219,9 @@ PROGRAMS: dict[str, Callable[[], Result]] = {
 def run(program: Callable[[], Result]) -> tuple[Result, object, bytes, bytes]:
     """What a program computes, and in which state it leaves the random generators."""
     random.seed(1)
-    numpy.random.seed(1)
+    np.random.seed(1)
     result = program()
-    state: Any = numpy.random.get_state()
+    state: Any = np.random.get_state()
     return result, random.getstate(), state[1].tobytes(), bytes(torch.get_rng_state().tolist())
 
 

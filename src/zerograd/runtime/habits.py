@@ -35,6 +35,7 @@ class Book:
         "_run",
         "_short",
         "_step",
+        "cuts",
         "declared",
         "drops",
         "name",
@@ -65,6 +66,8 @@ class Book:
         self._step: Event | None = None
         self.drops: list[tuple[Event, Event]] = []
         """Since the last step: the clears that dropped something, and the backward it came from."""
+        self.cuts = False
+        """A clear has dropped something before."""
         self._pattern: object = None
         self._patterns = 0
 
@@ -82,6 +85,7 @@ class Book:
         backward = before.backward
         if backward is None or clear.inner:
             return
+        self.cuts = True
         if len(self.drops) <= LONGEST_MEMORY:
             self.drops.append((clear, backward))
         if 0 < self.window < self._meant() and self._step is not None:

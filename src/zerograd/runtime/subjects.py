@@ -23,7 +23,6 @@ class Subject:
 
     __slots__ = (
         "__weakref__",
-        "armed",
         "book",
         "company",
         "covers",
@@ -104,10 +103,8 @@ class Subject:
         """What its own running step has done so far."""
         self.lane: Any = None
         """The thread that drives it; None until one does."""
-        self.armed = False
-        """A clear has dropped some of it before: the weights are to be compared, not only counted."""
         self.weighed: Tensor | None = None
-        """The probe's weights at the last backward, once armed."""
+        """The probe's weights at the last backward, once a clear has dropped something."""
 
 
 class Subjects:

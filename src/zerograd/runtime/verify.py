@@ -81,6 +81,7 @@ class Touch:
                 square = float(_plain(grad).double().norm()) ** 2
                 self._squares[key] = self._squares.get(key, 0.0) + square
             except Exception as error:
+                # It must not come up in the user's backward.
                 self._error = error
 
         return incoming

@@ -182,7 +182,7 @@ class Watcher:
             subject.probe_grad = None
             if touched and not failed:
                 subject.weights = subject.probe._version
-                if subject.armed:
+                if subject.book.cuts:
                     subject.weighed = subject.probe.detach().clone()
                 if now is not None:
                     subject.filled = weakref.ref(now)
@@ -452,8 +452,6 @@ class Watcher:
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
         self._post(subject, event)
-        if subject.book.drops:
-            subject.armed = True
         if subject.met:
             self._settle(subject)
         subject.left, subject.stale, subject.weights = None, [], -1
