@@ -59,6 +59,10 @@ class Places:
             frame = frame.f_back
         return self._place(way[0]) if way else NOWHERE
 
+    def is_users(self, frame: FrameType) -> bool:
+        """Whether a frame, above which a site was looked for, is the user's own."""
+        return self._kinds[id(frame.f_code)] == USER
+
     def _inside(self, user: _Spot, way: tuple[_Spot, ...]) -> Site:
         """The user's call, and by which way a library has got from there to torch."""
         site = self._ways.get((user, way))

@@ -18,6 +18,10 @@ Tell = Callable[[Finding, bool], None]
 """Who hears of a broken rule, and whether it is the first time at that place."""
 
 
+# An attribute of an enumeration is looked up each time; a name of the module is not.
+_BACKWARD, _STEP, _ZERO = Kind.BACKWARD, Kind.STEP, Kind.ZERO
+
+
 class Recorder(Protocol):
     """Keeps the events of a run."""
 
@@ -82,10 +86,10 @@ class Judge:
         if edge.broken:
             self._broken(edge.broken, book)
         kind = event.kind
-        if kind is Kind.BACKWARD:
+        if kind is _BACKWARD:
             if not event.may:
                 book.window += 1
-        elif kind is Kind.STEP:
+        elif kind is _STEP:
             if event.foreign:
                 return
             if book.plain(event):
@@ -94,7 +98,7 @@ class Judge:
                 self._broken(book.closed(event, before.state), book)
             book.window = 0
             book.steps += 1
-        elif kind is Kind.ZERO:
+        elif kind is _ZERO:
             if book.window:
                 self._broken(book.dropped(event, before.state), book)
                 book.window = 0

@@ -114,6 +114,8 @@ class Subjects:
         self._made = made
         self._gone = gone
         self._known: dict[int, tuple[weakref.ref[Any], Any, int, Any, Subject]] = {}
+        self.by_optimizer: dict[int, Subject] = {}
+        """By the identity of their optimizers; whose groups may have changed since."""
         self._by_params: dict[frozenset[int], Subject] = {}
         self._of_param: dict[int, list[Subject]] = {}
         self._count = 0
@@ -122,11 +124,13 @@ class Subjects:
 
     def of(self, optimizer: Any) -> Subject | None:
         """The subject of an optimizer; None if it has no parameters."""
-        groups = optimizer.param_groups
         known = self._known.get(id(optimizer))
-        if known is not None and known[1] is groups and known[2] == len(groups):
-            if known[3] is groups[-1]["params"] and known[0]() is optimizer:
-                return known[4]
+        if known is not None:
+            # What is known of an optimizer is dropped when it goes: this is the same one.
+            _, groups, number, params, subject = known
+            if optimizer.param_groups is groups:
+                if len(groups) == number and groups[-1]["params"] is params:
+                    return subject
         return self._find(optimizer)
 
     def changed(self, optimizer: Any) -> None:
@@ -166,6 +170,7 @@ class Subjects:
         subject.owners.add(key)
         ref = weakref.ref(optimizer, lambda _: self._drop(key))
         self._known[key] = (ref, groups, len(groups), groups[-1]["params"], subject)
+        self.by_optimizer[key] = subject
         return subject
 
     def _new(self, optimizer: Any, ids: frozenset[int], params: list[Tensor]) -> Subject:
@@ -188,6 +193,7 @@ class Subjects:
         return subject
 
     def _drop(self, key: int) -> None:
+        self.by_optimizer.pop(key, None)
         known = self._known.pop(key, None)
         if known is None:
             return

@@ -35,22 +35,23 @@ ABOVE_TORCH = 3
 """How far above a listener the user can be: our hook is below it, and below that some of torch."""
 
 
-class _Lane(threading.local):
+class _Here(threading.local):
+    """The lane of the thread that asks."""
+
+    def __init__(self) -> None:
+        self.lane = _Lane()
+
+
+class _Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
+
+    __slots__ = ("depth", "outer", "pending", "scaling", "thread", "watched")
 
     def __init__(self) -> None:
         self.depth = 0
+        """How many backward calls are running, one inside the other."""
         self.scaling: object = None
         """The optimizer that a scaler is stepping."""
-        self.drives = _Drives()
-
-
-class _Drives:
-    """The subjects of one thread."""
-
-    __slots__ = ("outer", "pending", "thread", "watched")
-
-    def __init__(self) -> None:
         self.thread = weakref.ref(threading.current_thread())
         self.outer: list[Subject] = []
         """Those that are stepped outside of backward."""
@@ -65,22 +66,6 @@ class _Drives:
         return thread is None or not thread.is_alive()
 
 
-class _Backward:
-    """A backward that is running: what is to be asked when it has ended."""
-
-    __slots__ = ("event", "looks")
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self.looks: list[_Look] = []
-
-    def close(self) -> None:
-        """Leave no hook behind."""
-        for look in self.looks:
-            if isinstance(look.means, verify.Touch):
-                look.means.remove()
-
-
 class _Look:
     """One subject whose gradients this backward must not meet, and how it is found out."""
 
@@ -92,16 +77,30 @@ class _Look:
         self.means = means
 
 
+_Backward = tuple[Event, list[_Look]]
+"""A backward that is running, and what is to be asked when it has ended."""
+
+# An attribute of an enumeration is looked up each time; a name of the module is not.
+_BACKWARD, _STEP, _ZERO = Kind.BACKWARD, Kind.STEP, Kind.ZERO
+_LIVE, _SPENT = Grads.LIVE, Grads.SPENT
+
+
 class Watcher:
     """Listens to torch and tells the judge."""
 
     def __init__(self, judge: Judge, torch: Any) -> None:
         self._judge = judge
+        self._move = judge.move
         self._torch = torch
+        self._method = torch.Tensor.backward.__code__
         self._places = Places(torch.__path__[0])
         self._subjects = Subjects(judge.book, self._forget)
+        # As they were when they last stepped: enough for what is told of them until they step again.
+        self._known = self._subjects.by_optimizer.get
         self._events: dict[object, Event] = {}
-        self._task = _Lane()
+        self._direct: dict[object, Event] = {}
+        """The events of calls that stand in the user's own code."""
+        self._here = _Here()
         self._backwards = 0
         self._searched = False
         self.scalers = False
@@ -119,62 +118,67 @@ class Watcher:
     # What torch tells
 
     def backward_begins(self, outputs: Any) -> _Backward | None:
-        task = self._task
-        if task.depth:
-            task.depth += 1
+        lane = self._here.lane
+        if lane.depth:
+            lane.depth += 1
             return None if self.failure else _NESTED
         if self.failure:
             return None
-        lane = task.drives
         if lane.pending:
             self._register(lane)
         self._backwards += 1
         scaled: bool | None = False
         if self.scalers:
             scaled = hooks.scaled_by_a_scaler(outputs[0]) if outputs else None
-        site = self._places.site(sys._getframe(ABOVE_TORCH))
-        running = _Backward(self._event(Kind.BACKWARD, site, scaled))
+        frame: Any = sys._getframe(ABOVE_TORCH)
+        if frame.f_code is self._method:
+            frame = frame.f_back
+        event = self._at(frame, _BACKWARD, scaled)
         if self._orphans.due(self._backwards):
             leaves = hooks.leaves(outputs)
             if not self._searched and self._orphans.unclaimed(leaves):
                 self._search(lane, leaves)
-            self._orphans.look(leaves, site, self._judge.steps)
+            self._orphans.look(leaves, event.site, self._judge.steps)
         for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
             subject.probe_version = -1 if grad is None else grad._version
             if subject.depth:
                 subject.inside = None
+        looks: list[_Look] = []
         if lane.watched:
             try:
                 for subject in tuple(lane.watched.values()):
-                    look = self._look(subject, running.event)
+                    look = self._look(subject, event)
                     if look is not None:
-                        running.looks.append(look)
+                        looks.append(look)
             except BaseException:
-                running.close()
+                _close(looks)
                 raise
-        task.depth = 1
-        return running
+        lane.depth = 1
+        return event, looks
 
     def backward_ended(self, token: _Backward, failed: bool) -> None:
-        task = self._task
-        task.depth -= 1
+        lane = self._here.lane
+        lane.depth -= 1
         if token is _NESTED:
             return
+        event, looks = token
         if self.failure:
-            token.close()
+            _close(looks)
             return
-        met = {look.subject.name for look in token.looks} if token.looks else ()
-        outer = task.drives.outer
-        alone = sum(map(self._touched, outer)) <= 1 if token.looks else False
+        outer = lane.outer
         if len(outer) > 1:
             self._note_company(outer)
-        try:
-            for look in token.looks:
-                self._meet(look, token.event, alone, failed)
-        finally:
-            token.close()
+        met: set[str] | tuple[()] = ()
+        if looks:
+            met = {look.subject.name for look in looks}
+            alone = sum(map(self._touched, outer)) <= 1
+            try:
+                for look in looks:
+                    self._meet(look, event, alone, failed)
+            finally:
+                _close(looks)
         for subject in outer:
             grad = subject.probe_grad
             now = subject.probe.grad
@@ -184,15 +188,15 @@ class Watcher:
                 subject.weights = subject.probe._version
                 if subject.book.cuts:
                     subject.weighed = subject.probe.detach().clone()
-                if now is not None:
+                if subject.book.drops and now is not None:
                     subject.filled = weakref.ref(now)
                     subject.filled_version = now._version
             if subject.name in met:
                 continue
             if touched and not failed:
-                self._post(subject, token.event)
+                self._move(subject.book, event)
             else:
-                self._post(subject, self._variant(token.event, may=True))
+                self._post(subject, self._variant(event, may=True))
 
     def step_begins(self, optimizer: Any) -> None:
         if self.failure:
@@ -214,26 +218,26 @@ class Watcher:
     def step_ended(self, optimizer: Any) -> None:
         if self.failure:
             return
-        subject = self._subjects.of(optimizer)
+        subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
         if subject is None:
             return
         subject.depth -= 1
         if subject.inside is _STEPPED and subject.depth == 0:
             subject.inside = None
             return  # the optimizer inside has stepped, and this one wraps it
-        scaled = self._task.scaling is not None
+        scaled = self._here.lane.scaling is not None
         self._step(subject, scaled, sys._getframe(ABOVE_TORCH))
         subject.inside = _STEPPED if subject.depth else None
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
         if self.failure:
             return
-        subject = self._subjects.of(optimizer)
+        subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
         if subject is None:
             return
-        if subject.lane is None and not self._task.depth:
+        if subject.lane is None and not self._here.lane.depth:
             self._adopt(subject)
-        event = self._clear_event(sys._getframe(ABOVE_TORCH), to_none, subject)
+        event = self._at(sys._getframe(ABOVE_TORCH), _ZERO, False, 0, to_none)
         self._clear(subject, event)
         for other in subject.covers:
             self._clear(other, event)
@@ -241,11 +245,11 @@ class Watcher:
     def module_zeroed(self, module: Any, to_none: bool) -> None:
         if self.failure:
             return
-        lane = self._task.drives
+        lane = self._here.lane
         if lane.pending:
             self._register(lane)
         for subject in self._subjects.covered(module):
-            self._clear(subject, self._clear_event(sys._getframe(2), to_none, subject))
+            self._clear(subject, self._at(sys._getframe(2), _ZERO, False, 0, to_none))
 
     def clipped(self, params: list[Any]) -> None:
         if self.failure or not params:
@@ -265,7 +269,7 @@ class Watcher:
             hooks.mark_scaled(output)
 
     def unscaling(self, optimizer: Any) -> None:
-        if self._task.scaling is None and not self.failure:
+        if self._here.lane.scaling is None and not self.failure:
             subject = self._subjects.of(optimizer)
             if subject is not None:
                 site = self._places.site(sys._getframe(3))
@@ -275,7 +279,7 @@ class Watcher:
     def scaler_step_begins(self, optimizer: Any) -> None:
         if self.failure:
             return
-        self._task.scaling = optimizer
+        self._here.lane.scaling = optimizer
         subject = self._subjects.of(optimizer)
         if subject is not None:
             self._scaled_before(subject, optimizer)
@@ -297,7 +301,8 @@ class Watcher:
         if self.failure:
             return
         subject = self._subjects.of(optimizer)
-        stepping, self._task.scaling = self._task.scaling, None
+        lane = self._here.lane
+        stepping, lane.scaling = lane.scaling, None
         if subject is None or failed or stepping is None:
             return
         state = subject.book.node.state
@@ -318,7 +323,7 @@ class Watcher:
     def grouped(self, optimizer: Any) -> None:
         if not self.failure:
             self._subjects.changed(optimizer)
-            self._task.drives.pending.append(weakref.ref(optimizer))
+            self._here.lane.pending.append(weakref.ref(optimizer))
 
     def fault(self, error: Exception) -> None:
         """Something of ours went wrong: say so once, and watch no more."""
@@ -336,16 +341,16 @@ class Watcher:
     # What it means
 
     def _step(self, subject: Subject, scaled: bool, frame: Any) -> None:
-        if self._task.depth:
+        lane = self._here.lane
+        if lane.depth:
             self._inner_step(subject, scaled, frame)
             return
-        event = self._event(Kind.STEP, self._places.site(frame), scaled, length=self.length)
-        lane = self._task.drives
+        event = self._at(frame, _STEP, scaled, self.length)
         if subject.lane is not lane and not self._adopt(subject):
             self._post(subject, event)
             self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
             return
-        state = subject.book.node.state
+        grads = subject.book.node.state.grads
         grad = subject.probe.grad
         if subject.inside is not None and subject.inside is not _STEPPED:
             # It has cleared its gradients itself, after it had used them.
@@ -353,7 +358,7 @@ class Watcher:
             self._post(subject, event)
             self._post(subject, clear)
             return
-        if grad is None or state.grads in EMPTY or state.grads is Grads.SPENT:
+        if grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
             event = self._look_at_step(subject, event)
             grad = subject.probe.grad
         elif subject.book.drops and self._rewritten(subject):
@@ -361,27 +366,30 @@ class Watcher:
             self._post(subject, self._event(Kind.ASSIGN, event.site))
         if subject.print is not None:
             subject.print = verify.norms(verify.holding(subject.params))
-        self._post(subject, event)
+        self._move(subject.book, event)
         if subject.met:
             self._settle(subject)
         subject.left = None
-        subject.stale = []
-        subject.used = None if grad is None else weakref.ref(grad)
-        if grad is not None:
+        if subject.stale:
+            subject.stale = []
+        if grad is None:
+            subject.used = None
+        else:
+            subject.used = weakref.ref(grad)
             lane.watched[subject.name] = subject
         for other in lane.outer:
             if other is not subject:
                 self._foreign_step(other, subject, event)
-        subject.company = frozenset()
+        subject.company = NOBODY
 
     def _inner_step(self, subject: Subject, scaled: bool, frame: Any) -> None:
         """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
-        event = self._event(Kind.STEP, self._places.site(frame), scaled)
+        event = self._at(frame, _STEP, scaled)
         self._post(subject, event)
         subject.left, subject.stale = None, []
         subject.used = None
         if subject.lane is None:
-            subject.lane = self._task.drives
+            subject.lane = self._here.lane
         subject.lane.watched[subject.name] = subject
 
     def _look_at_step(self, subject: Subject, event: Event) -> Event:
@@ -448,14 +456,19 @@ class Watcher:
             event = self._variant(event, inner=True)
             if subject.inside is not _STEPPED:
                 subject.inside = (subject.book.node, subject.book.window, event)
-        elif subject.weights >= 0 and self._moved(subject):
+        elif (
+            subject.weights >= 0
+            and subject.book.node.state.grads is not _SPENT
+            and self._moved(subject)
+        ):
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
-        self._post(subject, event)
+        self._move(subject.book, event)
         if subject.met:
             self._settle(subject)
-        subject.left, subject.stale, subject.weights = None, [], -1
-        subject.company = frozenset()
+        subject.left, subject.weights, subject.company = None, -1, NOBODY
+        if subject.stale:
+            subject.stale = []
         self._rest(subject)
 
     def _moved(self, subject: Subject) -> bool:
@@ -600,7 +613,7 @@ class Watcher:
 
     # Bookkeeping
 
-    def _register(self, lane: _Drives) -> None:
+    def _register(self, lane: _Lane) -> None:
         """Optimizers that were made since: their gradients begin here."""
         pending, lane.pending = lane.pending, []
         for ref in pending:
@@ -608,12 +621,12 @@ class Watcher:
             if optimizer is None or not hasattr(optimizer, "param_groups"):
                 continue
             subject = self._subjects.of(optimizer)
-            if subject is not None and subject.lane is None and not self._task.depth:
+            if subject is not None and subject.lane is None and not self._here.lane.depth:
                 self._adopt(subject)
                 if not verify.holding(subject.params):
                     self._post(subject, self._event(Kind.NEW, NOWHERE))
 
-    def _search(self, lane: _Drives, leaves: list[Tensor]) -> None:
+    def _search(self, lane: _Lane, leaves: list[Tensor]) -> None:
         """Optimizers that were made before the watch began: those of what a backward reaches."""
         self._searched = True
         reached = set(map(id, leaves))
@@ -625,7 +638,7 @@ class Watcher:
 
     def _adopt(self, subject: Subject) -> bool:
         """Note who drives a subject; False if several do at once: they cannot be told apart."""
-        lane = self._task.drives
+        lane = self._here.lane
         if subject.lane is None:
             self.titles[subject.name] = subject.title
             self.parameters[subject.name] = len(subject.params)
@@ -650,7 +663,7 @@ class Watcher:
         self._judge.forget(subject.name)
 
     def _owning(self, param: Any) -> list[Subject]:
-        lane = self._task.drives
+        lane = self._here.lane
         if lane.pending:
             self._register(lane)
         return self._subjects.owning(param)
@@ -664,6 +677,24 @@ class Watcher:
         self._judge.move(subject.book, event)
 
     # Events, each made once
+
+    def _at(
+        self,
+        frame: Any,
+        kind: Kind,
+        scaled: bool | None = False,
+        length: int = 0,
+        to_none: bool = True,
+    ) -> Event:
+        """The event of the user's call above a frame; most often it is the frame's own."""
+        key = (id(frame.f_code), frame.f_lasti, id(kind), scaled, length, to_none)
+        event = self._direct.get(key)
+        if event is None:
+            site = self._places.site(frame)
+            event = self._event(kind, site, scaled, length=length, to_none=to_none)
+            if self._places.is_users(frame):
+                self._direct[key] = event
+        return event
 
     def _event(
         self,
@@ -698,13 +729,18 @@ class Watcher:
             self._events.clear()
         self._events[key] = event
 
-    def _clear_event(self, frame: Any, to_none: bool, subject: Subject) -> Event:
-        return self._event(Kind.ZERO, self._places.site(frame), to_none=to_none)
-
 
 MOST_EVENTS = 4096
-_NESTED = _Backward(Event(Kind.BACKWARD, NOWHERE))
+NOBODY: frozenset[str] = frozenset()
+_NESTED: _Backward = (Event(Kind.BACKWARD, NOWHERE), [])
 _STEPPED = object()
+
+
+def _close(looks: list[_Look]) -> None:
+    """Leave no hook behind."""
+    for look in looks:
+        if isinstance(look.means, verify.Touch):
+            look.means.remove()
 
 
 def _plain(params: list[Tensor]) -> bool:
