@@ -35,10 +35,10 @@ from typing import Any
 
 import torch
 
-import training
+import loops
 import zerograd
 from corpus import progress
-from training import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
+from loops import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
 from zerograd.runtime import orphans, verify, watcher
 
 WARM_UP = 12
@@ -160,7 +160,7 @@ def main() -> int:
     return int(not result.met)
 
 
-def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, training.Make, float | None]]:
+def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, loops.Make, float | None]]:
     """Each loop and the percent of a step that zerograd may take of it."""
     for name in chosen:
         for clear in CLEARS:
@@ -170,7 +170,7 @@ def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, training.Make, f
             elif clear == IN_PLACE and name == "10M transformer":
                 limit = 1.0
             yield name, clear, LOOPS[name], limit
-    yield "GAN", ZERO_GRAD, training.gan, 0.2
+    yield "GAN", ZERO_GRAD, loops.gan, 0.2
 
 
 # Self time
@@ -417,7 +417,7 @@ def _monitored(module: Any, loop: Loop) -> Iterator[None]:
 
 def growth(steps: int) -> Growth:
     """What a watched run of so many steps comes to hold after its first tenth."""
-    loop = training.mlp(ZERO_GRAD)
+    loop = loops.mlp(ZERO_GRAD)
     warm_up = steps // 10
     with zerograd.watch(on="collect"):
         tracemalloc.start()

@@ -108,6 +108,9 @@ class Event:
     again: bool = False
     """step: there was nothing to use the last time, either, and no backward in between."""
 
+    allowed: tuple[str, ...] = ()
+    """The codes of the rules that the program silences where it happens."""
+
     def __hash__(self) -> int:
         # Explorers hash events millions of times; the place and the letter tell them apart.
         return hash((self.kind, self.site, self.subject))

@@ -63,6 +63,11 @@ class Places:
         """Whether a frame, above which a site was looked for, is the user's own."""
         return self._kinds[id(frame.f_code)] == USER
 
+    def forget(self) -> None:
+        """Begin anew: a program that makes code as it runs must not make this grow."""
+        for table in (self._kinds, self._codes, self._sites, self._ways):
+            table.clear()
+
     def _inside(self, user: _Spot, way: tuple[_Spot, ...]) -> Site:
         """The user's call, and by which way a library has got from there to torch."""
         site = self._ways.get((user, way))

@@ -369,7 +369,7 @@ def scaled_by_a_scaler(output: Any) -> bool | None:
     root = getattr(output, "grad_fn", None)
     if root is None:
         return None
-    if MARK in root.metadata:
+    if is_marked(output):
         return True
     seen, todo = {root}, [root]
     while todo:
@@ -382,6 +382,12 @@ def scaled_by_a_scaler(output: Any) -> bool | None:
                 seen.add(node)
                 todo.append(node)
     return False
+
+
+def is_marked(output: Any) -> bool:
+    """Whether a tensor is what a scaler has made."""
+    node = getattr(output, "grad_fn", None)
+    return node is not None and MARK in node.metadata
 
 
 def mark_scaled(output: Any) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -42,7 +41,6 @@ class Judge:
         self._ledger = Ledger(self.rules)
         self._books: dict[str, Book] = {}
         self._places: dict[tuple[str, str, int], int] = {}
-        self._allowed: Counter[str] = Counter()
         self._past_steps = 0
         self._past_windows: Counter[int] = Counter()
 
@@ -84,7 +82,7 @@ class Judge:
         edge = before.edges.get(id(event)) or self._ledger.take(before, event)
         book.node = edge.node
         if edge.broken:
-            self._broken(edge.broken, book)
+            self._broken(edge.broken, book, event)
         kind = event.kind
         if kind is _BACKWARD:
             if not event.may:
@@ -95,12 +93,12 @@ class Judge:
             if book.plain(event):
                 book.windows[book.window] += 1
             else:
-                self._broken(book.closed(event, before.state), book)
+                self._broken(book.closed(event, before.state), book, event)
             book.window = 0
             book.steps += 1
         elif kind is _ZERO:
             if book.window:
-                self._broken(book.dropped(event, before.state), book)
+                self._broken(book.dropped(event, before.state), book, event)
                 book.window = 0
 
     def end(self, *, clean: bool = True) -> None:
@@ -108,21 +106,10 @@ class Judge:
         if clean:
             end = Event(Kind.END, Site("", 0))
             for book in self._books.values():
-                self._broken(book.ended(end), book)
-
-    @contextmanager
-    def allow(self, *names: str) -> Iterator[None]:
-        """What these rules say in here is not reported."""
-        self._allowed.update(names)
-        try:
-            yield
-        finally:
-            self._allowed.subtract(names)
+                self._broken(book.ended(end), book, end)
 
     def tell(self, rule: Rule, violation: Violation, iteration: int | None = None) -> None:
         """Report a violation, or count it where its place is already known."""
-        if self._allowed[rule.name] > 0 or self._allowed[rule.code] > 0:
-            return
         place = (rule.code, violation.site.path, violation.site.line)
         findings = self.report.findings
         number = self._places.get(place)
@@ -148,7 +135,7 @@ class Judge:
         if self._tell is not None:
             self._tell(finding, True)
 
-    def _broken(self, broken: Iterable[tuple[Rule, Violation]], book: Book) -> None:
+    def _broken(self, broken: Iterable[tuple[Rule, Violation]], book: Book, event: Event) -> None:
         for rule, violation in broken:
-            if rule.code in self._codes:
+            if rule.code in self._codes and rule.code not in event.allowed:
                 self.tell(rule, violation, book.steps + 1)

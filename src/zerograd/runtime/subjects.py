@@ -45,8 +45,11 @@ class Subject:
         "probe",
         "probe_grad",
         "probe_version",
+        "repeated_at",
+        "same_optimizer",
         "scaling",
         "stale",
+        "stepped_by",
         "targets",
         "title",
         "used",
@@ -54,7 +57,9 @@ class Subject:
         "weights",
     )
 
-    def __init__(self, name: str, title: str, params: list[Tensor], book: Book) -> None:
+    def __init__(  # noqa: PLR0915, each line is a field and its meaning
+        self, name: str, title: str, params: list[Tensor], book: Book
+    ) -> None:
         self.name = name
         self.title = title
         self.params = params
@@ -95,6 +100,11 @@ class Subject:
         """The norms that the last step used; None until a step has come with no backward before it."""
         self.scaling = 0
         """The optimizer that a scaler has last unscaled or stepped, by its identity."""
+        self.repeated_at = -1
+        """How many backward calls there had been when a step last used the same again."""
+        self.stepped_by = 0
+        self.same_optimizer = True
+        """Whether it is the optimizer that stepped the last time."""
         self.empty_at = -1
         """How many backward calls there had been at the last step that had nothing to use."""
         self.depth = 0
@@ -118,7 +128,8 @@ class Subjects:
         """By the identity of their optimizers; whose groups may have changed since."""
         self._by_params: dict[frozenset[int], Subject] = {}
         self._of_param: dict[int, list[Subject]] = {}
-        self._count = 0
+        self.generation = 0
+        """Another number whenever a subject has come or gone."""
         self._modules: dict[int, tuple[weakref.ref[Any], int, list[Subject]]] = {}
         self.all: list[Subject] = []
 
@@ -144,14 +155,22 @@ class Subjects:
     def covered(self, module: Any) -> list[Subject]:
         """The subjects all of whose parameters are among a module's."""
         known = self._modules.get(id(module))
-        if known is None or known[0]() is not module or known[1] != self._count:
-            ids = {id(param) for param in module.parameters()}
-            found = [one for one in self.all if all(id(param) in ids for param in one.params)]
+        if known is None or known[0]() is not module or known[1] != self.generation:
+            found = self.among(module.parameters())
             forget = self._modules.pop
             key = id(module)
-            known = (weakref.ref(module, lambda _: forget(key, None)), self._count, found)
+            known = (weakref.ref(module, lambda _: forget(key, None)), self.generation, found)
             self._modules[key] = known
         return known[2]
+
+    def among(self, params: Iterable[Tensor]) -> list[Subject]:
+        """The subjects all of whose parameters, but for frozen ones, are among these."""
+        ids = {id(param) for param in params}
+        return [
+            one
+            for one in self.all
+            if all(id(param) in ids for param in one.params if param.requires_grad)
+        ]
 
     def _find(self, optimizer: Any) -> Subject | None:
         groups = optimizer.param_groups
@@ -174,8 +193,8 @@ class Subjects:
         return subject
 
     def _new(self, optimizer: Any, ids: frozenset[int], params: list[Tensor]) -> Subject:
-        self._count += 1
-        name = f"{type(optimizer).__name__}#{self._count}"
+        self.generation += 1
+        name = f"{type(optimizer).__name__}#{self.generation}"
         number = f"{len(params)} parameter{'' if len(params) == 1 else 's'}"
         subject = Subject(
             name, f"{type(optimizer).__name__} over {number}", params, self._made(name)
@@ -201,7 +220,7 @@ class Subjects:
         subject.owners.discard(key)
         if subject.owners:
             return
-        self._count += 1
+        self.generation += 1
         self.all.remove(subject)
         self._by_params.pop(subject.ids, None)
         for param in subject.params:

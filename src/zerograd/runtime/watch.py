@@ -165,6 +165,8 @@ class _Engine:
 
     running: _Engine | None = None
     lock = threading.RLock()
+    allowed: frozenset[str] = frozenset()
+    """The rules that the program silences now."""
     expected = 0
     """How long windows are meant to be, as the user says; 0 where nothing is said."""
 
@@ -177,6 +179,7 @@ class _Engine:
         self.watcher.passing = (GradientError, GradientWarning)
         self.watcher.on_fault = self._fault
         self.watcher.length = self.expected
+        self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
         self.hooks = Hooks(torch, self.watcher)
         hide_from_compiler(_OUR_MODULES)
@@ -210,6 +213,12 @@ class _Engine:
                 engine.watches.remove(watch)
                 if watch.record is not None:
                     engine.judge.recorder = None
+
+    @classmethod
+    def allow(cls, codes: frozenset[str]) -> None:
+        cls.allowed = codes
+        if cls.running is not None:
+            cls.running.watcher.allow(tuple(sorted(codes)))
 
     @classmethod
     def expect(cls, length: int) -> None:
@@ -267,12 +276,12 @@ _OUR_MODULES: tuple[ModuleType, ...] = (
 def allow(*rules: str) -> Iterator[None]:
     """What these rules find in here is meant that way."""
     codes = frozenset().union(*(expand(rule, RULES) for rule in rules))
-    engine = _Engine.running
-    if engine is None:
+    before = _Engine.allowed
+    _Engine.allow(before | codes)
+    try:
         yield
-        return
-    with engine.judge.allow(*codes):
-        yield
+    finally:
+        _Engine.allow(before)
 
 
 @contextmanager

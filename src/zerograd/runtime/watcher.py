@@ -93,13 +93,19 @@ class Watcher:
         self._move = judge.move
         self._torch = torch
         self._method = torch.Tensor.backward.__code__
+        self._graph_task = torch._C._current_graph_task_id
         self._places = Places(torch.__path__[0])
         self._subjects = Subjects(judge.book, self._forget)
         # As they were when they last stepped: enough for what is told of them until they step again.
         self._known = self._subjects.by_optimizer.get
-        self._events: dict[object, Event] = {}
+        self._allowed: tuple[str, ...] = ()
+        self._events: dict[object, tuple[object, Event]] = {}
+        """Each with what its key is made of, so that no other comes to have the same identity."""
         self._direct: dict[object, Event] = {}
         """The events of calls that stand in the user's own code."""
+        self._walks: dict[object, list[bool | None]] = {}
+        """By call: whether the last losses that were followed to the leaves had been scaled."""
+        self._clips: dict[object, list[Subject]] = {}
         self._here = _Here()
         self._backwards = 0
         self._searched = False
@@ -118,21 +124,18 @@ class Watcher:
     # What torch tells
 
     def backward_begins(self, outputs: Any) -> _Backward | None:
+        if self.failure or self._graph_task() != OUTSIDE:
+            return None  # one inside another, as in checkpointing, is part of it
         lane = self._here.lane
-        if lane.depth:
-            lane.depth += 1
-            return None if self.failure else _NESTED
-        if self.failure:
-            return None
         if lane.pending:
             self._register(lane)
         self._backwards += 1
-        scaled: bool | None = False
-        if self.scalers:
-            scaled = hooks.scaled_by_a_scaler(outputs[0]) if outputs else None
         frame: Any = sys._getframe(ABOVE_TORCH)
         if frame.f_code is self._method:
             frame = frame.f_back
+        scaled: bool | None = False
+        if self.scalers:
+            scaled = self._is_scaled(outputs, frame)
         event = self._at(frame, _BACKWARD, scaled)
         if self._orphans.due(self._backwards):
             leaves = hooks.leaves(outputs)
@@ -155,14 +158,10 @@ class Watcher:
             except BaseException:
                 _close(looks)
                 raise
-        lane.depth = 1
         return event, looks
 
     def backward_ended(self, token: _Backward, failed: bool) -> None:
         lane = self._here.lane
-        lane.depth -= 1
-        if token is _NESTED:
-            return
         event, looks = token
         if self.failure:
             _close(looks)
@@ -198,6 +197,18 @@ class Watcher:
             else:
                 self._post(subject, self._variant(event, may=True))
 
+    def _is_scaled(self, outputs: Any, frame: Any) -> bool | None:
+        """Whether a scaler has multiplied the loss; None if that cannot be seen."""
+        if not outputs:
+            return None
+        if hooks.is_marked(outputs[0]):
+            return True
+        walks = self._walks.setdefault((id(frame.f_code), frame.f_lasti), [])
+        if len(walks) < USUAL or walks[0] is not False:
+            walks[USUAL - 1 :] = []
+            walks.insert(0, hooks.scaled_by_a_scaler(outputs[0]))
+        return walks[0]
+
     def step_begins(self, optimizer: Any) -> None:
         if self.failure:
             return
@@ -225,6 +236,8 @@ class Watcher:
         if subject.inside is _STEPPED and subject.depth == 0:
             subject.inside = None
             return  # the optimizer inside has stepped, and this one wraps it
+        subject.same_optimizer = subject.stepped_by == id(optimizer)
+        subject.stepped_by = id(optimizer)
         scaled = self._here.lane.scaling is not None
         self._step(subject, scaled, sys._getframe(ABOVE_TORCH))
         subject.inside = _STEPPED if subject.depth else None
@@ -235,7 +248,7 @@ class Watcher:
         subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
         if subject is None:
             return
-        if subject.lane is None and not self._here.lane.depth:
+        if subject.lane is None and self._graph_task() == OUTSIDE:
             self._adopt(subject)
         event = self._at(sys._getframe(ABOVE_TORCH), _ZERO, False, 0, to_none)
         self._clear(subject, event)
@@ -254,12 +267,18 @@ class Watcher:
     def clipped(self, params: list[Any]) -> None:
         if self.failure or not params:
             return
-        met = {one.name: one for param in (params[0], params[-1]) for one in self._owning(param)}
-        if not met:
-            return
-        event = self._event(Kind.CLIP, self._places.site(sys._getframe(3)))
-        for subject in met.values():
-            if len(params) >= len(subject.params):
+        lane = self._here.lane
+        if lane.pending:
+            self._register(lane)
+        key = (id(params[0]), id(params[-1]), len(params), self._subjects.generation)
+        met = self._clips.get(key)
+        if met is None:
+            if len(self._clips) >= MOST_CLIPS:
+                self._clips.clear()
+            met = self._clips[key] = self._subjects.among(params)
+        if met:
+            event = self._event(Kind.CLIP, self._places.site(sys._getframe(3)))
+            for subject in met:
                 self._before_clip(subject)
                 self._post(subject, event)
 
@@ -342,7 +361,7 @@ class Watcher:
 
     def _step(self, subject: Subject, scaled: bool, frame: Any) -> None:
         lane = self._here.lane
-        if lane.depth:
+        if self._graph_task() != OUTSIDE:
             self._inner_step(subject, scaled, frame)
             return
         event = self._at(frame, _STEP, scaled, self.length)
@@ -390,6 +409,7 @@ class Watcher:
         subject.used = None
         if subject.lane is None:
             subject.lane = self._here.lane
+        subject.lane.outer = [one for one in subject.lane.outer if one is not subject]
         subject.lane.watched[subject.name] = subject
 
     def _look_at_step(self, subject: Subject, event: Event) -> Event:
@@ -407,7 +427,10 @@ class Watcher:
         elif state.grads is Grads.SPENT:
             prints = verify.norms(held)
             same, subject.print = prints == subject.print, prints
-            if not same or not any(prints):
+            # A step that is measured, or two optimizers over the same gradients, are meant.
+            alike = same and any(prints) and subject.same_optimizer
+            goes_on, subject.repeated_at = subject.repeated_at != self._backwards, self._backwards
+            if not alike or not goes_on:
                 self._post(subject, self._event(Kind.ASSIGN, event.site))
         return event
 
@@ -434,11 +457,10 @@ class Watcher:
     def _foreign_step(self, other: Subject, subject: Subject, event: Event) -> None:
         if other in subject.covers or other in subject.overlaps:
             shared = {id(param) for param in subject.params}
-            left = [param for param in other.params if id(param) in shared]
-            if other.left is not None:
-                known = set(map(id, other.left))
-                left += [param for param in other.left if id(param) not in shared and known]
-            elif other.name in other.lane.watched:
+            if other.left is not None or other.name not in other.lane.watched:
+                shared |= {id(param) for param in other.left or ()}
+                left = [param for param in other.params if id(param) in shared]
+            else:
                 left = other.params
             other.left = left
             other.lane.watched[other.name] = other
@@ -621,7 +643,7 @@ class Watcher:
             if optimizer is None or not hasattr(optimizer, "param_groups"):
                 continue
             subject = self._subjects.of(optimizer)
-            if subject is not None and subject.lane is None and not self._here.lane.depth:
+            if subject is not None and subject.lane is None and self._graph_task() == OUTSIDE:
                 self._adopt(subject)
                 if not verify.holding(subject.params):
                     self._post(subject, self._event(Kind.NEW, NOWHERE))
@@ -662,12 +684,6 @@ class Watcher:
         self._leave(subject)
         self._judge.forget(subject.name)
 
-    def _owning(self, param: Any) -> list[Subject]:
-        lane = self._here.lane
-        if lane.pending:
-            self._register(lane)
-        return self._subjects.owning(param)
-
     def _names(self, subject: Subject) -> dict[int, str]:
         if subject.names is None:
             subject.names = names_in_modules(self._torch, subject.params)
@@ -693,7 +709,13 @@ class Watcher:
             site = self._places.site(frame)
             event = self._event(kind, site, scaled, length=length, to_none=to_none)
             if self._places.is_users(frame):
-                self._direct[key] = event
+                if len(self._direct) >= MOST_EVENTS:
+                    # Code that is made anew all the time: nothing is known by its identity.
+                    self._direct.clear()
+                    self._walks.clear()
+                    self._places.forget()
+                else:
+                    self._direct[key] = event
         return event
 
     def _event(
@@ -706,33 +728,46 @@ class Watcher:
         to_none: bool = True,
         unseen: bool = False,
     ) -> Event:
-        # By identity: what is kept keeps its site, so that no other comes to have the same.
         key = (id(kind), id(site), scaled, length, to_none)
-        event = self._events.get(key)
-        if event is None:
-            event = Event(kind, site, scaled=scaled, length=length, to_none=to_none, inner=unseen)
-            self._keep(key, event)
-        return event
+        known = self._events.get(key)
+        if known is not None:
+            return known[1]
+        made = Event(
+            kind,
+            site,
+            scaled=scaled,
+            length=length,
+            to_none=to_none,
+            inner=unseen,
+            allowed=self._allowed,
+        )
+        return self._keep(key, site, made)
 
     def _variant(self, event: Event, **changes: Any) -> Event:
-        key = (id(event), *changes.items())
         if changes.get("measured") is not None:
             return replace(event, **changes)
-        found = self._events.get(key)
-        if found is None:
-            found = replace(event, **changes)
-            self._keep(key, found)
-        return found
+        key = (id(event), *changes.items())
+        known = self._events.get(key)
+        return known[1] if known is not None else self._keep(key, event, replace(event, **changes))
 
-    def _keep(self, key: object, event: Event) -> None:
+    def _keep(self, key: object, base: object, event: Event) -> Event:
         if len(self._events) >= MOST_EVENTS:
             self._events.clear()
-        self._events[key] = event
+        self._events[key] = (base, event)
+        return event
+
+    def allow(self, codes: tuple[str, ...]) -> None:
+        """From now on these rules are silenced."""
+        self._allowed = codes
+        self._events = {}
+        self._direct = {}
 
 
+MOST_CLIPS = 64
 MOST_EVENTS = 4096
 NOBODY: frozenset[str] = frozenset()
-_NESTED: _Backward = (Event(Kind.BACKWARD, NOWHERE), [])
+OUTSIDE = -1
+"""No backward is running in this thread."""
 _STEPPED = object()
 
 
