@@ -285,12 +285,13 @@ def _is_optimizer_method(fn: Fn) -> bool:
 
 
 def _groups(events: list[Event]) -> list[list[Rule]]:
-    """Rules that these events may break; those that read the same, but for a field, go together."""
+    """Rules that these events may break; one goes with others that read most of what it reads."""
     groups: list[tuple[set[str], list[Rule]]] = []
     for rule in _BY_READING:
         if not all(any(map(need, events)) for need in rule.needs):
             continue
-        fits = [group for group in groups if len(rule.reads - group[0]) <= 1]
+        most = (len(rule.reads) - 1) // 2
+        fits = [group for group in groups if len(rule.reads - group[0]) <= most]
         if fits:
             reads, rules = min(fits, key=lambda group: (len(rule.reads - group[0]), len(group[0])))
             reads |= rule.reads
