@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import zerograd
 from programs import (
     BACKWARDS,
     BY_HAND,
+    CLEARS,
     MAX_NORM,
     PARTS,
     SCALING,
@@ -87,6 +88,8 @@ class Past:
     """It has used the same twice."""
     empty_at: int = -1
     """How many backward calls there were at its last step, if that had nothing to use."""
+    unseen: bool = False
+    """Gradients that no step had used were cleared by hand."""
     cleared: bool = False
     """It was cleared as a whole since it was last used."""
     dropped: tuple[int, int] | None = None
@@ -123,7 +126,7 @@ class Oracle:
         self.optimizers = [_optimizer(self, one) for one in range(len(self.program.trainers))]
         self.subjects = [frozenset(one.modules) for one in self.program.trainers]
         self.scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
-        self.params = {
+        self.params: dict[Tensor, int] = {
             param: number
             for number, module in enumerate(self.modules)
             for param in module.parameters()
@@ -198,10 +201,13 @@ class Oracle:
         if act.do is Do.SCALED:
             loss = self.scaler.scale(loss)
         wanted = list(self.params)
-        brought: Sequence[Tensor | None]
-        brought = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        brought: Any = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        reached = {self.params[p] for p, g in zip(wanted, brought, strict=True) if g is not None}
+        reached = {
+            self.params[param]
+            for param, value in zip(wanted, brought, strict=True)
+            if value is not None
+        }
         this = Backward(self.time, line, frozenset(reached))
         self.backwards.append(this)
         self.plain &= self.subjects[0] <= reached
@@ -225,8 +231,9 @@ class Oracle:
                 for one in self.held[param]
                 if one.counts and not one.used
             ]
-            if lost:
-                latest = max(lost, key=lambda one: one.time)
+            if lost or past.unseen:
+                # What was cleared by hand before may be taken for what this clear has dropped.
+                latest = max(lost or self.backwards, key=lambda one: one.time)
                 past.drops.append((line, latest.line))
                 past.dropped = (line, self.time)
             past.cleared = past.cleared or subject <= modules
@@ -240,6 +247,9 @@ class Oracle:
     def by_hand(self, act: Act) -> None:
         params = self.of(frozenset({act.target}))
         params = params[PARTS[act.part]] if act.part else params
+        for subject, past in self.past.items():
+            shared = [param for param in params if self.params[param] in subject]
+            past.unseen |= any(one.counts and not one.used for p in shared for one in self.held[p])
         for param in params:
             if act.do is Do.NONE:
                 param.grad = None
@@ -509,6 +519,11 @@ def verdict(program: Program) -> Verdict:
 
 def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[str]:
     """The reader of source on the same program, where all iterations are alike."""
+    cleared = [frozenset({act.target}) for act in program.body if act.do in CLEARS[1:]]
+    if any(act.part for act in program.body) or any(
+        one & subject and not subject <= one for one in cleared for subject in oracle.subjects
+    ):
+        return []  # that the part which is cleared is all that is ever filled is not read
     if sum(map(len, oracle.subjects)) > len(frozenset().union(*oracle.subjects)):
         return []  # that one optimizer clears what another shares is not read
     skips = any(act.left_out for act in program.body)
