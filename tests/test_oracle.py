@@ -26,6 +26,7 @@ from programs import (
     MAX_NORM,
     PARTS,
     SCALING,
+    STEPS,
     Act,
     Chain,
     Do,
@@ -298,7 +299,7 @@ class Oracle:
         self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
         clean = [one for each in there if not any(one.used for one in each) for one in each]
-        crossing = self.crossing(clean, subject)
+        crossing = self.crossing(clean, [one for each in there for one in each], subject)
         if crossing:
             latest = max(crossing, key=lambda one: one.time)
             (self.may if mixing else self.must)["ZG106", latest.line] += 1
@@ -350,16 +351,18 @@ class Oracle:
             (self.must if self.plain and not since else self.may)["ZG102", clear] += 1
         past.dropped = None
 
-    def crossing(self, held: list[Contribution], subject: Subject) -> list[Backward]:
+    def crossing(
+        self, clean: list[Contribution], held: list[Contribution], subject: Subject
+    ) -> list[Backward]:
         """The subject's own backward calls that came onto what another one's phase has left."""
-        fresh = [one.backward for one in held]
+        own = [one.backward for one in held if not one.used and self.alone(one.backward, subject)]
         return [
-            own
-            for left in fresh
+            late
+            for left in (one.backward for one in clean)
             for other, when in left.lent.items()
             if not other & subject
-            for own in fresh
-            if own.time > when and own.line != left.line and self.alone(own, subject)
+            for late in own
+            if late.time > when and late.line != left.line
         ]
 
     def alone(self, backward: Backward, subject: Subject) -> bool:
@@ -526,6 +529,9 @@ def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[s
         return []  # that the part which is cleared is all that is ever filled is not read
     if sum(map(len, oracle.subjects)) > len(frozenset().union(*oracle.subjects)):
         return []  # that one optimizer clears what another shares is not read
+    order = [act.do in STEPS for act in program.body if act.do in (*STEPS, *BACKWARDS)]
+    if any(program.deep) and order[:1] == [True]:
+        return []  # that the parameters of a Sequential were just made is not read
     skips = any(act.left_out for act in program.body)
     if oracle.raised or skips or program.iterations < 3:
         return []
