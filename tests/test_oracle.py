@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,11 @@ import zerograd
 from programs import (
     BACKWARDS,
     BY_HAND,
+    CLEARS,
     MAX_NORM,
     PARTS,
     SCALING,
+    STEPS,
     Act,
     Chain,
     Do,
@@ -87,6 +89,8 @@ class Past:
     """It has used the same twice."""
     empty_at: int = -1
     """How many backward calls there were at its last step, if that had nothing to use."""
+    unseen: bool = False
+    """Gradients that no step had used were cleared by hand."""
     cleared: bool = False
     """It was cleared as a whole since it was last used."""
     dropped: tuple[int, int] | None = None
@@ -123,7 +127,7 @@ class Oracle:
         self.optimizers = [_optimizer(self, one) for one in range(len(self.program.trainers))]
         self.subjects = [frozenset(one.modules) for one in self.program.trainers]
         self.scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
-        self.params = {
+        self.params: dict[Tensor, int] = {
             param: number
             for number, module in enumerate(self.modules)
             for param in module.parameters()
@@ -198,10 +202,13 @@ class Oracle:
         if act.do is Do.SCALED:
             loss = self.scaler.scale(loss)
         wanted = list(self.params)
-        brought: Sequence[Tensor | None]
-        brought = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        brought: Any = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        reached = {self.params[p] for p, g in zip(wanted, brought, strict=True) if g is not None}
+        reached = {
+            self.params[param]
+            for param, value in zip(wanted, brought, strict=True)
+            if value is not None
+        }
         this = Backward(self.time, line, frozenset(reached))
         self.backwards.append(this)
         self.plain &= self.subjects[0] <= reached
@@ -225,8 +232,9 @@ class Oracle:
                 for one in self.held[param]
                 if one.counts and not one.used
             ]
-            if lost:
-                latest = max(lost, key=lambda one: one.time)
+            if lost or past.unseen:
+                # What was cleared by hand before may be taken for what this clear has dropped.
+                latest = max(lost or self.backwards, key=lambda one: one.time)
                 past.drops.append((line, latest.line))
                 past.dropped = (line, self.time)
             past.cleared = past.cleared or subject <= modules
@@ -240,6 +248,9 @@ class Oracle:
     def by_hand(self, act: Act) -> None:
         params = self.of(frozenset({act.target}))
         params = params[PARTS[act.part]] if act.part else params
+        for subject, past in self.past.items():
+            shared = [param for param in params if self.params[param] in subject]
+            past.unseen |= any(one.counts and not one.used for p in shared for one in self.held[p])
         for param in params:
             if act.do is Do.NONE:
                 param.grad = None
@@ -288,7 +299,7 @@ class Oracle:
         self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
         clean = [one for each in there if not any(one.used for one in each) for one in each]
-        crossing = self.crossing(clean, subject)
+        crossing = self.crossing(clean, [one for each in there for one in each], subject)
         if crossing:
             latest = max(crossing, key=lambda one: one.time)
             (self.may if mixing else self.must)["ZG106", latest.line] += 1
@@ -340,16 +351,18 @@ class Oracle:
             (self.must if self.plain and not since else self.may)["ZG102", clear] += 1
         past.dropped = None
 
-    def crossing(self, held: list[Contribution], subject: Subject) -> list[Backward]:
+    def crossing(
+        self, clean: list[Contribution], held: list[Contribution], subject: Subject
+    ) -> list[Backward]:
         """The subject's own backward calls that came onto what another one's phase has left."""
-        fresh = [one.backward for one in held]
+        own = [one.backward for one in held if not one.used and self.alone(one.backward, subject)]
         return [
-            own
-            for left in fresh
+            late
+            for left in (one.backward for one in clean)
             for other, when in left.lent.items()
             if not other & subject
-            for own in fresh
-            if own.time > when and own.line != left.line and self.alone(own, subject)
+            for late in own
+            if late.time > when and late.line != left.line
         ]
 
     def alone(self, backward: Backward, subject: Subject) -> bool:
@@ -509,8 +522,16 @@ def verdict(program: Program) -> Verdict:
 
 def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[str]:
     """The reader of source on the same program, where all iterations are alike."""
+    cleared = [frozenset({act.target}) for act in program.body if act.do in CLEARS[1:]]
+    if any(act.part for act in program.body) or any(
+        one & subject and not subject <= one for one in cleared for subject in oracle.subjects
+    ):
+        return []  # that the part which is cleared is all that is ever filled is not read
     if sum(map(len, oracle.subjects)) > len(frozenset().union(*oracle.subjects)):
         return []  # that one optimizer clears what another shares is not read
+    order = [act.do in STEPS for act in program.body if act.do in (*STEPS, *BACKWARDS)]
+    if any(program.deep) and order[:1] == [True]:
+        return []  # that the parameters of a Sequential were just made is not read
     skips = any(act.left_out for act in program.body)
     if oracle.raised or skips or program.iterations < 3:
         return []

@@ -28,8 +28,10 @@ class Subject:
         "covers",
         "depth",
         "empty_at",
+        "entries",
         "filled",
         "filled_version",
+        "held",
         "history",
         "ids",
         "inside",
@@ -45,6 +47,7 @@ class Subject:
         "probe",
         "probe_grad",
         "probe_version",
+        "probed",
         "repeated_at",
         "same_optimizer",
         "scaling",
@@ -52,6 +55,8 @@ class Subject:
         "stepped_by",
         "targets",
         "title",
+        "touched",
+        "uneven",
         "used",
         "weighed",
         "weights",
@@ -98,6 +103,14 @@ class Subject:
         """The backward calls that have reached used gradients since the last clear or step."""
         self.print: list[float] | None = None
         """The norms that the last step used; None until a step has come with no backward before it."""
+        self.probed = self.touched = False
+        """Whether the backward that has just run has reached the probe; the subject at all."""
+        self.entries: dict[object, Tensor | int] = {}
+        """By backward that misses the probe: a parameter it fills, or how often it filled none."""
+        self.held = 0
+        """How many parameters held used gradients when that was last looked at."""
+        self.uneven = False
+        """It was not always the same number: then every meeting is looked at in full."""
         self.scaling = 0
         """The optimizer that a scaler has last unscaled or stepped, by its identity."""
         self.repeated_at = -1

@@ -69,12 +69,29 @@ class _Lane:
 class _Look:
     """One subject whose gradients this backward must not meet, and how it is found out."""
 
-    __slots__ = ("means", "params", "subject")
+    __slots__ = ("means", "params", "subject", "whole")
 
-    def __init__(self, subject: Subject, params: list[Tensor], means: Any) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        params: list[Tensor],
+        means: Any,
+        whole: verify.Versions | None = None,
+    ) -> None:
         self.subject = subject
         self.params = params
         self.means = means
+        self.whole = whole
+
+    def reached(self) -> list[Tensor]:
+        """The parameters that hold used gradients and were reached."""
+        exact = isinstance(self.means, verify.Touch)
+        found: list[Tensor] = self.means.reached() if exact else self.means.changed()
+        return found
+
+    def touches(self) -> bool:
+        """Whether the subject was reached at all."""
+        return bool(self.reached()) or (self.whole is not None and bool(self.whole.changed()))
 
 
 _Backward = tuple[Event, list[_Look]]
@@ -167,32 +184,38 @@ class Watcher:
             _close(looks)
             return
         outer = lane.outer
-        if len(outer) > 1:
-            self._note_company(outer)
-        met: set[str] | tuple[()] = ()
+        met = {look.subject.name for look in looks} if looks else ()
+        for subject in outer:
+            grad, now = subject.probe_grad, subject.probe.grad
+            probed = now is not grad or (now is not None and now._version != subject.probe_version)
+            subject.probed = subject.touched = probed
+            if not probed and not failed and subject.name not in met:
+                subject.touched = self._reaches(subject, event)
         if looks:
-            met = {look.subject.name for look in looks}
-            alone = sum(map(self._touched, outer)) <= 1
             try:
+                for look in looks:
+                    look.subject.touched |= look.touches()
+                alone = sum(subject.touched for subject in outer) <= 1
+                self._note_company(outer)
                 for look in looks:
                     self._meet(look, event, alone, failed)
             finally:
                 _close(looks)
+        elif len(outer) > 1:
+            self._note_company(outer)
         for subject in outer:
-            grad = subject.probe_grad
             now = subject.probe.grad
-            touched = now is not grad or (now is not None and now._version != subject.probe_version)
-            subject.probe_grad = None
-            if touched and not failed:
+            if subject.probed and not failed:
                 subject.weights = subject.probe._version
                 if subject.book.cuts:
                     subject.weighed = subject.probe.detach().clone()
                 if subject.book.drops and now is not None:
                     subject.filled = weakref.ref(now)
                     subject.filled_version = now._version
+            subject.probe_grad = None
             if subject.name in met:
                 continue
-            if touched and not failed:
+            if subject.touched and not failed:
                 self._move(subject.book, event)
             else:
                 self._post(subject, self._variant(event, may=True))
@@ -531,25 +554,35 @@ class Watcher:
                 self._post(subject, self._event(Kind.ASSIGN, event.site))
                 self._rest(subject)
                 return None
-        history = subject.history.get(event)
-        if history is not None and history[0] >= USUAL and not subject.stale:
+        even = subject.held == len(held) and not subject.uneven
+        usual = subject.history.get(event, (0, 0)) if even else (0, 0)
+        if usual[0] >= USUAL and not subject.stale:
             # It has always reached them, and that has always come to nothing.
             target = subject.targets.get(event)
             small = [param for param in held if param is target]
             if small and verify.nonzero(small):
+                self._narrow(subject, held)
                 return _Look(subject, small, verify.Versions(small))
-        if history is not None and history[1] >= USUAL and _plain(held):
+        if usual[1] >= USUAL and _plain(held):
             some = [subject.probe] if probe is not None else held[:1]
             if verify.nonzero(some):
+                self._narrow(subject, held)
                 return _Look(subject, held, verify.Versions(held))
         nonzero = verify.nonzero(held)
         if not nonzero:
             self._unseen_clear(subject, to_none=False)
             return None
-        if len(nonzero) < len(subject.params):
-            subject.left = nonzero
-            self._keep_mixes(subject, nonzero)
-        return _Look(subject, nonzero, verify.Touch(nonzero))
+        subject.uneven |= subject.held not in (0, len(nonzero))
+        subject.held = len(nonzero)
+        self._narrow(subject, nonzero)
+        whole = None if subject.left is None else verify.Versions(subject.params)
+        return _Look(subject, nonzero, verify.Touch(nonzero), whole)
+
+    def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
+        """No others can hold used gradients any more, whatever is brought to them."""
+        if len(params) < len(subject.params):
+            subject.left = params
+            self._keep_mixes(subject, params)
 
     def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
         self._post(subject, self._event(Kind.ZERO, NOWHERE, to_none=to_none, unseen=True))
@@ -561,7 +594,7 @@ class Watcher:
         """After a backward: whether it has added to what was used."""
         subject, means = look.subject, look.means
         exact = isinstance(means, verify.Touch)
-        reached = means.reached() if exact else means.changed()
+        reached = look.reached()
         if failed:
             self._post(subject, self._event(Kind.UNKNOWN, event.site))
             self._rest(subject)
@@ -571,13 +604,14 @@ class Watcher:
             subject.targets[event] = reached[0]
             subject.history.setdefault(event, [0, 0])[1] = 0
         else:
-            subject.history.setdefault(event, [0, 0])[1] += 1
+            history = subject.history.setdefault(event, [0, 0])
+            history[1] = 0 if subject.touched else history[1] + 1
         subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
         state = subject.book.node.state
         if not reached:
-            if subject.left is not None and self._touched(subject):
+            if subject.left is not None and subject.touched:
                 self._post(subject, self._variant(event, leftover=False))
-            elif state.lent is not None and state.grads is Grads.LIVE and self._touched(subject):
+            elif state.lent is not None and state.grads is Grads.LIVE and subject.touched:
                 self._post(subject, self._variant(event, alone=alone))
             return
         numbers = None
@@ -592,13 +626,29 @@ class Watcher:
             subject.stale = [*subject.stale, *((param, mixing) for param in reached)]
         self._post(subject, mixing)
 
-    def _touched(self, subject: Subject) -> bool:
-        grad, now = subject.probe_grad, subject.probe.grad
-        return now is not grad or (now is not None and now._version != subject.probe_version)
+    def _reaches(self, subject: Subject, event: Event) -> bool:
+        """Whether a backward that has missed the probe has filled other gradients of a subject.
+
+        Asked where there were none before: the first times of all parameters, later of the one
+        that it has reached then.
+        """
+        state = subject.book.node.state
+        if state.grads not in EMPTY and (state.backward is None or not state.backward.may):
+            return False
+        known = subject.entries.get(event, 0)
+        if isinstance(known, int) and known >= USUAL:
+            return False
+        held = verify.holding(subject.params if isinstance(known, int) else [known])
+        held = verify.nonzero(held) if held else []
+        if held:
+            subject.entries[event] = held[0]
+        elif isinstance(known, int):
+            subject.entries[event] = known + 1
+        return bool(held)
 
     def _note_company(self, outer: list[Subject]) -> None:
         """Subjects that one backward has reached: the step of one uses what it left in the other."""
-        reached = [subject for subject in outer if self._touched(subject)]
+        reached = [subject for subject in outer if subject.touched]
         if len(reached) > 1:
             names = {subject.name for subject in reached}
             for subject in reached:
