@@ -28,6 +28,19 @@ def nonzero(params: Sequence[Tensor]) -> list[Tensor]:
     return [param for param, norm in zip(params, norms(params), strict=True) if norm != 0.0]
 
 
+def holds(param: Tensor) -> bool:
+    """Whether a parameter's gradient is not zero everywhere; its first row may tell it already."""
+    import torch
+
+    if param.grad is None:
+        return False
+    with torch.no_grad():
+        grad = _plain(param.grad)
+        if grad.dim() > 1 and len(grad) > 1 and float(grad[0].norm()) != 0.0:
+            return True
+    return bool(nonzero([param]))
+
+
 def norms(params: Sequence[Tensor]) -> list[float]:
     """The norm of each gradient; that of a gradient with no numbers in it is 0."""
     import torch

@@ -560,12 +560,11 @@ class Watcher:
             # It has always reached them, and that has always come to nothing.
             target = subject.targets.get(event)
             small = [param for param in held if param is target]
-            if small and verify.nonzero(small):
+            if small and verify.holds(small[0]):
                 self._narrow(subject, held)
                 return _Look(subject, small, verify.Versions(small))
         if usual[1] >= USUAL and _plain(held):
-            some = [subject.probe] if probe is not None else held[:1]
-            if verify.nonzero(some):
+            if verify.holds(subject.probe if probe is not None else held[0]):
                 self._narrow(subject, held)
                 return _Look(subject, held, verify.Versions(held))
         nonzero = verify.nonzero(held)
