@@ -83,8 +83,8 @@ class Book:
     def dropped(self, clear: Event, before: State) -> Broken:
         """A clear that came before the window's step."""
         backward = before.backward
-        if backward is None or clear.inner:
-            return
+        if backward is None or clear.inner or before.grads is Grads.STALE:
+            return  # what another phase has left on used gradients is no window
         self.cuts = True
         if len(self.drops) <= LONGEST_MEMORY:
             self.drops.append((clear, backward))
@@ -110,7 +110,9 @@ class Book:
     def ended(self, end: Event) -> Broken:
         """The run is over, and nothing will step what is left."""
         state = self.node.state
-        if self._step is not None and state.backward is not None and not self._carries:
+        if state.backward is None or state.grads is Grads.STALE or self._carries:
+            return
+        if self._step is not None:
             if 0 < self.window < self._meant():
                 yield from self._remainder(state, end)
 
