@@ -1248,6 +1248,22 @@ def test_a_gan_that_clears_everything_through_its_modules_is_right() -> None:
     assert_found(report, right=True)
 
 
+def test_a_discriminator_of_two_backward_calls_leaves_no_window_open() -> None:
+    generator, judge = net(), nn.Linear(2, 1)
+    opt_g, opt_d = sgd(generator), sgd(judge)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            opt_d.zero_grad()
+            judge(x.tile(1, 2)[:, :2]).mean().backward()
+            fake = generator(x)
+            (-judge(fake.detach()).mean()).backward()
+            opt_d.step()
+            opt_g.zero_grad()
+            judge(fake).mean().backward()
+            opt_g.step()
+    assert report.findings == []
+
+
 @either_way
 def test_what_the_generators_phase_leaves_in_the_discriminator_is_found(right: bool) -> None:
     generator, judge = net(), nn.Linear(2, 1)
