@@ -94,7 +94,7 @@ class Past:
     empty_at: int = -1
     """How many backward calls there were at its last step, if that had nothing to use."""
     unseen: bool = False
-    """Gradients that no step had used were cleared by hand."""
+    """Gradients that no step had used were cleared by hand, or in part."""
     cleared: bool = False
     """It was cleared as a whole since it was last used."""
     dropped: tuple[int, int] | None = None
@@ -237,10 +237,11 @@ class Oracle:
                 if one.counts and not one.used
             ]
             if lost or past.unseen:
-                # What was cleared by hand before may be taken for what this clear has dropped.
+                # What was cleared by hand or in part before may be taken for what this one drops.
                 latest = max(lost or self.backwards, key=lambda one: one.time)
                 past.drops.append((line, latest.line))
                 past.dropped = (line, self.time)
+                past.unseen |= not subject <= modules
             past.cleared = past.cleared or subject <= modules
         self.plain &= any(subject <= modules for subject in self.subjects)
         self.clear(self.of(modules))
@@ -331,8 +332,9 @@ class Oracle:
             known = past.repeated and not any(one.value.isnan().any() for one in there)
             if not meant:
                 (self.must if known else self.may)["ZG105", line] += 1
-            past.repeated_at = len(self.backwards)
             past.repeated = True
+        if not new:
+            past.repeated_at = len(self.backwards)
         past.by = optimizer
         past.prints, past.empty_at, past.cleared, past.dropped = prints, -1, False, None
         if not new:
