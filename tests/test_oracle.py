@@ -85,12 +85,16 @@ class Past:
 
     prints: list[bytes] = field(default_factory=list)
     """What its last step used."""
+    by: int = -1
+    """The optimizer that stepped last."""
     repeated: bool = False
     """It has used the same twice."""
+    repeated_at: int = -1
+    """How many backward calls there were then."""
     empty_at: int = -1
     """How many backward calls there were at its last step, if that had nothing to use."""
     unseen: bool = False
-    """Gradients that no step had used were cleared by hand."""
+    """Gradients that no step had used were cleared by hand, or in part."""
     cleared: bool = False
     """It was cleared as a whole since it was last used."""
     dropped: tuple[int, int] | None = None
@@ -233,10 +237,11 @@ class Oracle:
                 if one.counts and not one.used
             ]
             if lost or past.unseen:
-                # What was cleared by hand before may be taken for what this clear has dropped.
+                # What was cleared by hand or in part before may be taken for what this one drops.
                 latest = max(lost or self.backwards, key=lambda one: one.time)
                 past.drops.append((line, latest.line))
                 past.dropped = (line, self.time)
+                past.unseen |= not subject <= modules
             past.cleared = past.cleared or subject <= modules
         self.plain &= any(subject <= modules for subject in self.subjects)
         self.clear(self.of(modules))
@@ -280,7 +285,7 @@ class Oracle:
         else:
             optimizer.step()
         self.stepped.add(subject)
-        self.judge(subject, line, iteration)
+        self.judge(act.target, line, iteration)
         for param in self.of(subject):
             for one in self.held[param]:
                 one.used.setdefault(subject, self.time)
@@ -289,7 +294,8 @@ class Oracle:
 
     # What the rules say of it
 
-    def judge(self, subject: Subject, line: int, iteration: int) -> None:
+    def judge(self, optimizer: int, line: int, iteration: int) -> None:
+        subject = self.subjects[optimizer]
         held = [self.held[param] for param in self.of(subject)]
         there = [[one for one in each if one.counts] for each in held]
         mixing = [b for each in there for b in _mixing(each, subject)]
@@ -304,23 +310,32 @@ class Oracle:
             latest = max(crossing, key=lambda one: one.time)
             (self.may if mixing else self.must)["ZG106", latest.line] += 1
         if any(there):
-            self.judge_full(subject, [one for each in there for one in each], line)
+            self.judge_full(optimizer, subject, [one for each in there for one in each], line)
         else:
+            self.past[subject].by = optimizer
             self.judge_empty(self.past[subject], line)
         self.steps.append(
             f"iteration {iteration}, line {line}: step of {sorted(subject)} uses "
             + "; ".join(", ".join(_said(one, subject) for one in each) or "-" for each in there)
         )
 
-    def judge_full(self, subject: Subject, there: list[Contribution], line: int) -> None:
+    def judge_full(
+        self, optimizer: int, subject: Subject, there: list[Contribution], line: int
+    ) -> None:
         """A step with something to use: the same again, or the rest of a window cut short."""
         past = self.past[subject]
         prints = [b"" if p.grad is None else bits(p.grad) for p in self.of(subject)]
         new = [one.backward for one in there if subject not in one.used]
         if not new and prints == past.prints:
+            # Two optimizers over the same gradients are meant, and so are many steps in a row.
+            meant = past.by != optimizer or past.repeated_at == len(self.backwards)
             known = past.repeated and not any(one.value.isnan().any() for one in there)
-            (self.must if known else self.may)["ZG105", line] += 1
+            if not meant:
+                (self.must if known else self.may)["ZG105", line] += 1
             past.repeated = True
+        if not new:
+            past.repeated_at = len(self.backwards)
+        past.by = optimizer
         past.prints, past.empty_at, past.cleared, past.dropped = prints, -1, False, None
         if not new:
             return

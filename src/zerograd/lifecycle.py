@@ -130,7 +130,8 @@ def _backward(state: State, event: Event) -> State:
     elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
     crossed = state.crossed
-    if state.lent is not None and event.alone and event.site != state.lent[0].site:
+    foreign = state.lent is not None and event.site != state.lent[0].site
+    if foreign and event.alone and grads is not Grads.STALE:
         crossed = event
     return replace(
         state,

@@ -95,8 +95,8 @@ class Subject:
         """The parameters that may still hold used gradients; None is all of them."""
         self.stale: list[tuple[Tensor, Event]] = []
         """Those of them that a backward has added to, and the backward."""
-        self.targets: dict[object, Tensor] = {}
-        """By backward: a parameter in which it has reached used gradients."""
+        self.targets: dict[object, list[Tensor]] = {}
+        """By backward: the parameters in which it has last reached used gradients."""
         self.history: dict[object, list[int]] = {}
         """By backward: how often it has reached used gradients to no harm, and in a row not."""
         self.met: list[object] = []

@@ -473,6 +473,7 @@ class Watcher:
             return event
         if subject.book.node.state.grads not in EMPTY:
             self._post(subject, self._event(Kind.ZERO, NOWHERE, unseen=True))
+            subject.company = frozenset()
         again = subject.empty_at == self._backwards
         subject.empty_at = self._backwards
         return self._variant(event, fed=False, again=True) if again else event
@@ -558,8 +559,8 @@ class Watcher:
         usual = subject.history.get(event, (0, 0)) if even else (0, 0)
         if usual[0] >= USUAL and not subject.stale:
             # It has always reached them, and that has always come to nothing.
-            target = subject.targets.get(event)
-            small = [param for param in held if param is target]
+            small = subject.targets.get(event, [])[:1]
+            small = small if verify.holding(small) else []
             if small and verify.holds(small[0]):
                 self._narrow(subject, held)
                 return _Look(subject, small, verify.Versions(small))
@@ -600,7 +601,11 @@ class Watcher:
             return
         if reached:
             subject.met.append(event)
-            subject.targets[event] = reached[0]
+            if exact:
+                subject.targets[event] = reached
+            elif len(look.params) == 1:
+                # Asked was for one; it stands for those that were reached whenever all were asked.
+                reached = verify.holding(subject.targets[event])
             subject.history.setdefault(event, [0, 0])[1] = 0
         else:
             history = subject.history.setdefault(event, [0, 0])
