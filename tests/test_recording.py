@@ -58,6 +58,7 @@ def test_every_field_survives() -> None:
         "bool | None": None,
         "int": 7,
         "int | None": None,
+        "tuple[str, ...]": ("ZG101",),
         "str": "é\udcff",
         "Site | None": Site("a b.ipynb", 3, 4, 5, 6, 7, 8),
         "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),

@@ -83,11 +83,13 @@ class Book:
     def dropped(self, clear: Event, before: State) -> Broken:
         """A clear that came before the window's step."""
         backward = before.backward
-        if backward is None or clear.inner or before.grads is Grads.STALE:
-            return  # what another phase has left on used gradients is no window
+        if backward is None or clear.inner:
+            return
         self.cuts = True
         if len(self.drops) <= LONGEST_MEMORY:
             self.drops.append((clear, backward))
+        if before.grads is Grads.STALE:
+            return  # what another phase has left on used gradients is no window
         if 0 < self.window < self._meant() and self._step is not None:
             yield from self._remainder(before, clear)
 

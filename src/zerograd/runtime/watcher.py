@@ -45,11 +45,9 @@ class _Here(threading.local):
 class _Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    __slots__ = ("depth", "outer", "pending", "scaling", "thread", "watched")
+    __slots__ = ("outer", "pending", "scaling", "thread", "watched")
 
     def __init__(self) -> None:
-        self.depth = 0
-        """How many backward calls are running, one inside the other."""
         self.scaling: object = None
         """The optimizer that a scaler is stepping."""
         self.thread = weakref.ref(threading.current_thread())
