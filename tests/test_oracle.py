@@ -216,6 +216,8 @@ class Oracle:
         this = Backward(self.time, line, frozenset(reached))
         self.backwards.append(this)
         self.plain &= self.subjects[0] <= reached
+        for subject, past in self.past.items():
+            past.unseen &= not subject & reached
         for param, value in zip(wanted, brought, strict=True):
             if value is not None:
                 self.held[param].append(Contribution(this, value.clone()))
@@ -243,6 +245,7 @@ class Oracle:
                 past.dropped = (line, self.time)
                 past.unseen |= not subject <= modules
             past.cleared = past.cleared or subject <= modules
+            past.unseen &= not subject <= modules
         self.plain &= any(subject <= modules for subject in self.subjects)
         self.clear(self.of(modules))
 

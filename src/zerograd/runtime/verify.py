@@ -41,6 +41,13 @@ def holds(param: Tensor) -> bool:
     return bool(nonzero([param]))
 
 
+def filled(first: Tensor, params: Sequence[Tensor]) -> bool:
+    """Whether any of the parameters has a gradient that is not zero; the first is asked first."""
+    if nonzero(holding([first])):
+        return True
+    return bool(nonzero(holding(params)))
+
+
 def norms(params: Sequence[Tensor]) -> list[float]:
     """The norm of each gradient; that of a gradient with no numbers in it is 0."""
     import torch

@@ -161,6 +161,8 @@ class Watcher:
             grad = subject.probe.grad
             subject.probe_grad = grad
             subject.probe_version = -1 if grad is None else grad._version
+            if subject.company and not verify.filled(subject.probe, subject.params):
+                subject.company = frozenset()  # cleared by hand
             if subject.depth:
                 subject.inside = None
         looks: list[_Look] = []
@@ -490,6 +492,8 @@ class Watcher:
             return
         if subject.name not in other.company or other.name not in subject.company:
             return  # no backward that is still there has reached both
+        if not verify.nonzero(verify.holding([subject.probe])):
+            return  # cleared by hand: the step has used nothing
         before = other.book.node
         self._post(other, self._variant(event, foreign=True))
         if other.book.node is not before and other.book.node.state.lent is not None:
