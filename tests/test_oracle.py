@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-CHUNKS = 25
+CHUNKS = 21
 PROGRAMS = 100
 """In each chunk."""
 

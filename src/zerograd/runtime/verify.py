@@ -43,9 +43,7 @@ def holds(param: Tensor) -> bool:
 
 def filled(first: Tensor, params: Sequence[Tensor]) -> bool:
     """Whether any of the parameters has a gradient that is not zero; the first is asked first."""
-    if nonzero(holding([first])):
-        return True
-    return bool(nonzero(holding(params)))
+    return holds(first) or bool(nonzero(holding(params)))
 
 
 def norms(params: Sequence[Tensor]) -> list[float]:
