@@ -41,7 +41,9 @@ def together(loader: Iterable[T], stepper: Stepper, ranks: Ranks) -> Iterator[tu
     once; where not, the ranks agree whenever a window opens (and where weights close windows,
     before every batch) on whether anyone has data.
     """
-    inner = loader.stepper if isinstance(loader, Loop) else None
+    if isinstance(loader, Loop):
+        yield from _alongside(loader, stepper)
+        return
     lengths = ranks.each(_length(loader))
     known = _UNKNOWN not in lengths
     longest = max(lengths)
@@ -68,13 +70,29 @@ def together(loader: Iterable[T], stepper: Stepper, ranks: Ranks) -> Iterator[tu
             if done == 0 and not all(there):
                 raise _no_batch(there.index(0))
         done += 1
-        yield last, ended or (inner is not None and inner.padding), done == longest
+        yield last, ended, done == longest
+
+
+def _alongside(loop: Loop[T], stepper: Stepper) -> Iterator[tuple[T, bool, bool]]:
+    """The batches of another stepper's loop, which has brought the ranks together.
+
+    A batch cannot be repeated here, since the other would not know: a window that is not
+    synchronised when it ends is flushed.
+    """
+    inner = loop.stepper
+    if not isinstance(inner._ranks, Ranks):
+        raise TypeError(
+            "of two steppers over one loader, the one under DDP or FSDP2 goes inside:"
+            " for batch in other(distributed(loader))"
+        )
+    for batch in loop:
+        yield batch, inner.padding, inner._final
+        if stepper._window.due:
+            stepper.flush()
 
 
 def _length(loader: object) -> int:
     """How many batches a loader says it has."""
-    if isinstance(loader, Loop):
-        return _UNKNOWN  # it may pad
     try:
         return len(loader)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):

@@ -101,11 +101,11 @@ def demanding(scheduler: Any) -> list[Any]:
     """One scheduler, several or none, as a list; not those that must be told something."""
     schedulers = [] if scheduler is None else scheduler
     schedulers = list(schedulers) if isinstance(schedulers, Iterable) else [schedulers]
-    for scheduler in schedulers:
-        for name, one in inspect.signature(scheduler.step).parameters.items():
-            if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD:
+    for one in schedulers:
+        for name, told in inspect.signature(one.step).parameters.items():
+            if told.default is told.empty and told.kind is told.POSITIONAL_OR_KEYWORD:
                 raise TypeError(
-                    f"{type(scheduler).__name__}.step() needs {name}, which a stepper does not"
-                    " know: step it yourself, when stepper.last_step.stepped"
+                    f"{type(one).__name__}.step() needs {name}, which a stepper does not know:"
+                    " step it yourself, when stepper.last_step.stepped"
                 )
     return schedulers

@@ -156,6 +156,8 @@ class Stepper:
         """A batch was given out, and its backward has not come."""
         self._syncing = True
         """The backward of this batch synchronises."""
+        self._final = False
+        """This batch is the last of the loop, on all ranks."""
         self._resumed = False
         self._left_inside = False
         """Dropped gradients that FSDP2 still holds."""
@@ -190,12 +192,13 @@ class Stepper:
                 if max(self._ranks.each(self._left_inside)):
                     self._purge()
                 for batch, padding, final in together(loader, self, self._ranks):
+                    self._final = final
                     self._give_out(loop, self._syncs(final), padding)
                     yield batch
                     self._taken_back(loop)
             else:
                 for batch in loader:
-                    self._give_out(loop, sync=True, padding=False)
+                    self._give_out(loop, sync=True, padding=_is_padding(loader))
                     yield batch
                     self._taken_back(loop)
             self.flush()
@@ -494,6 +497,11 @@ class Stepper:
             self._gradients.restore(params, window["gradients"])
             self._resumed = True
             _open.add(self)
+
+
+def _is_padding(loader: object) -> bool:
+    """Whether another stepper's loop has just given out a repetition."""
+    return isinstance(loader, Loop) and loader.stepper.padding
 
 
 def _set_aside_others(stepper: Stepper, or_else: bool = True) -> None:
