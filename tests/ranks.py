@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import pickle
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[],
         init_method=(meeting / "store").as_uri(),
         rank=rank,
         world_size=world,
-        timeout=datetime.timedelta(seconds=20),
+        timeout=dt.timedelta(seconds=20),
     )
     results: dict[str, tuple[str, Any]] = {}
     for name, scenario in scenarios.items():
@@ -43,28 +43,28 @@ def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[],
     dist.destroy_process_group()
 
 
-def run(script: Path, world: int, meeting: Path) -> list[dict[str, tuple[str, Any]]]:
-    """What every rank wrote down. The script calls `work` with the rank and world it is given."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(world), str(meeting)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for rank in range(world)
-    ]
+def run(script: Path, world: int, meeting: Path) -> None:
+    """Start the ranks and wait. The script calls `work` with the rank and world it is given."""
+    ranks = []
+    for rank in range(world):
+        with (meeting / f"{rank}.txt").open("wb") as said:
+            command = [sys.executable, str(script), str(rank), str(world), str(meeting)]
+            ranks.append(subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT))
     until = time.monotonic() + SECONDS
-    said = []
     for process in ranks:
         try:
-            out, _ = process.communicate(timeout=max(until - time.monotonic(), 1))
+            process.wait(timeout=max(until - time.monotonic(), 1))
         except subprocess.TimeoutExpired:
             process.kill()
-            out, _ = process.communicate()
-        said.append(out.decode(errors="replace"))
+            process.wait()
+
+
+def read(meeting: Path, world: int) -> list[dict[str, tuple[str, Any]]]:
+    """What every rank wrote down."""
     results = []
-    for rank, text in enumerate(said):
+    for rank in range(world):
         written = meeting / f"{rank}.pickle"
-        assert written.exists(), f"rank {rank} of {world} ended early:\n{text}"
+        said = (meeting / f"{rank}.txt").read_text(errors="replace")
+        assert written.exists(), f"rank {rank} of {world} ended early:\n{said}"
         results.append(pickle.loads(written.read_bytes()))
     return results

@@ -227,7 +227,7 @@ def refused(wrap: Wrap) -> list[str]:
     said = []
     for options in ({"free_gradients": True}, {"accumulate_dtype": torch.float32}):
         try:
-            Stepper(model, optimizer, **options)  # type: ignore[arg-type]
+            Stepper(model, optimizer, **options)
             said.append("")
         except ValueError as refusal:
             said.append(str(refusal))
@@ -266,7 +266,8 @@ def saved_ddp() -> None:
             )
             break
     resumed = Training(ddp, "AdamW", accumulate=3)
-    for one, state in zip((resumed.model, resumed.optimizer, resumed.stepper), saved, strict=True):
+    parts: list[Any] = [resumed.model, resumed.optimizer, resumed.stepper]
+    for one, state in zip(parts, saved, strict=True):
         one.load_state_dict(state)
     resumed.run(mine()[2:])
     assert error(resumed.weights(), through.weights()) < 1e-12

@@ -45,12 +45,14 @@ class Gradients:
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         self.params: list[Tensor] = []
+        self.ids: set[int] = set()
         self._dtype = dtype
         self._aside: Held | None = None
 
     def of(self, params: Iterable[Tensor]) -> None:
         """A window opens over these parameters, with nothing in them."""
         self.params = list(params)
+        self.ids = set(map(id, self.params))
         self._aside = None if self._dtype is None else [None] * len(self.params)
 
     def put_aside(self, copy: bool = False) -> None:
@@ -111,7 +113,7 @@ class Gradients:
 
     def restore(self, params: Iterable[Tensor], held: Held) -> None:
         """The gradients of a checkpoint, set aside until their window goes on."""
-        self.params = list(params)
+        self.of(params)
         self._aside = [
             None if grad is None else grad.to(param.device, copy=True)
             for param, grad in zip(self.params, held, strict=True)

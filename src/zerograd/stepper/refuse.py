@@ -85,6 +85,12 @@ def clips(clip_norm: float | None, clip_value: float | None) -> None:
     _positive("clip_value", clip_value)
 
 
+def other_words(name: str, word: str, *known: str) -> None:
+    """An option that is one of a few words."""
+    if word not in known:
+        raise ValueError(f"{name} is {' or '.join(map(repr, known))}, not {word!r}")
+
+
 def _positive(name: str, value: float | None) -> None:
     if value is not None and not (0 < value < math.inf):
         raise ValueError(f"{name}={value}: it must be above 0 and finite")

@@ -9,9 +9,10 @@ one over the window's length, as people divide by hand, so that fp16 does not ov
 Σ wᵢ there is nothing to multiply.
 
 NOTE [Whose is .grad]
-A stepper clears its parameters when its window opens. While a window is open, no other stepper's
-backward may leave anything in it: whoever runs one puts the others' gradients aside, and each puts
-its own back before it goes on.
+A stepper clears its parameters when its window opens. While its loop runs, no other stepper's
+backward leaves anything in them: they are frozen meanwhile. Where two share parameters, or FSDP2
+keeps them in its own way, whoever runs puts the other's gradients aside, and each puts its own back
+before it goes on.
 
 NOTE [A loop that is left]
 A window belongs to one loop. A loop that ends closes it; one that is left drops it, at once where
@@ -24,6 +25,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -42,8 +44,8 @@ from zerograd.stepper.window import Window
 
 T = TypeVar("T")
 
-_open: weakref.WeakSet[Stepper] = weakref.WeakSet()
-"""The steppers with a window open. See NOTE [Whose is .grad]."""
+_running: weakref.WeakSet[Stepper] = weakref.WeakSet()
+"""The steppers in a loop. See NOTE [Whose is .grad]."""
 _scalers: weakref.WeakKeyDictionary[Any, weakref.ref[Stepper]] = weakref.WeakKeyDictionary()
 """Which stepper uses which scaler."""
 
@@ -100,10 +102,8 @@ class Stepper:
         refuse.unfit(self._modules, self._optimizers, self._scaler)
         refuse.windows(accumulate, accumulate_weight)
         refuse.clips(clip_norm, clip_value)
-        if reduction not in ("mean", "sum"):
-            raise ValueError(f'reduction is "mean" or "sum", not {reduction!r}')
-        if sync not in ("last", "every"):
-            raise ValueError(f'sync is "last" or "every", not {sync!r}')
+        refuse.other_words("reduction", reduction, "mean", "sum")
+        refuse.other_words("sync", sync, "last", "every")
         self._accumulate = None if accumulate_weight is not None else accumulate or 1
         self._enough = accumulate_weight
         self._schedulers = refuse.demanding(scheduler)
@@ -185,8 +185,10 @@ class Stepper:
         loop = object()
         if not self._resumed:
             self._drop()
+            self._gradients.of(refuse.parameters(self._optimizers))
         self._resumed = False
         self._loop = loop
+        _running.add(self)
         try:
             if isinstance(self._ranks, Ranks):
                 if max(self._ranks.each(self._left_inside)):
@@ -206,6 +208,7 @@ class Stepper:
             if self._loop is loop:
                 self._loop = None
                 self._drop()
+                _running.discard(self)
                 self._ranks.sync(True)
                 self.padding = False
 
@@ -292,14 +295,15 @@ class Stepper:
 
     def _enter(self, value: Amount) -> None:
         """Open a window if none is open, and take a batch of this weight into it."""
-        _set_aside_others(self)
         if self._window.count == 0:
-            self._gradients.of(refuse.parameters(self._optimizers))
             self._own_scaler()
+            self._gradients.of(refuse.parameters(self._optimizers))
+            _set_aside(self)
             if self._gradients.dirty():
                 self._clear()
             self._window.unit = self._new_unit(value)
-        _open.add(self)
+        else:
+            _set_aside(self)
         self._gradients.put_back()
         self._window.add(value, self.padding)
 
@@ -328,13 +332,13 @@ class Stepper:
             seed: Tensor | None = factor.to(loss).reshape(loss.shape)
         else:
             seed = None if factor == 1.0 else torch.full_like(loss, factor, requires_grad=False)
-        if self._in_backward is not None:
-            with self._in_backward:
-                torch.autograd.backward(loss, seed, retain_graph=retain_graph)
-            return
         if self._syncing and isinstance(self._ranks, Ranks):
             self._gradients.lay_open()
-        torch.autograd.backward(loss, seed, retain_graph=retain_graph)
+        with (
+            self._in_backward or nullcontext(),
+            _closed_to(self) if _others(self) else nullcontext(),
+        ):
+            torch.autograd.backward(loss, seed, retain_graph=retain_graph)
         self._gradients.add_up()
 
     def _heavy_enough(self, enough: float) -> bool:
@@ -359,7 +363,7 @@ class Stepper:
         if not self._window.count:
             return
         try:
-            _set_aside_others(self)
+            _set_aside(self)
             self._gradients.put_back()
             if self._window.unsynced:
                 self._gradients.lay_open()
@@ -376,7 +380,7 @@ class Stepper:
 
     def _close(self, weight: Amount | None = None) -> None:
         """Normalise, unscale, clip, step, update, clear: in this order, once."""
-        _set_aside_others(self)
+        _set_aside(self)
         self._gradients.put_back()
         window = self._window
         if weight is None:
@@ -420,12 +424,13 @@ class Stepper:
     def _forget(self) -> None:
         """No window is open."""
         self._window = Window()
-        _open.discard(self)
+        if self._loop is None:
+            _running.discard(self)
 
     def _drop(self) -> None:
         """Forget the open window."""
         if self._window.count:
-            _set_aside_others(self, or_else=False)
+            _set_aside(self, or_else=False)
             self._left_inside |= self._ranks.shards and not self._sync_every
             self._clear()
             self._forget()
@@ -496,23 +501,47 @@ class Stepper:
             self._window = Window(**numbers)
             self._gradients.restore(params, window["gradients"])
             self._resumed = True
-            _open.add(self)
+            _running.add(self)
+
+
+def _others(stepper: Stepper) -> list[Stepper]:
+    """The other steppers in a loop."""
+    if not _running or (len(_running) == 1 and stepper in _running):
+        return []
+    return [other for other in _running if other is not stepper]
+
+
+def _set_aside(stepper: Stepper, or_else: bool = True) -> None:
+    """Have `.grad` of our own parameters for ourselves. See NOTE [Whose is .grad]."""
+    for other in _others(stepper):
+        if other._ranks.shards and other._window.unsynced and or_else:
+            raise RuntimeError(
+                "another stepper's window is open, and FSDP2 holds its gradients where they"
+                ' cannot be set aside: make that stepper with sync="every"'
+            )
+        if other._ranks.shards or other._gradients.ids & stepper._gradients.ids:
+            other._gradients.put_aside(copy=other._ranks.views)
+
+
+@contextmanager
+def _closed_to(stepper: Stepper) -> Iterator[None]:
+    """While our backward runs, it leaves nothing in the others' parameters."""
+    frozen = [
+        param
+        for other in _others(stepper)
+        if not other._ranks.shards
+        for param in other._gradients.params
+        if param.requires_grad and id(param) not in stepper._gradients.ids
+    ]
+    try:
+        for param in frozen:
+            param.requires_grad_(False)  # and autograd passes it by
+        yield
+    finally:
+        for param in frozen:
+            param.requires_grad_(True)
 
 
 def _is_padding(loader: object) -> bool:
     """Whether another stepper's loop has just given out a repetition."""
     return isinstance(loader, Loop) and loader.stepper.padding
-
-
-def _set_aside_others(stepper: Stepper, or_else: bool = True) -> None:
-    """See NOTE [Whose is .grad]."""
-    if not _open or (len(_open) == 1 and stepper in _open):
-        return
-    for other in list(_open):
-        if other is not stepper:
-            if or_else and other._ranks.shards and other._window.unsynced:
-                raise RuntimeError(
-                    "another stepper's window is open, and FSDP2 holds its gradients where they"
-                    ' cannot be set aside: make that stepper with sync="every"'
-                )
-            other._gradients.put_aside(copy=other._ranks.views)
