@@ -21,7 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import zerograd
-from oracle import Batch, Seen, data, error, expect, loss_of, net
+from big_batch import Batch, Seen, data, error, expect, loss_of, net
 from ranks import work
 from zerograd.stepper import Stepper
 

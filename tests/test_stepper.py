@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import zerograd
-from oracle import TOLERANCE, Batch, Seen, big_batch, data, error, expect, loss_of, net
+from big_batch import TOLERANCE, Batch, Seen, big_batch, data, error, expect, loss_of, net
 from zerograd.stepper import Step, Stepper, amounts
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import zerograd
-from oracle import Batch, Seen, data, expect, loss_of, net
+from big_batch import Batch, Seen, data, expect, loss_of, net
 from zerograd.stepper import Stepper
 
 usual = settings(max_examples=60, derandomize=True, deadline=None)
@@ -89,19 +89,24 @@ class Uses(RuleBasedStateMachine):
         optimizer=st.sampled_from(["SGD", "AdamW"]),
         scaled=st.booleans(),
         clip=st.booleans(),
+        by_weight=st.booleans(),
     )
-    def begin(self, n: int, optimizer: str, scaled: bool, clip: bool) -> None:
+    def begin(self, n: int, optimizer: str, scaled: bool, clip: bool, by_weight: bool) -> None:
         self.watching = zerograd.watch(on="collect")
         self.report = self.watching.__enter__()
         self.n = n
         self.scaled = scaled
-        self.options: dict[str, Any] = {"accumulate": n, "skip_nonfinite": True}
+        self.by_weight = by_weight
+        self.options: dict[str, Any] = {"skip_nonfinite": True}
+        self.options["accumulate_weight" if by_weight else "accumulate"] = n
         if clip:
             self.options["clip_norm"] = 1e9
         self.kind = getattr(torch.optim, optimizer)
         self.made = 0
+        self.resumed = False
         self.open: list[Batch] = []
-        self.count = 0
+        self.weight = 0
+        self.count = self.weight = 0
         self.poisoned = False
         self.make()
 
@@ -121,7 +126,7 @@ class Uses(RuleBasedStateMachine):
 
     def dropped(self) -> None:
         self.open = []
-        self.count = 0
+        self.count = self.weight = 0
         self.poisoned = False
 
     def check(self) -> None:
@@ -129,15 +134,19 @@ class Uses(RuleBasedStateMachine):
 
     def forward(self, size: int) -> tuple[Batch, torch.Tensor]:
         if self.loop is None:
+            if not self.resumed:
+                self.dropped()
+            self.resumed = False
             self.loop = iter(self.stepper(iter(int, 1)))
         next(self.loop)
         self.made += 1
         (batch,) = data(size, seed=self.made)
         return batch, loss_of(self.model, batch)
 
-    def took(self) -> None:
+    def took(self, weight: int) -> None:
         self.count += 1
-        if self.count == self.n:
+        self.weight += weight
+        if (self.weight if self.by_weight else self.count) >= self.n:
             self.closed()
 
     @rule(size=st.integers(0, 5))
@@ -146,14 +155,14 @@ class Uses(RuleBasedStateMachine):
         self.stepper.backward(loss, weight=size)
         if size:
             self.open.append(batch)
-        self.took()
+        self.took(size)
 
     @rule()
     def a_batch_with_nan(self) -> None:
         _, loss = self.forward(1)
         self.stepper.backward(loss * math.nan)
         self.poisoned = True
-        self.took()
+        self.took(1)
 
     @rule()
     def a_batch_left_out(self) -> None:
@@ -186,11 +195,14 @@ class Uses(RuleBasedStateMachine):
         if self.count:
             self.closed()
 
+    @precondition(lambda self: self.loop is not None)
     @rule(held=st.booleans())
     def leave(self, held: bool) -> None:
+        """A loop that something holds on to has been left when the next one begins, not before."""
         self.held = self.loop if held else None
         self.loop = None
-        self.dropped()
+        if not held:
+            self.dropped()
 
     @precondition(lambda self: self.loop is not None)
     @rule()
@@ -205,6 +217,7 @@ class Uses(RuleBasedStateMachine):
         states: list[Any] = [None if one is None else one.state_dict() for one in parts]
         states[0] = {name: value.clone() for name, value in states[0].items()}
         self.make()
+        self.resumed = True
         again = self.model, self.optimizer, self.stepper, self.scaler
         for one, state in zip(again, states, strict=True):
             if one is not None:
