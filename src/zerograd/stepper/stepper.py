@@ -164,6 +164,7 @@ class Stepper:
         """Dropped gradients that FSDP2 still holds."""
         self._usual: Amount | None = None
         """The mean weight of a batch in the window before, on all ranks."""
+        self._last_seed: tuple[Any, Tensor] | None = None
         self._warm = not self._ranks.first_syncs_all
         """DDP has learned a static graph."""
 
@@ -329,18 +330,26 @@ class Stepper:
     def _run(self, loss: Tensor, factor: Amount, retain_graph: bool) -> None:
         if self._scaler is not None:
             loss = self._scaler.scale(loss)
-        if isinstance(factor, Tensor):
-            seed: Tensor | None = factor.to(loss).reshape(loss.shape)
-        else:
-            seed = None if factor == 1.0 else torch.full_like(loss, factor, requires_grad=False)
         if self._syncing and isinstance(self._ranks, Ranks):
             self._gradients.lay_open()
-        with (
-            self._in_backward or nullcontext(),
-            _closed_to(self) if _others(self) else nullcontext(),
-        ):
+        seed = self._seed(loss, factor)
+        if self._in_backward is None and not _others(self):
             torch.autograd.backward(loss, seed, retain_graph=retain_graph)
+        else:
+            with self._in_backward or nullcontext(), _closed_to(self):
+                torch.autograd.backward(loss, seed, retain_graph=retain_graph)
         self._gradients.add_up()
+
+    def _seed(self, loss: Tensor, factor: Amount) -> Tensor | None:
+        """What a loss is back-propagated with; mostly the same as for the batch before."""
+        if isinstance(factor, Tensor):
+            return factor.to(loss).reshape(loss.shape)
+        if factor == 1.0:
+            return None
+        key = factor, loss.dtype, loss.device, loss.shape
+        if self._last_seed is None or self._last_seed[0] != key:
+            self._last_seed = key, torch.full_like(loss, factor, requires_grad=False)
+        return self._last_seed[1]
 
     def _heavy_enough(self, enough: float) -> bool:
         """Whether the window is full; where it is and has not been synchronised, it is due."""
