@@ -14,6 +14,7 @@ per loop, as the kernel counts it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import random
 import resource
@@ -27,7 +28,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
@@ -108,9 +108,9 @@ def stepper(model: nn.Module, batches: list[Tensor], clip: float | None) -> Trai
 
 
 def accelerate(model: nn.Module, batches: list[Tensor], clip: float | None) -> Train:
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(gradient_accumulation_steps=N, cpu=True)
+    accelerator = importlib.import_module("accelerate").Accelerator(
+        gradient_accumulation_steps=N, cpu=True
+    )
     optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-4)
     model, optimizer = accelerator.prepare(model, optimizer)
 
@@ -127,9 +127,7 @@ def accelerate(model: nn.Module, batches: list[Tensor], clip: float | None) -> T
 
 
 def fabric(model: nn.Module, batches: list[Tensor], clip: float | None) -> Train:
-    from lightning.fabric import Fabric
-
-    made = Fabric(accelerator="cpu", devices=1)
+    made = importlib.import_module("lightning.fabric").Fabric(accelerator="cpu", devices=1)
     optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-4)
     wrapped: Any
     wrapped, optimizer = made.setup(model, optimizer)
