@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -335,9 +336,13 @@ def bucket_views() -> None:
 
 
 def interleaved(
-    wrap: Wrap, batches: Iterable[Batch], size: dict[str, Any], expected: list[list[Batch]]
+    wrap: Wrap,
+    batches: Iterable[Batch],
+    size: dict[str, Any],
+    expected: list[list[Batch]],
+    **options: Any,
 ) -> None:
-    front, back = Training(wrap, accumulate=3), Training(wrap, **size)
+    front, back = Training(wrap, accumulate=3, **options), Training(wrap, **size, **options)
     back.optimizer.param_groups[0]["lr"] = 0.0  # its gradients have an oracle that stands still
     for batch in back.stepper(front.stepper(batches)):
         back.backward(batch)
@@ -347,6 +352,23 @@ def interleaved(
         front.stepper.backward(loss, weight=len(y))
     expect(back.seen, expected)
     assert len(front.seen.gradients) == len(windows(3))
+
+
+def interleaved_fsdp() -> str:
+    interleaved(fsdp, mine(), {"accumulate": 2}, windows(2), sync="every")
+    try:
+        interleaved(fsdp, mine(), {"accumulate": 2}, windows(2))
+    except RuntimeError as refusal:
+        return str(refusal)
+    return ""
+
+
+def hybrid() -> None:
+    """HSDP: a mesh of two dimensions, over both of which gradients are averaged."""
+    mesh = init_device_mesh("cpu", (world, 1), mesh_dim_names=("replicate", "shard"))
+    training = Training(lambda model: fully_shard(model, mesh=mesh), accumulate=3)  # type: ignore[arg-type, return-value]
+    training.run(mine())
+    expect(training.seen, windows(3))
 
 
 def bf16() -> list[float]:
@@ -393,6 +415,8 @@ SCENARIOS |= {
     "ddp static_graph": static_graph,
     "ddp bucket_views": bucket_views,
     "ddp bf16": bf16,
+    "fsdp hybrid": hybrid,
+    "fsdp interleaved": interleaved_fsdp,
 }
 
 if __name__ == "__main__":

@@ -117,3 +117,10 @@ def test_fsdp_refuses_to_save_an_open_window(told: list[dict[str, tuple[str, Any
 def test_bf16_is_added_up_better_in_fp32(told: list[dict[str, tuple[str, Any]]]) -> None:
     for plain, added in of(told, "ddp bf16"):
         assert added < plain / 2
+
+
+def test_fsdp_refuses_windows_that_it_cannot_keep_apart(
+    told: list[dict[str, tuple[str, Any]]],
+) -> None:
+    for said in of(told, "fsdp interleaved"):
+        assert 'make that stepper with sync="every"' in said
