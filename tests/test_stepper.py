@@ -309,6 +309,24 @@ def test_large_weights_do_not_overflow_half_precision(weight: int) -> None:
     assert stepper.skipped == 0
 
 
+@pytest.mark.parametrize("weight", [1e-6, 1, 3, 700, 1e6])
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+def test_a_batch_is_scaled_as_if_divided_by_the_windows_length(n: int, weight: float) -> None:
+    training = Training(accumulate=n)
+    for batch in training.stepper(data(*[1] * 3 * n)):
+        training.stepper.backward(loss_of(training.model, batch), weight=weight)
+        if training.stepper._window.count:
+            factor = weight / training.stepper._window.unit
+            assert 2**-0.5 <= factor * n <= 2**0.5
+            assert math.frexp(float(training.stepper._window.unit))[0] == 0.5, "a power of two"
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-9, 0.7, 1.0, 3.0, 96.0, 1e12])
+def test_a_power_of_two_is_the_same_on_a_device(value: float) -> None:
+    on_device = amounts.power_of_two(torch.tensor(value, dtype=torch.float64))
+    assert float(on_device) == amounts.power_of_two(value)
+
+
 def test_windows_with_nan_are_dropped_and_counted() -> None:
     batches = data(3, 1, 7, 2, 2)
     training = Training("AdamW", accumulate=2, skip_nonfinite=True)
