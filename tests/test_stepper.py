@@ -591,6 +591,20 @@ def test_dropping_one_window_leaves_the_others_alone() -> None:
     expect(seen, [batches])
 
 
+def test_a_window_that_was_set_aside_can_be_dropped() -> None:
+    model = net()
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.0) for _ in range(2)]
+    seen = Seen(optimizers[1])
+    first, second = (Stepper(model, one, accumulate=2) for one in optimizers)
+    batches = data(3, 1)
+    loops = first(batches), second(batches)
+    for stepper, loop in zip((first, second), loops, strict=True):
+        stepper.backward(loss_of(model, next(loop)), weight=3)
+    loops[0].close()
+    second.backward(loss_of(model, next(loops[1])), weight=1)
+    expect(seen, [batches])
+
+
 # In low precision
 
 

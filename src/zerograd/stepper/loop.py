@@ -30,6 +30,10 @@ class Loop(Generic[T]):
     def __next__(self) -> T:
         return next(self._batches)
 
+    def close(self) -> None:
+        """Leave the loop now, whoever holds it."""
+        self._batches.close()
+
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # or a TypeError, as is due
 

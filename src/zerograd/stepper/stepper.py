@@ -25,7 +25,7 @@ import math
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, TypeVar
 
@@ -183,7 +183,7 @@ class Stepper:
         """The loader's batches; its windows open and close as they are used."""
         return Loop(self, loader)
 
-    def _batches(self, loader: Iterable[T]) -> Iterator[T]:
+    def _batches(self, loader: Iterable[T]) -> Generator[T, None, None]:
         loop = object()
         if not self._resumed:
             self._drop()
