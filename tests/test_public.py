@@ -17,6 +17,7 @@ PUBLIC = [
     "GradientError",
     "GradientWarning",
     "Report",
+    "Stepper",
     "__version__",
     "allow",
     "check_source",
@@ -35,8 +36,8 @@ def test_the_public_names_are_these() -> None:
 def test_every_public_name_is_there_and_no_other_is_made_up() -> None:
     for name in zerograd.__all__:
         assert getattr(zerograd, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'stepper'"):
-        _ = zerograd.stepper  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'step'"):
+        _ = zerograd.step  # type: ignore[attr-defined]
 
 
 def test_the_names_for_type_checkers_are_the_names_at_run_time() -> None:

@@ -1,6 +1,6 @@
 """zerograd makes gradient handling in PyTorch training loops right, and visibly right.
 
-Importing it costs nothing: each public name is loaded when it is first used, and none loads torch.
+Importing it costs nothing: each public name is loaded when it is first used, and only `Stepper` loads torch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zerograd.runtime.watch import allow as allow
     from zerograd.runtime.watch import expect_window as expect_window
     from zerograd.static.lint import check_text as check_source
+    from zerograd.stepper import Stepper as Stepper
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "GradientError",
     "GradientWarning",
     "Report",
+    "Stepper",
     "__version__",
     "allow",
     "check_source",
@@ -36,6 +38,7 @@ _HOME = {
     "GradientError": ("zerograd.runtime.watch", "GradientError"),
     "GradientWarning": ("zerograd.runtime.watch", "GradientWarning"),
     "Report": ("zerograd.finding", "Report"),
+    "Stepper": ("zerograd.stepper", "Stepper"),
     "allow": ("zerograd.runtime.watch", "allow"),
     "check_source": ("zerograd.static.lint", "check_text"),
     "expect_window": ("zerograd.runtime.watch", "expect_window"),
