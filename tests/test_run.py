@@ -333,7 +333,14 @@ def test_a_forgotten_zero_is_told_at_once_and_at_the_end(here: Path) -> None:
     assert at_once.count("ZG101 stale-gradient") == 1
     assert "^^^^" in at_once
     assert summary.count("ZG101 stale-gradient") == 1
-    for word in ("SGD over 2 parameters", "steps", "windows", "rules", "seen 2 times", "1 error"):
+    for word in (
+        "SGD over 2 parameters",
+        "steps",
+        "windows",
+        "rules",
+        "seen 2 times, first at step 2",
+        "1 error",
+    ):
         assert word in summary
 
 

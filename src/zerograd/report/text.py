@@ -52,12 +52,23 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     yield from excerpt(marks, report.sources, paint)
     for test in finding.when:
         yield _word("when", visible(test), paint)
-    if finding.seen is not None:
-        times = "once" if finding.seen == 1 else f"{finding.seen} times"
-        rank = "" if finding.rank is None else f", on rank {finding.rank}"
-        yield _word("seen", times + rank, paint)
+    if finding.seen is not None or finding.site.iteration is not None:
+        yield _word("seen", _seen(finding), paint)
     if finding.help:
         yield _word("help", visible(finding.help) + _fixable(finding), paint)
+
+
+def _seen(finding: Finding) -> str:
+    """How often a run has shown it, and first when: `4 times, first at step 2`."""
+    parts = []
+    if finding.seen is not None:
+        parts.append("once" if finding.seen == 1 else f"{finding.seen} times")
+    if finding.site.iteration is not None:
+        first = "first " if (finding.seen or 1) > 1 else ""
+        parts.append(f"{first}at step {finding.site.iteration}")
+    if finding.rank is not None:
+        parts.append(f"on rank {finding.rank}")
+    return ", ".join(parts)
 
 
 def _fixable(finding: Finding) -> str:
@@ -103,8 +114,8 @@ def closing(report: Report, name: str, *, color: bool = False) -> str:
     lines += [_word(f"{word:<{width}}", visible(told), paint) for word, told in rows]
     for finding in report.findings:
         rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
-        times = "" if (finding.seen or 1) == 1 else f", seen {finding.seen} times"
-        lines.append(f"{where(finding.site)}  {rule}  {visible(finding.message)}{times}")
+        told = f"{visible(finding.message)}; seen {_seen(finding)}"
+        lines.append(f"{where(finding.site)}  {rule}  {told}")
     lines += [_problem(one, paint) for one in report.errors]
     return "\n".join([*lines, summary(report)]) + "\n"
 
