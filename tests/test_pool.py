@@ -137,8 +137,13 @@ def test_an_interrupt_ends_everything_quietly(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    time.sleep(1.0)
+    # Not before it has begun: Python itself cannot bear an interrupt while it starts.
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    deadline = time.monotonic() + 20
+    while children.exists() and not children.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
-    assert running.returncode == 130
+    assert running.returncode == 130, err
     assert (out, err) == ("", "zerograd: interrupted\n")
