@@ -67,7 +67,7 @@ class Book:
         self.drops: list[tuple[Event, Event]] = []
         """Since the last step: the clears that dropped something, and the backward it came from."""
         self.cuts = False
-        """A clear has dropped something before."""
+        """A step was preceded by clears that dropped the like of what it used."""
         self._pattern: object = None
         self._patterns = 0
 
@@ -85,7 +85,6 @@ class Book:
         backward = before.backward
         if backward is None or clear.inner:
             return
-        self.cuts = True
         if len(self.drops) <= LONGEST_MEMORY:
             self.drops.append((clear, backward))
         if before.grads is Grads.STALE:
@@ -150,6 +149,7 @@ class Book:
             sites = {(clear.site, backward.site) for clear, backward in self.drops}
             if len(sites) == 1 and self.drops[0][1].site == before.backward.site:
                 pattern = (len(self.drops), sites.pop())
+                self.cuts = True
         self._patterns = self._patterns + 1 if pattern == self._pattern and pattern else 1
         self._pattern = pattern
         if pattern and self._patterns == CONVINCED:
