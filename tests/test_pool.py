@@ -136,6 +136,8 @@ def test_an_interrupt_ends_everything_quietly(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Whoever runs the tests may ignore interrupts, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     # Not before it has begun: Python itself cannot bear an interrupt while it starts.
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
