@@ -13,8 +13,7 @@ from zerograd.ledger import Ledger
 from zerograd.rule import Rule, Violation
 from zerograd.runtime.habits import Book
 
-Tell = Callable[[Finding, bool], None]
-"""Who hears of a broken rule, and whether it is the first time at that place."""
+Tell = Callable[[Finding], None]
 
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
@@ -117,7 +116,7 @@ class Judge:
             seen = findings[number].seen or 1
             findings[number] = replace(findings[number], seen=seen + 1)
             if self._tell is not None:
-                self._tell(findings[number], False)
+                self._tell(findings[number])
             return
         finding = Finding(
             code=rule.code,
@@ -133,7 +132,7 @@ class Judge:
         self._places[place] = len(findings)
         findings.append(finding)
         if self._tell is not None:
-            self._tell(finding, True)
+            self._tell(finding)
 
     def _broken(self, broken: Iterable[tuple[Rule, Violation]], book: Book, event: Event) -> None:
         for rule, violation in broken:

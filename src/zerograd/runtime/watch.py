@@ -20,8 +20,19 @@ from typing import Any, TypeVar
 
 from zerograd import comments
 from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.rule import scaler
 from zerograd.rules import RULES
-from zerograd.runtime import frames, habits, hooks, judge, orphans, subjects, verify, watcher
+from zerograd.runtime import (
+    frames,
+    habits,
+    hooks,
+    judge,
+    letters,
+    orphans,
+    subjects,
+    verify,
+    watcher,
+)
 from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
 from zerograd.runtime.judge import Judge, Recorder
 from zerograd.runtime.traces import tidy
@@ -32,8 +43,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 WAYS = ("warn", "raise", "collect")
 WATCHABLE = tuple(rule for rule in RULES if rule.only != "static")
-_SCALING = {rule.code for rule in WATCHABLE if rule.code in ("ZG201", "ZG205", "ZG206", "ZG207")}
-_SCALING.add("ZG208")
+_SCALING = tuple(rule.code for rule in WATCHABLE if scaler in rule.needs)
 
 
 class GradientWarning(UserWarning):
@@ -118,7 +128,7 @@ class Watch:
 
         return watched  # type: ignore[return-value]
 
-    def hear(self, finding: Finding, *, new: bool) -> None:
+    def hear(self, finding: Finding) -> None:
         """A rule was broken, for the first time there or once more."""
         if finding.code not in self.codes or self._allowed(finding):
             return
@@ -230,7 +240,7 @@ class _Engine:
         titles, parameters = self.watcher.titles, self.watcher.parameters
         could_not = {}
         if not self.watcher.scalers:
-            could_not = dict.fromkeys(sorted(_SCALING), "no gradient scaler was used")
+            could_not = dict.fromkeys(_SCALING, "no gradient scaler was used")
         if len(titles) < 2:
             could_not["ZG106"] = "there was no second optimizer"
         chosen = [rule.code for rule in WATCHABLE if rule.code in watch.codes]
@@ -245,9 +255,9 @@ class _Engine:
             unwatched=tuple(sorted({type(one).__qualname__ for one in others})),
         )
 
-    def _hear(self, finding: Finding, new: bool) -> None:
+    def _hear(self, finding: Finding) -> None:
         for watch in tuple(self.watches):
-            watch.hear(finding, new=new)
+            watch.hear(finding)
 
     def _fault(self, error: Exception) -> None:
         self.hooks.remove()
@@ -267,7 +277,7 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    frames, habits, hooks, judge, orphans, subjects, verify, watcher, sys.modules[__name__],
+    frames, habits, hooks, judge, letters, orphans, subjects, verify, watcher, sys.modules[__name__],
     sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerograd.events import Event, Kind, Site
+from zerograd.events import Event, Kind
 from zerograd.lifecycle import EMPTY, Grads
 from zerograd.runtime import hooks, verify
 from zerograd.runtime.frames import NOWHERE, Places
 from zerograd.runtime.judge import Judge
+from zerograd.runtime.letters import Letters
 from zerograd.runtime.orphans import Orphans, names_in_modules, optimizers
 from zerograd.runtime.subjects import Subject, Subjects, names_of
 
@@ -110,14 +110,14 @@ class Watcher:
         self._method = torch.Tensor.backward.__code__
         self._graph_task = torch._C._current_graph_task_id
         self._places = Places(torch.__path__[0])
+        self._letters = Letters(self._places)
+        # Bound once: they are on the usual path.
+        self._at = self._letters.at
+        self._event = self._letters.event
+        self._variant = self._letters.variant
         self._subjects = Subjects(judge.book, self._forget)
         # As they were when they last stepped: enough for what is told of them until they step again.
         self._known = self._subjects.by_optimizer.get
-        self._allowed: tuple[str, ...] = ()
-        self._events: dict[object, tuple[object, Event]] = {}
-        """Each with what its key is made of, so that no other comes to have the same identity."""
-        self._direct: dict[object, Event] = {}
-        """The events of calls that stand in the user's own code."""
         self._walks: dict[object, list[bool | None]] = {}
         """By call: whether the last losses that were followed to the leaves had been scaled."""
         self._clips: dict[object, list[Subject]] = {}
@@ -226,7 +226,9 @@ class Watcher:
             return None
         if hooks.is_marked(outputs[0]):
             return True
-        walks = self._walks.setdefault((id(frame.f_code), frame.f_lasti), [])
+        if len(self._walks) >= MOST_WALKS:
+            self._walks.clear()
+        walks = self._walks.setdefault((frame.f_code, frame.f_lasti), [])
         if len(walks) < USUAL or walks[0] is not False:
             walks[USUAL - 1 :] = []
             walks.insert(0, hooks.scaled_by_a_scaler(outputs[0]))
@@ -748,79 +750,13 @@ class Watcher:
     def _post(self, subject: Subject, event: Event) -> None:
         self._judge.move(subject.book, event)
 
-    # Events, each made once
-
-    def _at(
-        self,
-        frame: Any,
-        kind: Kind,
-        scaled: bool | None = False,
-        length: int = 0,
-        to_none: bool = True,
-    ) -> Event:
-        """The event of the user's call above a frame; most often it is the frame's own."""
-        key = (id(frame.f_code), frame.f_lasti, id(kind), scaled, length, to_none)
-        event = self._direct.get(key)
-        if event is None:
-            site = self._places.site(frame)
-            event = self._event(kind, site, scaled, length=length, to_none=to_none)
-            if self._places.is_users(frame):
-                if len(self._direct) >= MOST_EVENTS:
-                    # Code that is made anew all the time: nothing is known by its identity.
-                    self._direct.clear()
-                    self._walks.clear()
-                    self._places.forget()
-                else:
-                    self._direct[key] = event
-        return event
-
-    def _event(
-        self,
-        kind: Kind,
-        site: Site,
-        scaled: bool | None = False,
-        *,
-        length: int = 0,
-        to_none: bool = True,
-        unseen: bool = False,
-    ) -> Event:
-        key = (id(kind), id(site), scaled, length, to_none)
-        known = self._events.get(key)
-        if known is not None:
-            return known[1]
-        made = Event(
-            kind,
-            site,
-            scaled=scaled,
-            length=length,
-            to_none=to_none,
-            inner=unseen,
-            allowed=self._allowed,
-        )
-        return self._keep(key, site, made)
-
-    def _variant(self, event: Event, **changes: Any) -> Event:
-        if changes.get("measured") is not None:
-            return replace(event, **changes)
-        key = (id(event), *changes.items())
-        known = self._events.get(key)
-        return known[1] if known is not None else self._keep(key, event, replace(event, **changes))
-
-    def _keep(self, key: object, base: object, event: Event) -> Event:
-        if len(self._events) >= MOST_EVENTS:
-            self._events.clear()
-        self._events[key] = (base, event)
-        return event
-
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""
-        self._allowed = codes
-        self._events = {}
-        self._direct = {}
+        self._letters.allow(codes)
 
 
 MOST_CLIPS = 64
-MOST_EVENTS = 4096
+MOST_WALKS = 1024
 NOBODY: frozenset[str] = frozenset()
 OUTSIDE = -1
 """No backward is running in this thread."""
