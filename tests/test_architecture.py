@@ -27,6 +27,7 @@ LAYERS = (
     {"discover", "cache"},
     {"check"},
     {"run"},
+    {"commands"},
     {"cli"},
 )
 """From the bottom up. A part sees the layers below its own, and of its own layer only itself."""
@@ -83,7 +84,7 @@ def visible_from(name: str) -> set[str]:
     for height, layer in enumerate(LAYERS):
         if name in layer:
             below = set().union(*LAYERS[:height]) | {name}
-            return below | {"report"} if name in ("run", "cli") else below
+            return below | {"report"} if name in ("run", "commands", "cli") else below
     raise AssertionError(
         f"zerograd.{name} has no place in LAYERS: give it one, or move what it does"
     )

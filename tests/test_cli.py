@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
-from zerograd import __version__, cli
+from zerograd import __version__
+from zerograd.commands import check
 
 POSSIBLE = """\
 import torch
@@ -347,11 +348,11 @@ def test_a_check_that_takes_long_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    progress = cli._Progress()
+    progress = check._Progress()
     progress.tell(1, 9)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(cli._Progress, "AFTER", 0.0)
-    late = cli._Progress()
+    monkeypatch.setattr(check._Progress, "AFTER", 0.0)
+    late = check._Progress()
     late.tell(7, 9)
     late.tell(8, 9)
     late.end()

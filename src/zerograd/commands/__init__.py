@@ -1,0 +1,12 @@
+"""The commands of `zerograd`: a module each, with `add` (its words) and `run` (its answer).
+
+A module is loaded when its command is asked for, so that the command line answers at once.
+"""
+
+COMMANDS = {
+    "check": "find gradient-handling bugs in files and directories",
+    "run": "run a script unchanged and watch its gradients",
+    "replay": "judge the recording of a run again, without torch",
+    "explain": "print a rule's page, or list all rules",
+}
+"""Each command, and what it is for in a few words."""

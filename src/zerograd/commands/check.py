@@ -1,0 +1,144 @@
+"""`zerograd check`: reads training code, never runs it, and says where gradients go wrong."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from zerograd.commands.output import COULD_NOT, render, say, write
+from zerograd.commands.words import NoRules, add_output, add_rules, chosen, listed
+
+if TYPE_CHECKING:
+    from zerograd.check import Options
+
+_EXAMPLES = """\
+examples:
+  zerograd check src/ notebooks/          directories, files, notebooks
+  zerograd check . --select ZG1,ZG201     by code, by name, or by the beginning of a code
+  zerograd check . --ignore unscaled-window --exclude legacy/
+  zerograd check . --format sarif --output zerograd.sarif
+  git show HEAD:train.py | zerograd check - --stdin-filename train.py
+
+silence a finding that is meant that way, where it is, above the function, or atop the file:
+  loss.backward()  # zerograd: allow[stale-gradient]
+
+settings are read from the nearest pyproject.toml above each file:
+  [tool.zerograd]
+  ignore = ["dropped-window"]
+  exclude = ["legacy"]
+  include-tests = true                    # default: false
+  per-file-ignores = { "examples/*" = ["ZG3"] }
+
+exit: 0 clean or advice only, 1 errors found (or advice that was selected by its code or name),
+      2 something could not be checked
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The words that `check` takes."""
+    parser.description = "Reads training code, never runs it, and says where gradients go wrong."
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="file, directory, or - for standard input"
+    )
+    chosen = parser.add_argument_group("what counts")
+    add_rules(chosen)
+    chosen.add_argument(
+        "--pedantic", action="store_true", help="also show findings that are possible, not certain"
+    )
+    files = parser.add_argument_group("which files")
+    files.add_argument(
+        "--exclude", action="append", metavar="PATTERN", help="leave out, in .gitignore's manner"
+    )
+    files.add_argument(
+        "--include-tests", action="store_true", help="check test files, too: left out by default"
+    )
+    files.add_argument(
+        "--stdin-filename", metavar="NAME", default="", help="what standard input is called"
+    )
+    output = parser.add_argument_group("how it is told")
+    add_output(output)
+    output.add_argument("--statistics", action="store_true", help="count findings by rule")
+    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the check")
+    running = parser.add_argument_group("how it runs")
+    running.add_argument(
+        "--jobs", type=_jobs, metavar="N", default=0, help="processes; default: one for each core"
+    )
+    running.add_argument("--no-cache", action="store_true", help="read every file again")
+
+
+def _jobs(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of processes: 1, 2, 3 …")
+    return int(word)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check what the words name; the exit code."""
+    # A check makes many objects and no cycles to speak of, and then the process ends.
+    gc.disable()
+    from zerograd import check
+    from zerograd.selection import UnknownRule
+
+    if arguments.statistics and arguments.format not in ("text", "concise"):
+        say(f"--statistics goes with --format text, not with {arguments.format}")
+        return COULD_NOT
+    progress = _Progress()
+    try:
+        outcome = check.run(_options(arguments), progress.tell)
+    except (NoRules, UnknownRule) as error:
+        say(str(error))
+        return COULD_NOT
+    finally:
+        progress.end()
+    if not write(render(outcome.report, arguments), arguments.output):
+        return COULD_NOT
+    code = outcome.exit_code
+    gc.freeze()
+    return 0 if code == 1 and arguments.exit_zero else code
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from zerograd.check import Options
+
+    select, ignore = chosen(arguments)
+    stdin = sys.stdin.buffer.read() if "-" in arguments.paths else None
+    return Options(
+        paths=tuple(arguments.paths),
+        select=select,
+        ignore=ignore,
+        exclude=listed(arguments.exclude) or (),
+        pedantic=arguments.pedantic,
+        include_tests=arguments.include_tests,
+        jobs=arguments.jobs,
+        cache=not arguments.no_cache,
+        stdin=stdin,
+        stdin_filename=arguments.stdin_filename,
+    )
+
+
+class _Progress:
+    """A line on the terminal, once a check takes longer than one likes to wait in the dark."""
+
+    AFTER = 2.0
+    EVERY = 0.1
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + self.AFTER
+        self._shown = False
+        self._terminal = sys.stderr.isatty()
+
+    def tell(self, done: int, total: int) -> None:
+        """So many files are read, of so many."""
+        if self._terminal and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.EVERY
+            self._shown = True
+            print(f"\r\x1b[Kchecking: {done} of {total} files", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

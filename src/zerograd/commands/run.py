@@ -1,0 +1,118 @@
+"""`zerograd run`: runs a script as python would, and says where its gradients go wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zerograd.commands.output import COULD_NOT, render, say, silent
+from zerograd.commands.words import NoRules, add_output, add_rules, chosen
+
+if TYPE_CHECKING:
+    from zerograd.run import Options
+
+_USAGE = """\
+zerograd run [options] SCRIPT [ARGUMENTS…]
+       zerograd run [options] -m MODULE [ARGUMENTS…]"""
+_EXAMPLES = """\
+options of zerograd stand before the script; all that follows it is the script's own.
+
+examples:
+  zerograd run train.py --lr 0.1            as `python train.py --lr 0.1`, and watched
+  zerograd run -m project.train             as `python -m project.train`
+  zerograd run --on raise train.py          stop at the first error, with a traceback
+  zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
+  zerograd run --format json --output found.json train.py
+  zerograd run --record run.jsonl train.py  keep the events; zerograd replay judges them again
+
+findings are told on standard error as they happen, and summed up at the end; standard output is
+the script's own. what is meant to be so is silenced in the script:
+  with zerograd.allow("stale-gradient"): …
+
+exit: the script's own code if it is not 0; else 0 clean, 1 findings (advice counts where it was
+selected), 2 it could not be run, or not be watched
+"""
+_VALUED = ("--on", "--select", "--ignore", "--format", "--output", "--record", "--color")
+"""The options of `run` that are followed by a word."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The words that `run` takes before the script's own."""
+    parser.usage = _USAGE
+    parser.description = "Runs a script as python would, and says where its gradients go wrong."
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--on", choices=("warn", "raise"), default="warn", help="raise: stop at the first error"
+    )
+    add_rules(parser.add_argument_group("what counts"))
+    output = parser.add_argument_group("how it is told")
+    add_output(output)
+    output.add_argument("--record", metavar="FILE", help="write the events to a file, for replay")
+    output.add_argument(
+        "-q", "--quiet", action="store_true", help="no summary when there is nothing to report"
+    )
+    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the run")
+    parser.set_defaults(statistics=False)
+
+
+def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The words that are zerograd's, and those that are the program's: it and the rest."""
+    at = 1
+    while at < len(words) and words[at][:1] == "-" and words[at] not in ("-", "--"):
+        if words[at].startswith("-m"):
+            break
+        at += 2 if words[at] in _VALUED else 1
+    return words[:at], words[at + 1 if words[at : at + 1] == ["--"] else at :]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the program that the words name; the exit code."""
+    from zerograd.run import Refused
+    from zerograd.run import run as watched
+    from zerograd.selection import UnknownRule
+
+    try:
+        options = _options(arguments)
+        for name, errors in arguments.strictness.items():
+            getattr(sys, name).reconfigure(errors=errors)
+        outcome = watched(options, lambda report: render(report, arguments))
+    except (NoRules, Refused, UnknownRule) as error:
+        say(str(error))
+        return COULD_NOT
+    if outcome.interrupted:
+        # Everything is said: python has to die of the signal, so that a shell stops, too.
+        sys.excepthook = silent
+        raise KeyboardInterrupt
+    return outcome.code
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from zerograd.run import Options, Refused
+    from zerograd.runtime.launch import Program
+
+    name, *rest = arguments.program or [""]
+    module = name.startswith("-m")
+    if module:
+        name, *rest = [name[2:], *rest] if name != "-m" else rest or [""]
+    if not name:
+        what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
+        raise Refused(f"run needs {what}; zerograd run --help shows how")
+    select, ignore = chosen(arguments)
+    colors = {"always": True, "never": False}
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        colors["auto"] = False
+    return Options(
+        Program(name, tuple(rest), module),
+        on=arguments.on,
+        select=select,
+        ignore=ignore,
+        output=arguments.output,
+        record=arguments.record,
+        color=colors.get(arguments.color),
+        quiet=arguments.quiet,
+        exit_zero=arguments.exit_zero,
+        report_to_stdout=arguments.format != "text",
+    )

@@ -1,0 +1,51 @@
+"""Words that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+
+FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif")
+
+
+def add_rules(group: argparse._ArgumentGroup) -> None:
+    """`--select` and `--ignore`."""
+    group.add_argument(
+        "--select",
+        action="append",
+        metavar="RULES",
+        help="only these rules: codes, names, or ZG1 for all of ZG1xx",
+    )
+    group.add_argument(
+        "--ignore", action="append", metavar="RULES", help="not these rules: likewise"
+    )
+
+
+def add_output(group: argparse._ArgumentGroup) -> None:
+    """`--format`, `--output` and `--color`."""
+    group.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    group.add_argument("--output", metavar="FILE", help="write the report to a file")
+    group.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+    )
+
+
+def listed(given: list[str] | None) -> tuple[str, ...] | None:
+    """The words of `--select a,b --select c`; None without any."""
+    if given is None:
+        return None
+    return tuple(word.strip() for one in given for word in one.split(",") if word.strip())
+
+
+class NoRules(Exception):
+    """`--select` without a rule: nothing would be looked for."""
+
+    def __str__(self) -> str:
+        return "--select names no rule; without it every rule counts"
+
+
+def chosen(arguments: argparse.Namespace) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The rules that are selected, None where nothing is said of it, and those that are ignored."""
+    select = listed(arguments.select)
+    if select == ():
+        raise NoRules
+    return select, listed(arguments.ignore) or ()
