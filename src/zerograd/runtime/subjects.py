@@ -37,6 +37,7 @@ class Subject:
         "inside",
         "lane",
         "left",
+        "meshed",
         "met",
         "name",
         "names",
@@ -51,6 +52,8 @@ class Subject:
         "repeated_at",
         "same_optimizer",
         "scaling",
+        "shared",
+        "shared_at",
         "stale",
         "stepped_by",
         "targets",
@@ -80,6 +83,8 @@ class Subject:
         """Other subjects that share some of these."""
         self.probe: Tensor = next((p for p in params if p.requires_grad), params[0])
         """A parameter that the subject's own backward reaches, as far as is known."""
+        self.meshed = hasattr(self.probe, "device_mesh")
+        """The parameters are distributed tensors: each process holds its part."""
         self.probe_grad: Tensor | None = None
         self.probe_version = -1
         self.weights = -1
@@ -128,6 +133,9 @@ class Subject:
         """The thread that drives it; None until one does."""
         self.weighed: Tensor | None = None
         """The probe's weights at the last backward, once a clear has dropped something."""
+        self.shared: Any = None
+        """What ranks share of it, as far as that was known then."""
+        self.shared_at = -1
 
 
 class Subjects:

@@ -142,10 +142,17 @@ class Versions:
         """The parameters whose gradient is another object, or was written to."""
         return [
             param
-            for param, (grad, version) in zip(self.params, self._seen, strict=True)
-            if param.grad is not grad or _version(grad) != version
+            for param, (grad, seen) in zip(self.params, self._seen, strict=True)
+            if param.grad is not grad or _version(grad) != seen
         ]
 
 
 def _version(grad: Tensor | None) -> int:
-    return -1 if grad is None else grad._version
+    return -1 if grad is None else version(grad)
+
+
+def version(grad: Tensor) -> int:
+    """How often a gradient was written to; of a distributed one, what this process holds of it."""
+    # FSDP2 writes to the tensor inside, and the version of the one outside stands still.
+    inside = getattr(grad, "_local_tensor", None)
+    return grad._version if inside is None else grad._version + inside._version  # type: ignore[no-any-return]

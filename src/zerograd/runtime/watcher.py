@@ -20,7 +20,9 @@ from zerograd.runtime.frames import NOWHERE, Places
 from zerograd.runtime.judge import Judge
 from zerograd.runtime.letters import Letters
 from zerograd.runtime.orphans import Orphans, names_in_modules, optimizers
+from zerograd.runtime.replicas import Replicas
 from zerograd.runtime.subjects import Subject, Subjects, names_of
+from zerograd.runtime.sync import Sync
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,10 +129,15 @@ class Watcher:
         self.scalers = False
         nobody = judge.book("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
+        self.sync = Sync(torch, self._places, self._letters)
+        self.sync.fault = self.fault
+        self.replicas = Replicas(torch, self._names)
+        self.replicas.scaler = lambda: self.scaler and self.scaler()
         self.length = 0
         """How long windows are meant to be, as the user says; 0 where nothing is said."""
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
+        self.scaler: Any = None
         self.failure: Exception | None = None
         self.on_fault: Any = None
         self.passing: tuple[type[Exception], ...] = ()
@@ -152,6 +159,8 @@ class Watcher:
         if self.scalers:
             scaled = self._is_scaled(outputs, frame)
         event = self._at(frame, _BACKWARD, scaled)
+        if self.sync.active:
+            self.sync.begins(event)
         if self._orphans.due(self._backwards):
             leaves = hooks.leaves(outputs)
             if not self._searched and self._orphans.unclaimed(leaves):
@@ -160,7 +169,10 @@ class Watcher:
         for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
-            subject.probe_version = -1 if grad is None else grad._version
+            if grad is None:
+                subject.probe_version = -1
+            else:
+                subject.probe_version = verify.version(grad) if subject.meshed else grad._version
             if subject.company and not verify.filled(subject.probe, subject.params):
                 subject.company = frozenset()  # cleared by hand
             if subject.depth:
@@ -187,7 +199,10 @@ class Watcher:
         met = {look.subject.name for look in looks} if looks else ()
         for subject in outer:
             grad, now = subject.probe_grad, subject.probe.grad
-            probed = now is not grad or (now is not None and now._version != subject.probe_version)
+            probed = now is not grad
+            if not probed and now is not None:
+                version = verify.version(now) if subject.meshed else now._version
+                probed = version != subject.probe_version
             subject.probed = subject.touched = probed
             if not probed and not failed and subject.name not in met:
                 subject.touched = self._reaches(subject, event)
@@ -216,9 +231,12 @@ class Watcher:
             if subject.name in met:
                 continue
             if subject.touched and not failed:
-                self._move(subject.book, event)
+                shared = self.sync.told(subject, event) if self.sync.active else event
+                self._move(subject.book, shared)
             else:
                 self._post(subject, self._variant(event, may=True))
+        if self.sync.active:
+            self.sync.ended()
 
     def _is_scaled(self, outputs: Any, frame: Any) -> bool | None:
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
@@ -243,6 +261,8 @@ class Watcher:
         subject.depth += 1
         if subject.depth == 1:
             subject.inside = None
+            if self.sync.active:
+                self.replicas.step_begins(subject, self.sync.of(subject), optimizer)
         if subject.stale:
             self._prune(subject)
         elif subject.book.node.state.crossed is not None:
@@ -367,6 +387,7 @@ class Watcher:
     def grouped(self, optimizer: Any) -> None:
         if not self.failure:
             self._subjects.changed(optimizer)
+            self.sync.grouped(optimizer.param_groups[-1]["params"])
             self._here.lane.pending.append(weakref.ref(optimizer))
 
     def fault(self, error: Exception) -> None:
@@ -402,7 +423,9 @@ class Watcher:
             self._post(subject, event)
             self._post(subject, clear)
             return
-        if grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
+        if self.sync.active and self._shared_step(subject, event):
+            pass  # there is something, and no rank has shared it
+        elif grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
             event = self._look_at_step(subject, event)
             grad = subject.probe.grad
         elif subject.book.drops and self._rewritten(subject):
@@ -425,6 +448,16 @@ class Watcher:
             if other is not subject:
                 self._foreign_step(other, subject, event)
         subject.company = NOBODY
+
+    def _shared_step(self, subject: Subject, event: Event) -> bool:
+        """What ranks have to say before a step; True if the gradients are where no step sees them."""
+        for diverged in self.replicas.found(subject):
+            seen = self._event(Kind.SYNC, event.site)
+            self._post(subject, self._variant(seen, diverged=diverged))
+        told = self.sync.before_step(subject)
+        if told is not None:
+            self._post(subject, told)
+        return told is not None and told.kind is _BACKWARD
 
     def _inner_step(self, subject: Subject, scaled: bool, frame: Any) -> None:
         """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
@@ -616,6 +649,8 @@ class Watcher:
             history[1] = 0 if subject.touched else history[1] + 1
         subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
         state = subject.book.node.state
+        if self.sync.active and (reached or subject.touched):
+            event = self.sync.told(subject, event)
         if not reached:
             if subject.left is not None and subject.touched:
                 self._post(subject, self._variant(event, leftover=False))
