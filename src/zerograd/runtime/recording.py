@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from zerograd import __version__
 from zerograd.events import Event
@@ -55,7 +55,7 @@ class Recorder:
         self.path = path
         self.problem = ""
         """Why the recording is not whole."""
-        self._file = open(path, "wb", 0, opener=_open_aside)  # noqa: SIM115  # see `close`
+        self._file = open(path, "wb", 0, opener=open_aside)  # noqa: SIM115  # see `close`
         self._most = most_bytes - _RESERVE
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -160,7 +160,8 @@ class Recorder:
         return at
 
 
-def _open_aside(path: str, flags: int) -> int:
+def open_aside(path: str, flags: int) -> int:
+    """Open a file where no program will come upon it."""
     fd = os.open(path, flags, 0o666)
     try:
         return aside(fd)
@@ -289,8 +290,10 @@ def plain(value: object) -> object:
     if is_dataclass(value):
         held = ((field, getattr(value, field.name)) for field in fields(value))
         return {field.name: plain(one) for field, one in held if one != field.default}
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return [[plain(key), plain(one)] for key, one in value.items()]
     return value
 
 
@@ -301,6 +304,10 @@ def parsed(kind: Any, data: object) -> object:
         return _parsed_union(get_args(kind), data)
     if origin is tuple and isinstance(data, list):
         return tuple(parsed(get_args(kind)[0], one) for one in data)
+    if origin is dict and isinstance(data, list):
+        return _parsed_dict(get_args(kind), data)
+    if origin is Literal and data in get_args(kind):
+        return data
     if is_dataclass(kind):
         return _parsed_dataclass(kind, data)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -322,6 +329,12 @@ def _parsed_union(kinds: tuple[Any, ...], data: object) -> object:
     raise Damaged(f"{data!r} is not of the kind that belongs there")
 
 
+def _parsed_dict(kinds: tuple[Any, ...], data: list[Any]) -> object:
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in data):
+        raise Damaged("this is no table")
+    return {parsed(kinds[0], key): parsed(kinds[1], one) for key, one in data}
+
+
 def _parsed_dataclass(kind: Any, data: object) -> object:
     hints, needed = _hints(kind)
     if not isinstance(data, dict):
@@ -338,5 +351,9 @@ def _parsed_dataclass(kind: Any, data: object) -> object:
 @cache
 def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
     """The types of a dataclass's fields, and the fields without which there is none."""
-    needed = [field.name for field in fields(kind) if field.default is MISSING]
+    needed = [
+        field.name
+        for field in fields(kind)
+        if field.default is MISSING and field.default_factory is MISSING
+    ]
     return get_type_hints(kind), frozenset(needed)

@@ -53,8 +53,8 @@ class Replicas:
         self.setting = "default"
         self.trouble = ""
         """Why the ranks are not compared any more."""
-        self.strangers: list[str] = []
-        """What is wrong with the company: other versions, another program."""
+        self.tell: Callable[[str, bool], None] = lambda message, wrong: None
+        """Is told what keeps ranks from being compared, and whether that is wrong with the run."""
         self.compared = 0
         """How many fingerprints were found to agree or not."""
         self.scaler: Callable[[], Any] = lambda: None
@@ -79,7 +79,7 @@ class Replicas:
         try:
             self._exchange(subject, book, optimizer)
         except Exception as error:  # noqa: BLE001  # the store may go away in many ways
-            self._lost(error, book.steps)
+            self._lost(error, book.me, book.steps)
 
     def found(self, subject: Subject) -> Iterable[Diverged]:
         """What has come out since it was last asked."""
@@ -136,7 +136,8 @@ class Replicas:
         hello, ring = json.loads(self._store.get(key))
         if rank == book.ranks[0] and not book.greeted:
             book.greeted = True
-            self.strangers += _strangers(_hello(self._torch), hello, book.me, rank)
+            for message in _strangers(_hello(self._torch), hello, book.me, rank):
+                self.tell(message, True)
         known: _Ring = ring
         return known
 
@@ -218,11 +219,25 @@ class Replicas:
             return tuple(sorted(with_leader)), book.me
         return tuple(sorted(with_me)), leader
 
-    def _lost(self, error: Exception, step: int) -> None:
+    def _lost(self, error: Exception, me: int, step: int) -> None:
         self.trouble = (
             f"the process group's store is gone since step {step} ({type(error).__name__}), "
             "so the ranks are not compared any more"
         )
+        self.tell(f"rank {me}: {self.trouble}", False)
+
+    def could_not(self) -> dict[str, str]:
+        """Why there was nothing to compare, if so."""
+        if self.trouble:
+            return {"ZG402": self.trouble}
+        if self.setting == "off":
+            return {"ZG402": "the ranks were not to be compared"}
+        many = [book for book in self._books.values() if len(book.ranks) > 1]
+        if not many:
+            return {"ZG402": "there were no ranks that share parameters"}
+        # The first rank is what the others compare with.
+        leads = all(book.me == book.ranks[0] for book in many)
+        return {} if self.compared or leads else {"ZG402": "no two ranks took the same step"}
 
 
 class _Book:
