@@ -114,6 +114,7 @@ class Session:
             tell=self._tell,
             record=self._recorder,
             check_ranks=options.check_ranks,
+            met=self._company.met,
         )
         self._closed = False
         self._give_orders(codes)
@@ -148,13 +149,22 @@ class Session:
         self._output = self._stdout = None
         self._watch.forked()
 
+    def _at_end_of_worker(self) -> None:
+        """Called where multiprocessing has started this process, which it ends without python's help."""
+        from multiprocessing.util import Finalize
+
+        Finalize(None, self.close, (Ended(0, clean=False),), exitpriority=0)
+
     def torch_imported(self) -> None:
         """Begin to watch."""
         from zerograd.runtime.hooks import Unsupported
 
+        from multiprocessing.util import register_after_fork
+
         try:
             self._watch.start()
             self._started = True
+            register_after_fork(self, Session._at_end_of_worker)
         except Unsupported as error:
             self._trouble(str(error))
         except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
@@ -206,8 +216,9 @@ class Session:
 
     def close(self, ended: Ended) -> Outcome:
         """Watch no more, sum up, and say with which code to end."""
-        if self._closed:
-            return Outcome(ended.code, ended.interrupted)
+        worker = self._started and not self._company.leads and self._watch.idle
+        if self._closed or (worker and not self._company.opened):
+            return Outcome(ended.code, ended.interrupted)  # it did not train
         report = self._stopped(ended)
         self._company.ended(report, clean=ended.clean)
         if not self._company.leads:

@@ -30,6 +30,10 @@ _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 class Listener(Protocol):
     """Who hears of it."""
 
+    def met(self) -> None:
+        """The ranks have formed a process group."""
+        ...
+
     def wrapped(self, module: Any) -> None:
         """A module is under DDP."""
         ...
@@ -61,6 +65,9 @@ def listen(set_: Set, wrap_inside: WrapInside, listener: Listener) -> None:
     if module is not None:
         _ddp(set_, module.DistributedDataParallel, listener)
     collectives = sys.modules.get("torch.distributed.distributed_c10d")
+    meet = getattr(collectives, "init_process_group", None)
+    if getattr(meet, "__closure__", None):
+        wrap_inside(meet, lambda inner: _meeting(inner, listener))
     for name in SENDERS if collectives is not None else ():
         sender = getattr(collectives, name, None)
         if getattr(sender, "__closure__", None):
@@ -91,9 +98,7 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
         ("forward", forward, forwards),
         ("no_sync", no_sync, puts_off),
     ):
-        now.__name__, now.__qualname__, now.__doc__ = name, before.__qualname__, before.__doc__
-        now.__module__ = before.__module__
-        set_(ddp, name, now)
+        set_(ddp, name, _named(before, now))
 
 
 def listen_to_shards(set_: Set, listener: Listener) -> bool:
@@ -113,9 +118,9 @@ def listen_to_shards(set_: Set, listener: Listener) -> bool:
         else:
             _tell(listener, listener.put_off, self, "set_requires_gradient_sync(False)")
 
-    set_requires_gradient_sync.__qualname__ = before.__qualname__
-    set_requires_gradient_sync.__doc__ = before.__doc__
-    set_(sharded, "set_requires_gradient_sync", set_requires_gradient_sync)
+    set_(
+        sharded, "set_requires_gradient_sync", _named(before, set_requires_gradient_sync)
+    )
     return True
 
 
@@ -162,15 +167,28 @@ def rank_and_world(torch: Any) -> tuple[int, int] | None:
     return dist.get_rank(), dist.get_world_size()
 
 
+def _meeting(inner: Any, listener: Listener) -> Any:
+    def meet(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        _tell(listener, listener.met)
+        return result
+
+    return _named(inner, meet)
+
+
+def _named(inner: Any, wrapper: Any) -> Any:
+    wrapper.__name__, wrapper.__qualname__ = inner.__name__, inner.__qualname__
+    wrapper.__doc__, wrapper.__module__ = inner.__doc__, inner.__module__
+    return wrapper
+
+
 def _sending(inner: Any, listener: Listener) -> Any:
     def send(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
         _tell(listener, _count, listener, args or tuple(kwargs.values()))
         return result
 
-    send.__name__, send.__qualname__ = inner.__name__, inner.__qualname__
-    send.__doc__, send.__module__ = inner.__doc__, inner.__module__
-    return send
+    return _named(inner, send)
 
 
 def _count(listener: Listener, args: tuple[Any, ...]) -> None:

@@ -142,9 +142,19 @@ class Company:
             self._begin()
 
     @property
+    def opened(self) -> bool:
+        """Whether this process has left anything yet."""
+        return self._file is not None
+
+    @property
     def alone(self) -> bool:
         """Whether no other process of the run has left anything."""
         return not any(_files(self.directory))
+
+    def met(self) -> None:
+        """The ranks have formed a process group: from now on this one leaves a trace."""
+        if not self.leads or self.who.one_of_many:
+            self._write()
 
     def forked(self) -> None:
         """This process is a child of the one that it was."""
@@ -236,14 +246,16 @@ class Company:
         if self._file is None and not self.problem:
             self._open()
         now = who()
+        if self._known.one_of_many and not now.one_of_many:
+            now = self._known  # the group is gone, and it is still the same process
         if self._file is not None and (now != self._known or not self._file.tell()):
             self._known = now
             self._put(self._header(now))
 
-    def _write(self, line: dict[str, object]) -> None:
+    def _write(self, *lines: dict[str, object]) -> None:
         try:
             self._begin()
-            if self._file is not None:
+            for line in lines if self._file is not None else ():
                 self._put(line)
         except (OSError, ValueError) as error:
             self.problem = f"{self.directory} cannot be written: {error}"

@@ -84,6 +84,7 @@ class Sync:
         self.fault: Callable[[Exception], None] = _raise
         self.hear_shards: Callable[[], bool] = lambda: False
         """Begins to listen to FSDP2."""
+        self.on_met: Callable[[], None] = lambda: None
         self._torch = torch
         self._places = places
         self._letters = letters
@@ -96,6 +97,9 @@ class Sync:
         self._last: Event | None = None
 
     # What torch.distributed tells
+
+    def met(self) -> None:
+        self.on_met()
 
     def wrapped(self, module: Any, *, known: bool = True) -> None:
         self.active = True
@@ -187,12 +191,20 @@ class Sync:
             wrapper.known, wrapper.forwards = True, 0
         if not shared.wrappers:
             return self._waiting(shared)
-        if subject.book.node.state.local is None:
+        if subject.book.node.state.local is None or self._strays(subject, shared):
             return None
-        if 2 * self._sent >= shared.numbers:
-            return self._letters.event(Kind.SYNC, NOWHERE)
-        shared.strayed = True
-        return None
+        return self._letters.event(Kind.SYNC, NOWHERE)
+
+    def stepping(self, subject: Subject) -> Shared | None:
+        """What ranks share of a subject that is about to step."""
+        shared = self.of(subject)
+        if shared is not None and shared.wrappers:
+            shared.strayed |= self._strays(subject, shared)
+        return shared
+
+    def _strays(self, subject: Subject, shared: Shared) -> bool:
+        """Whether it holds what no backward has shared, nor the program by hand since."""
+        return subject.book.node.state.local is not None and 2 * self._sent < shared.numbers
 
     def of(self, subject: Subject) -> Shared | None:
         """What ranks share of a subject."""

@@ -80,6 +80,7 @@ class Watch:
         tell: Callable[[Finding], None] | None = None,
         record: Recorder | None = None,
         check_ranks: str = "default",
+        met: Callable[[], None] | None = None,
     ) -> None:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
@@ -94,8 +95,10 @@ class Watch:
             "tell": tell,
             "record": record,
             "check_ranks": check_ranks,
+            "met": met,
         }
         self.check_ranks = check_ranks
+        self.met = met
         self._on = on
         self._tell = tell
         self.record = record
@@ -166,6 +169,12 @@ class Watch:
         if self._on == "raise" and finding.level == "error":
             raise GradientError(mine)
 
+    @property
+    def idle(self) -> bool:
+        """Whether there was nothing to watch so far."""
+        engine = _Engine.running
+        return not self.report.findings and (engine is None or not engine.judge.steps)
+
     def forked(self) -> None:
         """This process is a child of the one that it was, with a report of its own."""
         engine = _Engine.running
@@ -218,6 +227,7 @@ class _Engine:
         self.watcher.passing = (GradientError, GradientWarning)
         self.watcher.on_fault = self._fault
         self.watcher.replicas.tell = self._trouble
+        self.watcher.sync.on_met = self._met
         self.watcher.length = self.expected
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
@@ -292,6 +302,11 @@ class _Engine:
     def _hear(self, finding: Finding) -> None:
         for watch in tuple(self.watches):
             watch.hear(finding)
+
+    def _met(self) -> None:
+        for watch in self.watches:
+            if watch.met is not None:
+                watch.met()
 
     def _trouble(self, message: str, wrong: bool) -> None:
         """Something that the ranks have to say, wrong with the run or only with our comparison."""

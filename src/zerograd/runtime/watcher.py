@@ -262,7 +262,7 @@ class Watcher:
         if subject.depth == 1:
             subject.inside = None
             if self.sync.active:
-                self.replicas.step_begins(subject, self.sync.of(subject), optimizer)
+                self.replicas.step_begins(subject, self.sync.stepping(subject), optimizer)
         if subject.stale:
             self._prune(subject)
         elif subject.book.node.state.crossed is not None:
