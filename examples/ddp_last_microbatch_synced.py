@@ -1,6 +1,6 @@
 """Only the micro-batch after which the step comes is synchronised: the ranks share all of a window.
 
-    torchrun --nproc-per-node 2 -m zerograd run examples/ddp_last_microbatch_synced.py
+torchrun --nproc-per-node 2 -m zerograd run examples/ddp_last_microbatch_synced.py
 """
 
 from contextlib import nullcontext

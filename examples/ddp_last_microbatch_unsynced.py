@@ -1,6 +1,6 @@
 """The micro-batch after which the step comes is the one that is not synchronised.
 
-    torchrun --nproc-per-node 2 -m zerograd run examples/ddp_last_microbatch_unsynced.py
+torchrun --nproc-per-node 2 -m zerograd run examples/ddp_last_microbatch_unsynced.py
 """
 
 from contextlib import nullcontext

@@ -6,7 +6,6 @@ Whoever leads the run tells it. How such a process comes here is in `runtime/boo
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 
 from zerograd.run import Options, Session

@@ -157,9 +157,9 @@ class Session:
 
     def torch_imported(self) -> None:
         """Begin to watch."""
-        from zerograd.runtime.hooks import Unsupported
-
         from multiprocessing.util import register_after_fork
+
+        from zerograd.runtime.hooks import Unsupported
 
         try:
             self._watch.start()

@@ -72,10 +72,14 @@ def _message(seen: Diverged) -> str:
     verb = "hold" if seen.what == "parameters" else "use"
     if several is False:
         verb += "s"
-    what = f"another {seen.what}" if seen.what in ("learning rate", "scale") else f"other {seen.what}"
+    what = (
+        f"another {seen.what}" if seen.what in ("learning rate", "scale") else f"other {seen.what}"
+    )
     values = f" ({seen.here}, not {seen.there})" if seen.here else ""
     more = seen.count - len(seen.names)
-    names = f": {', '.join(seen.names)}{f' and {more} more' if more > 0 else ''}" if seen.names else ""
+    names = (
+        f": {', '.join(seen.names)}{f' and {more} more' if more > 0 else ''}" if seen.names else ""
+    )
     return f"{who} {verb} {what} than rank {seen.than}{values}{names}"
 
 

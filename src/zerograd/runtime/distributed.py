@@ -78,7 +78,7 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
     init, forward, no_sync = ddp.__init__, ddp.forward, ddp.no_sync
     enabled = sys.modules["torch"].is_grad_enabled
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def wraps(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         _tell(listener, listener.wrapped, self)
 
@@ -94,7 +94,7 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
         return no_sync(self)
 
     for name, before, now in (
-        ("__init__", init, __init__),
+        ("__init__", init, wraps),
         ("forward", forward, forwards),
         ("no_sync", no_sync, puts_off),
     ):
@@ -118,9 +118,7 @@ def listen_to_shards(set_: Set, listener: Listener) -> bool:
         else:
             _tell(listener, listener.put_off, self, "set_requires_gradient_sync(False)")
 
-    set_(
-        sharded, "set_requires_gradient_sync", _named(before, set_requires_gradient_sync)
-    )
+    set_(sharded, "set_requires_gradient_sync", _named(before, set_requires_gradient_sync))
     return True
 
 

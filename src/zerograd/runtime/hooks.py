@@ -318,7 +318,6 @@ class Hooks:
         self._set(scaler_class, "step", _as(step, stepped))
         self._set(scaler_class, "update", _as(update, updated))
 
-
     def _ranks(self) -> None:
         sync = self._listener.sync
         distributed.listen(self._set, self._wrap_inside, sync)

@@ -50,6 +50,11 @@ class Who:
         """Whether there are other ranks."""
         return self.rank is not None and self.world > 1
 
+    @property
+    def several(self) -> tuple[int, ...]:
+        """The rank, where there are others."""
+        return (self.rank,) if self.rank is not None and self.world > 1 else ()
+
 
 def who() -> Who:
     """Who this process is: by its process group, or by what a launcher has told it."""

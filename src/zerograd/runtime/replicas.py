@@ -53,7 +53,7 @@ class Replicas:
         self.setting = "default"
         self.trouble = ""
         """Why the ranks are not compared any more."""
-        self.tell: Callable[[str, bool], None] = lambda message, wrong: None
+        self.tell: Callable[[str, bool], None] = lambda *_: None
         """Is told what keeps ranks from being compared, and whether that is wrong with the run."""
         self.compared = 0
         """How many fingerprints were found to agree or not."""
@@ -78,7 +78,7 @@ class Replicas:
             return
         try:
             self._exchange(subject, book, optimizer)
-        except Exception as error:  # noqa: BLE001  # the store may go away in many ways
+        except Exception as error:  # the store may go away in many ways
             self._lost(error, book.me, book.steps)
 
     def found(self, subject: Subject) -> Iterable[Diverged]:

@@ -9,13 +9,18 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from zerograd.events import Event
+from zerograd.runtime import verify
 from zerograd.runtime.habits import Book
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+_VERSION = attrgetter("_version")
 
 
 class Subject:
@@ -37,7 +42,6 @@ class Subject:
         "inside",
         "lane",
         "left",
-        "meshed",
         "met",
         "name",
         "names",
@@ -61,6 +65,7 @@ class Subject:
         "touched",
         "uneven",
         "used",
+        "version",
         "weighed",
         "weights",
     )
@@ -83,8 +88,9 @@ class Subject:
         """Other subjects that share some of these."""
         self.probe: Tensor = next((p for p in params if p.requires_grad), params[0])
         """A parameter that the subject's own backward reaches, as far as is known."""
-        self.meshed = hasattr(self.probe, "device_mesh")
-        """The parameters are distributed tensors: each process holds its part."""
+        meshed = hasattr(self.probe, "device_mesh")
+        self.version: Callable[[Tensor], int] = verify.version if meshed else _VERSION
+        """How often a gradient was written to: of a distributed one, the part that is here."""
         self.probe_grad: Tensor | None = None
         self.probe_version = -1
         self.weights = -1

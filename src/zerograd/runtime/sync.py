@@ -28,7 +28,7 @@ USER = 3
 class Wrapper:
     """One module under DDP."""
 
-    __slots__ = ("due", "forwards", "group", "ids", "known", "met", "module", "off")
+    __slots__ = ("due", "forwards", "group", "ids", "known", "module", "off", "used_by")
 
     def __init__(self, module: Any, *, known: bool) -> None:
         self.module = weakref.ref(module)
@@ -43,8 +43,8 @@ class Wrapper:
         """Whether the next backward synchronises; None where no forward has led there."""
         self.forwards = 0
         """Since the last step."""
-        self.met = False
-        """A backward that has just run has reached it."""
+        self.used_by = 0
+        """The backward that it synchronises in, or not: no other does after the same forward."""
         self.off: Site | None = None
 
     @property
@@ -93,8 +93,9 @@ class Sync:
         self._off: weakref.WeakKeyDictionary[Any, Site] = weakref.WeakKeyDictionary()
         self._generation = 0
         self._sent = 0
-        self._met: list[Wrapper] = []
-        self._last: Event | None = None
+        self._number = 0
+        """Of the backward that is running, or has run last."""
+        self._latest: Event | None = None
 
     # What torch.distributed tells
 
@@ -110,7 +111,8 @@ class Sync:
     def forwarded(self, module: Any, syncs: bool) -> None:
         wrapper = self._wrapper(module)
         wrapper.known = True
-        wrapper.due = bool(wrapper.due) or syncs
+        wrapper.due = syncs or (bool(wrapper.due) and not wrapper.used_by)
+        wrapper.used_by = 0
         wrapper.forwards += 1
 
     def put_off(self, module: Any, what: str) -> None:
@@ -149,18 +151,25 @@ class Sync:
 
     def begins(self, event: Event) -> None:
         """A backward is about to run."""
-        self._last = event
+        self._latest = event
+        self._number += 1
+        self._sent = 0
 
     def told(self, subject: Subject, event: Event) -> Event:
         """A backward that has reached a subject, and whether its gradients were shared."""
-        shared = self.of(subject)
+        shared = self.of(subject) if self.active else None
         if shared is None:
             return event
         if not shared.wrappers:
             shared.syncs += 1
             return self._letters.variant(event, synced=True, volume=shared.volume)
-        fresh = [wrapper for wrapper in shared.wrappers if wrapper.due is not None]
-        self._met += fresh
+        fresh = [
+            wrapper
+            for wrapper in shared.wrappers
+            if wrapper.due is not None and wrapper.used_by in (0, self._number)
+        ]
+        for wrapper in fresh:
+            wrapper.used_by = self._number
         if fresh and all(wrapper.due for wrapper in fresh):
             shared.syncs += 1
             volume = 0 if shared.first_window_syncs and not shared.steps else shared.volume
@@ -173,13 +182,6 @@ class Sync:
             return self._letters.variant(event, synced=False, unsynced=why)
         off = next((wrapper.off for wrapper in fresh if not wrapper.due), None)
         return self._letters.variant(event, synced=False, unsynced="no_sync()", off=off)
-
-    def ended(self) -> None:
-        """The backward has run, and all subjects were told."""
-        for wrapper in self._met:
-            wrapper.due = None
-        self._met = []
-        self._sent = 0
 
     def before_step(self, subject: Subject) -> Event | None:
         """What the subject must be told before it steps: that its gradients were shared, or not."""
@@ -244,10 +246,10 @@ class Sync:
         """Gradients that FSDP2 has kept inside, because it was told not to synchronise."""
         ids = {id(param) for param in shared.params} if self._off else set()
         for module, site in list(self._off.items()):
-            if self._last is not None and ids & set(map(id, distributed.waiting(module))):
+            if self._latest is not None and ids & set(map(id, distributed.waiting(module))):
                 shared.strayed = True
                 return self._letters.variant(
-                    self._last,
+                    self._latest,
                     synced=False,
                     unsynced="set_requires_gradient_sync(False)",
                     off=site,

@@ -155,4 +155,4 @@ def version(grad: Tensor) -> int:
     """How often a gradient was written to; of a distributed one, what this process holds of it."""
     # FSDP2 writes to the tensor inside, and the version of the one outside stands still.
     inside = getattr(grad, "_local_tensor", None)
-    return grad._version if inside is None else grad._version + inside._version  # type: ignore[no-any-return]
+    return grad._version if inside is None else grad._version + int(inside._version)

@@ -156,7 +156,7 @@ class Watch:
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
         seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
         now = ranks.who()
-        mine = replace(finding, seen=seen, ranks=(now.rank,) if now.one_of_many else ())
+        mine = replace(finding, seen=seen, ranks=now.several)
         if known:
             self.report.findings[known[0]] = mine
             if self._tell is not None and seen & (seen - 1) == 0:

@@ -131,6 +131,7 @@ class Watcher:
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
         self.sync = Sync(torch, self._places, self._letters)
         self.sync.fault = self.fault
+        self._begins, self._told = self.sync.begins, self.sync.told
         self.replicas = Replicas(torch, self._names)
         self.replicas.scaler = lambda: self.scaler and self.scaler()
         self.length = 0
@@ -159,8 +160,7 @@ class Watcher:
         if self.scalers:
             scaled = self._is_scaled(outputs, frame)
         event = self._at(frame, _BACKWARD, scaled)
-        if self.sync.active:
-            self.sync.begins(event)
+        self._begins(event)
         if self._orphans.due(self._backwards):
             leaves = hooks.leaves(outputs)
             if not self._searched and self._orphans.unclaimed(leaves):
@@ -169,10 +169,7 @@ class Watcher:
         for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
-            if grad is None:
-                subject.probe_version = -1
-            else:
-                subject.probe_version = verify.version(grad) if subject.meshed else grad._version
+            subject.probe_version = -1 if grad is None else subject.version(grad)
             if subject.company and not verify.filled(subject.probe, subject.params):
                 subject.company = frozenset()  # cleared by hand
             if subject.depth:
@@ -199,10 +196,9 @@ class Watcher:
         met = {look.subject.name for look in looks} if looks else ()
         for subject in outer:
             grad, now = subject.probe_grad, subject.probe.grad
-            probed = now is not grad
-            if not probed and now is not None:
-                version = verify.version(now) if subject.meshed else now._version
-                probed = version != subject.probe_version
+            probed = now is not grad or (
+                now is not None and subject.version(now) != subject.probe_version
+            )
             subject.probed = subject.touched = probed
             if not probed and not failed and subject.name not in met:
                 subject.touched = self._reaches(subject, event)
@@ -231,12 +227,9 @@ class Watcher:
             if subject.name in met:
                 continue
             if subject.touched and not failed:
-                shared = self.sync.told(subject, event) if self.sync.active else event
-                self._move(subject.book, shared)
+                self._move(subject.book, self._told(subject, event))
             else:
                 self._post(subject, self._variant(event, may=True))
-        if self.sync.active:
-            self.sync.ended()
 
     def _is_scaled(self, outputs: Any, frame: Any) -> bool | None:
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
@@ -649,8 +642,8 @@ class Watcher:
             history[1] = 0 if subject.touched else history[1] + 1
         subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
         state = subject.book.node.state
-        if self.sync.active and (reached or subject.touched):
-            event = self.sync.told(subject, event)
+        if reached or subject.touched:
+            event = self._told(subject, event)
         if not reached:
             if subject.left is not None and subject.touched:
                 self._post(subject, self._variant(event, leftover=False))

@@ -14,7 +14,7 @@ def _hand_on() -> None:
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
     this = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
@@ -36,8 +36,10 @@ class _Waiting:
         try:
             from zerograd.child import listen
         except ImportError as error:
-            message = f"{sys.argv[0] or sys.executable} is not watched ({error}): install zerograd for"
-            print(f"zerograd: {message} {sys.executable}", file=sys.stderr)
+            message = (
+                f"{sys.argv[0] or sys.executable} is not watched ({error}): install zerograd for"
+            )
+            sys.stderr.write(f"zerograd: {message} {sys.executable}\n")
             return None
         return listen().find_spec(name, path, target)
 
