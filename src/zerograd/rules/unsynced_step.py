@@ -14,7 +14,7 @@ Only a run shows it.
 ```python
 model = DistributedDataParallel(model)
 for i, (x, y) in enumerate(loader):
-    last = (i + 1) % N == 0
+    last = (i + 1) % N == 0 or i + 1 == len(loader)
     with model.no_sync() if last else nullcontext():
         loss = loss_fn(model(x), y) / N
         loss.backward()

@@ -140,12 +140,16 @@ def waiting(module: Any) -> list[Any]:
                 group = getattr(state, "_fsdp_param_group", None)
                 groups = [] if group is None else [group]
             for group in groups:
-                found += [
-                    param.sharded_param
-                    for param in group.fsdp_params
-                    if param.unsharded_accumulated_grad is not None
-                ]
+                found += [param.sharded_param for param in group.fsdp_params if _waits(param)]
     return found
+
+
+def _waits(param: Any) -> bool:
+    """Whether FSDP2 keeps a whole gradient of a parameter: in the dtype of the reduction, or as is."""
+    whole = getattr(param, "_unsharded_param", None)
+    return param.unsharded_accumulated_grad is not None or (
+        whole is not None and whole.grad is not None
+    )
 
 
 def store(torch: Any) -> tuple[Any, Any] | None:

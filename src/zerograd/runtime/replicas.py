@@ -49,6 +49,9 @@ _Ring = list[dict[str, Any]]
 class Replicas:
     """Takes the fingerprints of this rank, and compares them."""
 
+    made = 0
+    """How many there were in this process: what another watch has left in the store is past."""
+
     def __init__(self, torch: Any, names: Callable[[Subject], dict[int, str]]) -> None:
         self.setting = "default"
         self.trouble = ""
@@ -59,6 +62,8 @@ class Replicas:
         """How many fingerprints were found to agree or not."""
         self.scaler: Callable[[], Any] = lambda: None
         self._torch = torch
+        Replicas.made += 1
+        self._number = Replicas.made
         self._names = names
         self._group: Any = None
         self._store: Any = None
@@ -96,7 +101,7 @@ class Replicas:
         else:
             # Two models alike: they are told apart by who comes first.
             self._seen[made.key] = self._seen.get(made.key, 0) + 1
-            made.key = f"{made.key}/{self._seen[made.key]}"
+            made.key = f"{self._number}/{made.key}/{self._seen[made.key]}"
         dist = self._torch.distributed
         if not dist.is_initialized():
             return made

@@ -82,6 +82,8 @@ class Touch:
         self._squares: dict[int, float] = {}
         self._error: Exception | None = None
         self._handles: list[RemovableHandle] = []
+        # FSDP2 puts gradients where they belong by itself: no hook of the parameter is called.
+        self._sharded = Versions([one for one in params if hasattr(one, "device_mesh")])
         try:
             for param in params:
                 if param.requires_grad:
@@ -109,7 +111,12 @@ class Touch:
         self.remove()
         if self._error is not None:
             raise self._error
-        return [param for param in self.params if id(param) in self._squares]
+        found = set(self._squares) | set(map(id, self._sharded.changed()))
+        return [param for param in self.params if id(param) in found]
+
+    def saw(self, params: Iterable[Tensor]) -> bool:
+        """Whether it is known what the backward brought to each of them."""
+        return all(id(param) in self._squares for param in params)
 
     def expected(self, params: Iterable[Tensor]) -> float:
         """The norm of what the backward brought to them."""
@@ -122,8 +129,10 @@ class Touch:
         self._handles.clear()
 
 
-def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured:
-    """The numbers of a backward that added onto what was there."""
+def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured | None:
+    """The numbers of a backward that added onto what was there, as far as they were seen."""
+    if not touch.saw(params):
+        return None
     squares = (
         float(_plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
     )
