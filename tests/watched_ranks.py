@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zerograd
 from ranks import work
+from zerograd.rules import diverged_ranks
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
 Told = list[tuple[str, str, int]]
@@ -299,6 +300,26 @@ def zero_redundancy() -> None:
     plain(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01))()
 
 
+def page(which: str) -> Callable[[], None]:
+    """An example of the rule's own page."""
+
+    def train() -> None:
+        code = diverged_ranks.__doc__.split(f"## {which}\n\n```python\n")[1].split("```")[0]
+        torch.manual_seed(rank)
+        model = nn.Linear(3, 1)
+        names = {
+            "model": model,
+            "optimizer": torch.optim.SGD(model.parameters(), lr=0.01),
+            "loss_fn": nn.MSELoss(),
+            "loader": [(torch.randn(2, 3), torch.randn(2, 1)) for _ in range(6)],
+            "dist": dist,
+            "DistributedDataParallel": DistributedDataParallel,
+        }
+        exec(compile(code, "train.py", "exec"), names)
+
+    return train
+
+
 RIGHT: dict[str, Callable[[], None]] = {
     "ddp": lambda: plain(ddp())(),
     "ddp bucket views": lambda: plain(ddp(gradient_as_bucket_view=True))(),
@@ -317,6 +338,7 @@ RIGHT: dict[str, Callable[[], None]] = {
     "fsdp hybrid": lambda: plain(hybrid())(),
     "tensor parallel": tensor_parallel,
     "apart": apart,
+    "page good": page("Good"),
 }
 WRONG: dict[str, Callable[[], None]] = {
     "ddp last apart": lambda: accumulated(ddp(), lambda n: not last(n))(),
@@ -329,6 +351,7 @@ WRONG: dict[str, Callable[[], None]] = {
     "ddp perturbed": lambda: perturbed(ddp(), 1, 3, 8)(),
     "ddp perturbed first": lambda: perturbed(ddp(), 0, 3, 8)(),
     "ddp skips": skipping,
+    "page bad": page("Bad"),
     "ddp other rate": lambda: other_rate(ddp())(),
     "ddp own gradients": own_gradients,
     "fsdp never": lambda: accumulated(fsdp(), lambda _: False)(),

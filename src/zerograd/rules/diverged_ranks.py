@@ -1,7 +1,7 @@
 """Ranks that ought to be replicas hold different parameters, or step differently.
 
-DDP averages gradients, not parameters: it relies on every rank starting from the same weights and
-taking the same steps. A step that one rank skips, a weight that one rank changes, a learning rate
+DDP makes the parameters of all ranks those of the first when it wraps a model, and from then on it
+averages gradients, not parameters: it relies on every rank taking the same steps. A step that one rank skips, a weight that one rank changes, a learning rate
 that differs, and the replicas are no replicas any more: the averaged gradients belong to none of
 them. The gradients do not show it, they agree on all ranks after the averaging.
 
@@ -11,27 +11,29 @@ parameters in the process group's store, and compare.
 ## Bad
 
 ```python
+checkpoint = {name: value / 2 for name, value in model.state_dict().items()}
 model = DistributedDataParallel(model)
+if dist.get_rank() == 0:
+    model.module.load_state_dict(checkpoint)
 for x, y in loader:
     optimizer.zero_grad()
     loss = loss_fn(model(x), y)
     loss.backward()
-    if loss.item() < 90:
-        optimizer.step()
+    optimizer.step()
 ```
 
 ## Good
 
 ```python
+checkpoint = {name: value / 2 for name, value in model.state_dict().items()}
+if dist.get_rank() == 0:
+    model.load_state_dict(checkpoint)
 model = DistributedDataParallel(model)
 for x, y in loader:
     optimizer.zero_grad()
     loss = loss_fn(model(x), y)
     loss.backward()
-    worst = loss.detach().clone()
-    dist.all_reduce(worst, dist.ReduceOp.MAX)
-    if worst.item() < 90:
-        optimizer.step()
+    optimizer.step()
 ```
 """
 
