@@ -23,10 +23,13 @@ LAYERS = (
     {"needs", "edges"},
     {"explore"},
     {"static", "runtime"},
+    {"merge"},
     {"settings"},
     {"discover", "cache"},
     {"check"},
     {"run"},
+    {"child"},
+    {"boot"},
     {"commands"},
     {"cli"},
 )

@@ -1,6 +1,6 @@
 """A process that a watched program has started: it is watched as well, and leaves what it finds.
 
-Whoever leads the run tells it. How such a process comes here is in `runtime/boot`.
+Whoever leads the run tells it. How such a process comes here is in `boot/`.
 """
 
 from __future__ import annotations

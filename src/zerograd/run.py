@@ -221,6 +221,8 @@ class Session:
             return Outcome(ended.code, ended.interrupted)  # it did not train
         report = self._stopped(ended)
         self._company.ended(report, clean=ended.clean)
+        if not ended.clean and not self._company.formed:
+            self._never_met()
         if not self._company.leads:
             self._leave()
             return Outcome(ended.code, ended.interrupted)  # the summary is another's
@@ -239,6 +241,15 @@ class Session:
             failed = not self._options.exit_zero and fails(report, self._selection)
             code = COULD_NOT if report.errors else int(failed)
         return Outcome(code, ended.interrupted)
+
+    def _never_met(self) -> None:
+        """The program has failed, maybe because the others did not come."""
+        now = self._company.who
+        if now.one_of_many:
+            self._console.write(
+                f"zerograd: rank {now.rank} of {now.world} has ended before the ranks had formed a "
+                "process group, so nothing was compared; the error above is the program's own\n"
+            )
 
     def _with_others(self, report: Report) -> Report:
         """What all processes of the run have found."""

@@ -30,7 +30,7 @@ from zerograd.runtime.recording import Damaged, open_aside, parsed, plain
 
 VARIABLE = "ZEROGRAD_RUN"
 """The environment variable that tells a child what to do."""
-BOOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
+BOOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "boot")
 """What stands here is imported by every Python that has it in its path, before anything else."""
 PATIENCE = 10.0
 """So many seconds the first rank waits for the others to come to their end."""
@@ -128,6 +128,8 @@ class Company:
         """Whether the directory is left when the run is over."""
         self.leads = self.orders is None and (not self.who.one_of_many or self.who.rank == 0)
         """Whether this process tells what all have found."""
+        self.formed = False
+        """Whether the ranks have met in a process group."""
         self._program = program
         self._file: Any = None
         self._known = Who()
@@ -158,6 +160,7 @@ class Company:
 
     def met(self) -> None:
         """The ranks have formed a process group: from now on this one leaves a trace."""
+        self.formed = True
         if not self.leads or self.who.one_of_many:
             self._write()
 
