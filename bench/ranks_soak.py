@@ -1,4 +1,4 @@
-"""Four ranks train for 2,000 steps, and something goes wrong on one of them: is it told, and where?
+"""Four ranks train for 2,000 steps, something goes wrong on one of them, and it has to be told.
 
 A rank is killed at a random step, a rank forgets to clear once, a rank's parameters are changed, the
 first rank's are, and nothing goes wrong at all. Every run has to end by itself.

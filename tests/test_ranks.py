@@ -46,7 +46,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return ranks.read(meeting, WORLD)
 
 
-def of(told: Told, scenario: str) -> list[list[tuple[str, str, int]]]:
+def of(told: Told, scenario: str) -> list[Any]:
     """What was found on each rank: code, message, step."""
     found = []
     for rank in told:
@@ -116,9 +116,27 @@ def test_by_default_a_difference_is_found_within_a_hundred_steps(told: Told) -> 
     first, second = of(told, "ddp perturbed, default")
     assert first == []
     ((code, message, step),) = second
-    assert (code, message) == ("ZG402", "rank 1 holds other parameters than rank 0: module.2.weight")
+    assert (code, message) == (
+        "ZG402",
+        "rank 1 holds other parameters than rank 0: module.2.weight",
+    )
     assert 31 <= step <= 131
 
 
 def test_ranks_that_are_not_to_be_compared_are_not(told: Told) -> None:
     assert of(told, "ddp perturbed, off") == [[], []]
+
+
+def test_ranks_that_are_not_alike_say_so(told: Told) -> None:
+    first, second = of(told, "strangers")
+    assert first == []
+    torch, program = second
+    assert torch.startswith("rank 1 runs torch 2.0.0, rank 0 torch ")
+    assert program.startswith("rank 1 runs ranks.py (")
+    assert "rank 0 watched_ranks.py (" in program
+
+
+def test_a_store_that_goes_away_is_said_and_the_training_goes_on(told: Told) -> None:
+    first, second = of(told, "lost")
+    assert first == ""
+    assert second.startswith("the process group's store is gone since step ")

@@ -5,6 +5,7 @@ Each returns the codes that were found, with a few words of the message.
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,18 +17,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import TCPStore
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
+import ranks
 import zerograd
 from ranks import work
 from zerograd.rules import diverged_ranks
+from zerograd.runtime import watch
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
 Told = list[tuple[str, str, int]]
+Train = Callable[[], None]
 N = 4
+SOON = dt.timedelta(seconds=5)
 
 
 def net() -> nn.Sequential:
@@ -45,9 +51,9 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.05)
 
 
-def watched(train: Callable[[], None], check_ranks: str = "every-step") -> Told:
+def watched(make: Callable[[], Train], check_ranks: str = "every-step") -> Told:
     with zerograd.watch(on="collect", check_ranks=check_ranks) as report:
-        train()
+        make()()
     assert report.errors == []
     return [(one.code, one.message, one.site.iteration or 0) for one in report.findings]
 
@@ -177,7 +183,9 @@ def by_hand(*, flat: bool) -> Callable[[], None]:
             if flat:
                 together = torch.cat([grad.flatten() for grad in grads])
                 dist.all_reduce(together)
-                for grad, part in zip(grads, together.split([g.numel() for g in grads])):
+                for grad, part in zip(
+                    grads, torch.split(together, [g.numel() for g in grads]), strict=True
+                ):
                     grad.copy_(part.view_as(grad) / world)
             else:
                 for grad in grads:
@@ -320,53 +328,92 @@ def page(which: str) -> Callable[[], None]:
     return train
 
 
-RIGHT: dict[str, Callable[[], None]] = {
-    "ddp": lambda: plain(ddp())(),
-    "ddp bucket views": lambda: plain(ddp(gradient_as_bucket_view=True))(),
-    "ddp static graph": lambda: plain(ddp(static_graph=True))(),
-    "ddp unused": unused,
-    "ddp window": lambda: accumulated(ddp(), last)(),
-    "ddp window, bucket views": lambda: accumulated(ddp(gradient_as_bucket_view=True), last)(),
-    "ddp evaluated": evaluated,
-    "ddp scaled": scaled,
-    "ddp several": two_of_one,
-    "ddp by hand": by_hand(flat=False),
-    "ddp by hand, flat": by_hand(flat=True),
-    "ddp zero redundancy": zero_redundancy,
-    "fsdp": lambda: plain(fsdp())(),
-    "fsdp window": lambda: accumulated(fsdp(), last)(),
-    "fsdp hybrid": lambda: plain(hybrid())(),
-    "tensor parallel": tensor_parallel,
-    "apart": apart,
-    "page good": page("Good"),
+def strangers() -> list[str]:
+    """The ranks have another torch, and another program."""
+    main: Any = sys.modules["__main__"]
+    known = torch.__version__, main.__file__
+    try:
+        if rank == 1:
+            torch.__version__, main.__file__ = "2.0.0", ranks.__file__  # type: ignore[assignment]
+        with zerograd.watch(on="collect", check_ranks="every-step") as report:
+            plain(ddp())()
+    finally:
+        torch.__version__, main.__file__ = known
+    assert report.findings == []
+    return [problem.message for problem in report.errors]
+
+
+def lost() -> str:
+    """The process group's store is gone, for one rank; the training goes on."""
+    with zerograd.watch(on="collect", check_ranks="every-step") as report:
+        model = ddp()
+        optimizer = sgd(model)
+        plain(model, optimizer)()
+        engine = watch._Engine.running
+        assert engine is not None
+        if rank == 1:
+            host = TCPStore("127.0.0.1", 0, is_master=True, timeout=SOON)
+            engine.watcher.replicas._store = TCPStore("127.0.0.1", host.port, timeout=SOON)
+            del host
+        plain(model, optimizer)()
+    assert report.findings == []
+    assert report.errors == []
+    assert report.watched is not None
+    assert report.watched.steps == 12
+    return report.watched.could_not.get("ZG402", "")
+
+
+RIGHT: dict[str, Callable[[], Train]] = {
+    "ddp": lambda: plain(ddp()),
+    "ddp bucket views": lambda: plain(ddp(gradient_as_bucket_view=True)),
+    "ddp static graph": lambda: plain(ddp(static_graph=True)),
+    "ddp unused": lambda: unused,
+    "ddp window": lambda: accumulated(ddp(), last),
+    "ddp window, bucket views": lambda: accumulated(ddp(gradient_as_bucket_view=True), last),
+    "ddp evaluated": lambda: evaluated,
+    "ddp scaled": lambda: scaled,
+    "ddp several": lambda: two_of_one,
+    "ddp by hand": lambda: by_hand(flat=False),
+    "ddp by hand, flat": lambda: by_hand(flat=True),
+    "ddp zero redundancy": lambda: zero_redundancy,
+    "fsdp": lambda: plain(fsdp()),
+    "fsdp window": lambda: accumulated(fsdp(), last),
+    "fsdp hybrid": lambda: plain(hybrid()),
+    "tensor parallel": lambda: tensor_parallel,
+    "apart": lambda: apart,
+    "page good": lambda: page("Good"),
 }
-WRONG: dict[str, Callable[[], None]] = {
-    "ddp last apart": lambda: accumulated(ddp(), lambda n: not last(n))(),
-    "ddp never": lambda: accumulated(ddp(), lambda _: False)(),
-    "ddp always": lambda: accumulated(ddp(), lambda _: True)(),
-    "ddp module": through_module,
-    "ddp retained": retained,
-    "ddp forgets": lambda: forgets(ddp(), 1)(),
-    "ddp forgets, bucket views": lambda: forgets(ddp(gradient_as_bucket_view=True), 0)(),
-    "ddp perturbed": lambda: perturbed(ddp(), 1, 3, 8)(),
-    "ddp perturbed first": lambda: perturbed(ddp(), 0, 3, 8)(),
-    "ddp skips": skipping,
-    "page bad": page("Bad"),
-    "ddp other rate": lambda: other_rate(ddp())(),
-    "ddp own gradients": own_gradients,
-    "fsdp never": lambda: accumulated(fsdp(), lambda _: False)(),
-    "fsdp last apart": lambda: accumulated(fsdp(), lambda n: not last(n))(),
-    "fsdp always": lambda: accumulated(fsdp(), lambda _: True)(),
-    "fsdp forgets": lambda: forgets(fsdp(), 1)(),
-    "fsdp other rate": lambda: other_rate(fsdp())(),
-    "fsdp hybrid perturbed": lambda: perturbed(hybrid(), 1, 3, 8)(),
+WRONG: dict[str, Callable[[], Train]] = {
+    "ddp last apart": lambda: accumulated(ddp(), lambda n: not last(n)),
+    "ddp never": lambda: accumulated(ddp(), lambda _: False),
+    "ddp always": lambda: accumulated(ddp(), lambda _: True),
+    "ddp module": lambda: through_module,
+    "ddp retained": lambda: retained,
+    "ddp forgets": lambda: forgets(ddp(), 1),
+    "ddp forgets, bucket views": lambda: forgets(ddp(gradient_as_bucket_view=True), 0),
+    "ddp perturbed": lambda: perturbed(ddp(), 1, 3, 8),
+    "ddp perturbed first": lambda: perturbed(ddp(), 0, 3, 8),
+    "ddp skips": lambda: skipping,
+    "page bad": lambda: page("Bad"),
+    "ddp other rate": lambda: other_rate(ddp()),
+    "ddp own gradients": lambda: own_gradients,
+    "fsdp never": lambda: accumulated(fsdp(), lambda _: False),
+    "fsdp last apart": lambda: accumulated(fsdp(), lambda n: not last(n)),
+    "fsdp always": lambda: accumulated(fsdp(), lambda _: True),
+    "fsdp forgets": lambda: forgets(fsdp(), 1),
+    "fsdp other rate": lambda: other_rate(fsdp()),
+    "fsdp hybrid perturbed": lambda: perturbed(hybrid(), 1, 3, 8),
 }
 SCENARIOS: dict[str, Callable[[], Any]] = {
-    name: (lambda train=train: watched(train))  # type: ignore[misc]
-    for name, train in {**RIGHT, **WRONG}.items()
+    name: (lambda make=make: watched(make))  # type: ignore[misc]
+    for name, make in {**RIGHT, **WRONG}.items()
 }
-SCENARIOS["ddp perturbed, default"] = lambda: watched(perturbed(ddp(), 1, 31, 140), "default")
-SCENARIOS["ddp perturbed, off"] = lambda: watched(perturbed(ddp(), 1, 3, 40), "off")
+SCENARIOS["ddp perturbed, default"] = lambda: watched(
+    lambda: perturbed(ddp(), 1, 31, 140), "default"
+)
+SCENARIOS["ddp perturbed, off"] = lambda: watched(lambda: perturbed(ddp(), 1, 3, 40), "off")
+SCENARIOS["strangers"] = strangers
+SCENARIOS["lost"] = lost
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")

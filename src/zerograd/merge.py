@@ -12,10 +12,15 @@ from zerograd.runtime.ranks import Part
 _Place = tuple[str, str, int]
 
 
-def merged(parts: Iterable[Part], own: Report | None = None) -> Report:
+def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = None) -> Report:
     """What all have found; `own` is the report of a process that has no part among them."""
     parts = list(parts)
     report = Report()
+    if own is not None and rank is not None:
+        found = {_place(finding): finding for finding in own.findings}
+        errors = list(own.errors)
+        parts.insert(0, Part("", rank, 2, 0, "", "", found, own.watched, errors, ended=True))
+        own = None
     alike: dict[_Place, list[Finding]] = {}
     for finding in own.findings if own is not None else ():
         alike.setdefault(_place(finding), []).append(finding)
@@ -69,8 +74,8 @@ def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
     others = [part.watched for part in parts if part.rank is None]
     first = next((part.watched for part in ranked if part.watched is not None), None)
     known = [one for one in (own, first, *others) if one is not None]
-    if not known:
-        return Watched() if parts else None
+    if not parts and not known:
+        return None
     windows: Counter[int] = Counter()
     for one in known:
         windows.update(one.windows)

@@ -257,7 +257,7 @@ class Session:
         if company.who.one_of_many:
             report = merged(read(company.directory))
         elif not company.alone:
-            report = merged(company.others(), report)
+            report = merged(company.others(), report, company.rank)
         self._add_sources(report)
         return report
 

@@ -130,6 +130,8 @@ class Company:
         """Whether this process tells what all have found."""
         self.formed = False
         """Whether the ranks have met in a process group."""
+        self.rank: int | None = None
+        """This one's, once they have."""
         self._program = program
         self._file: Any = None
         self._known = Who()
@@ -161,6 +163,7 @@ class Company:
     def met(self) -> None:
         """The ranks have formed a process group: from now on this one leaves a trace."""
         self.formed = True
+        self.rank = who().rank
         if not self.leads or self.who.one_of_many:
             self._write()
 
@@ -173,6 +176,7 @@ class Company:
                 self._file.close()
         self._file = None
         self.who = self._known = Who()
+        self.formed, self.rank = False, None
 
     def first_to_tell(self, finding: Finding) -> bool:
         """Whether no other process of this machine has told a finding of this place."""
