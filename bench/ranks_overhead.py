@@ -155,7 +155,7 @@ def store(clients: int, rounds: int = 1000) -> dict[str, float]:
     """Microseconds of each operation, as each of some clients sees it that all go on at once."""
     import datetime as dt
 
-    from torch.distributed.distributed_c10d import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     server = TCPStore("127.0.0.1", 0, is_master=True, timeout=dt.timedelta(seconds=60))
     words = [sys.executable, "-c", CLIENT, str(server.port)]

@@ -131,7 +131,7 @@ def test_ranks_that_are_not_alike_say_so(told: Told) -> None:
     first, second = of(told, "strangers")
     assert first == []
     torch, program = second
-    assert torch.startswith("rank 1 runs torch 2.0.0, rank 0 torch ")
+    assert torch.startswith("rank 1 runs torch 2.99.0, rank 0 torch ")
     assert program.startswith("rank 1 runs ranks.py (")
     assert "rank 0 watched_ranks.py (" in program
 

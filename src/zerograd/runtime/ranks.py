@@ -151,6 +151,11 @@ class Company:
             self._begin()
 
     @property
+    def _writes(self) -> bool:
+        """Whether this process leaves a file; what leads has a report, and needs none for itself."""
+        return not self.leads or self.who.one_of_many or self.kept
+
+    @property
     def opened(self) -> bool:
         """Whether this process has left anything yet."""
         return self._file is not None
@@ -164,7 +169,7 @@ class Company:
         """The ranks have formed a process group: from now on this one leaves a trace."""
         self.formed = True
         self.rank = who().rank
-        if not self.leads or self.who.one_of_many:
+        if self._writes:
             self._write()
 
     def forked(self) -> None:
@@ -198,8 +203,8 @@ class Company:
         return True
 
     def found(self, finding: Finding) -> None:
-        """Keep a finding, now; the process that leads alone has its own report."""
-        if not self.leads or self.who.one_of_many:
+        """Keep a finding, now."""
+        if self._writes:
             self._write({"finding": plain(finding)})
 
     def ended(self, report: Report, *, clean: bool) -> None:
@@ -207,7 +212,7 @@ class Company:
         stepped = report.watched is not None and report.watched.steps
         if self._file is None and not stepped and not report.findings and not report.errors:
             return  # it did not train
-        if not self.leads or self.who.one_of_many:
+        if self._writes:
             watched = None if report.watched is None else plain(report.watched)
             self._write({"end": clean, "watched": watched, "errors": plain(report.errors)})
 
