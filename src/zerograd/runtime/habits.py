@@ -40,6 +40,7 @@ class Book:
         "drops",
         "name",
         "node",
+        "steady",
         "steps",
         "usual",
         "window",
@@ -58,6 +59,8 @@ class Book:
         """How long the latest windows were, all alike."""
         self.declared = 0
         """How long windows are meant to be, as the user says."""
+        self.steady = False
+        """They were alike often enough that another such window says nothing new."""
         self._carries = False
         self._run = 0
         self._first = 0
@@ -76,7 +79,7 @@ class Book:
         return (
             self.window == self.usual
             and not self.drops
-            and self._run > ALIKE
+            and self.steady
             and step.length in (0, self.usual)
         )
 
@@ -85,10 +88,10 @@ class Book:
         backward = before.backward
         if backward is None or clear.inner:
             return
-        if len(self.drops) <= LONGEST_MEMORY:
-            self.drops.append((clear, backward))
         if before.grads is Grads.STALE:
             return  # what another phase has left on used gradients is no window
+        if len(self.drops) <= LONGEST_MEMORY:
+            self.drops.append((clear, backward))
         if 0 < self.window < self._meant() and self._step is not None:
             yield from self._remainder(before, clear)
 
@@ -103,6 +106,7 @@ class Book:
         if before.grads is Grads.STALE:
             # A window that was never cleared says nothing of how long windows are meant to be.
             self._run = self.usual = 0
+            self.steady = False
         else:
             yield from self._lengths(step, before)
         yield from self._cut(step, before)
@@ -136,6 +140,7 @@ class Book:
             if self._judged == 2 * meant and self._short > meant:
                 yield from _told(misplaced_guard.RULE, seen, guarded)
         self._run = self._run + 1 if window == self.usual else 1
+        self.steady = self._run > ALIKE
         self.usual = window
         begun = sum(self.windows.values()) == 1 + ALIKE
         if begun and self._run == ALIKE and self._first < window:

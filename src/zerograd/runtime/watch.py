@@ -188,7 +188,7 @@ class _Engine:
         self.watcher = Watcher(self.judge, torch)
         self.watcher.passing = (GradientError, GradientWarning)
         self.watcher.on_fault = self._fault
-        self.watcher.length = self.expected
+        self.watcher.expect(self.expected)
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
         self.hooks = Hooks(torch, self.watcher)
@@ -234,7 +234,7 @@ class _Engine:
     def expect(cls, length: int) -> None:
         cls.expected = length
         if cls.running is not None:
-            cls.running.watcher.length = length
+            cls.running.watcher.expect(length)
 
     def summary(self, watch: Watch) -> Watched:
         titles, parameters = self.watcher.titles, self.watcher.parameters
