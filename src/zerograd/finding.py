@@ -58,7 +58,11 @@ class Finding:
     seen: int | None = None
     rank: int | None = None
     help: str = ""
+    step: Site | None = None
+    """The step at which it shows, where that is not the site itself."""
     fix: Fix | None = None
+    refused: str = ""
+    """Why there is no fix, where one was looked for."""
 
 
 @dataclass(frozen=True)
