@@ -102,6 +102,8 @@ class Report:
     """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
+    fixed: int | None = None
+    """How many findings were repaired; None where nobody asked."""
 
     @property
     def exit_code(self) -> int:

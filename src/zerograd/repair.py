@@ -7,14 +7,15 @@ are made one after the other, each in the text that the one before has left, unt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from zerograd.finding import Edit, Finding, Fix
-from zerograd.fixes import Refused, Repair, repairs
+from zerograd.fixes import repairs
+from zerograd.fixes.scene import Repair
 from zerograd.static.bounded import guarded
 from zerograd.static.document import Document, Overlap
-from zerograd.static.edits import Code
+from zerograd.static.edits import Code, Refused
 from zerograd.static.lint import Verdict, judge
 from zerograd.static.places import edit_in_cell, in_text
 from zerograd.static.source import Source, Unreadable, parse
@@ -116,20 +117,21 @@ def holds(document: Document, finding: Finding, before: Verdict) -> bool:
     after = look(document)
     if len(after.problems) > len(before.problems):
         return False
-    old, new = _counts(before), _counts(after)
-    if new[finding.code] >= old[finding.code]:
+    if sum(f.code == finding.code for f in after.findings) >= sum(
+        f.code == finding.code for f in before.findings
+    ):
         return False
-    if finding.level == "error":
-        # A window that is whole now may show what was wrong with its end: that is advice.
-        advice = {one.code for one in after.findings if one.level == "advice"}
-        new = Counter({code: count for code, count in new.items() if code not in advice})
-    return all(count <= old[code] for code, count in new.items())
+    # A window that is whole now may show what was wrong with its end: that is advice.
+    judged = ("error",) if finding.level == "error" else ("error", "advice")
+    old, new = _counts(before, judged), _counts(after, judged)
+    return all(count <= old[what] for what, count in new.items())
 
 
-def _counts(verdict: Verdict) -> Counter[str]:
+def _counts(verdict: Verdict, levels: Collection[str]) -> Counter[tuple[str, bool]]:
     """How many findings there are of each rule, and how many of them are certain."""
-    every = Counter(finding.code for finding in verdict.findings)
-    return every + Counter(f"{one.code} certain" for one in verdict.findings if one.certain)
+    found = [finding for finding in verdict.findings if finding.level in levels]
+    certain = Counter((finding.code, True) for finding in found if finding.certain)
+    return certain + Counter((finding.code, False) for finding in found)
 
 
 def look(document: Document) -> Verdict:

@@ -243,8 +243,10 @@ def cleared(statement: ast.stmt) -> str:
 
 
 def is_gradient(node: ast.AST) -> bool:
-    """Whether it is `x.grad`."""
-    return isinstance(node, ast.Attribute) and node.attr == "grad"
+    """Whether it is `x.grad`, and not `torch.autograd.grad`."""
+    if not isinstance(node, ast.Attribute) or node.attr != "grad":
+        return False
+    return text_of(node.value).rpartition(".")[2] not in ("autograd", "func")
 
 
 def mentions_gradients(nodes: Iterable[ast.AST]) -> bool:

@@ -93,10 +93,8 @@ def _edit_cell(text: str, number: int, edits: Sequence[Edit]) -> str:
     value, _ = json.JSONDecoder().raw_decode(text, start)
     before = value if isinstance(value, str) else "".join(value)
     after = edit_text(before, edits)
-    if isinstance(value, str):
-        literal = _literal(after, text)
-    else:
-        literal = _list(text, start, value, after)
+    whole = isinstance(value, str)
+    literal = _literal(after, text) if whole else _list(text, start, value, after)
     return text[:start] + literal + text[end:]
 
 
@@ -132,9 +130,7 @@ def _source_of(text: str, number: int) -> tuple[int, int]:
         cells = list(_items(text, top["cells"][0]))
     else:
         sheets = _items(text, top["worksheets"][0])
-        cells = [
-            cell for a, _ in sheets for cell in _items(text, _members(text, a)["cells"][0])
-        ]
+        cells = [cell for a, _ in sheets for cell in _items(text, _members(text, a)["cells"][0])]
     members = _members(text, cells[number - 1][0])
     return members["source"] if "source" in members else members["input"]
 
