@@ -122,14 +122,17 @@ def holds(document: Document, finding: Finding, before: Verdict) -> bool:
     ):
         return False
     # A window that is whole now may show what was wrong with its end: that is advice.
-    judged = ("error",) if finding.level == "error" else ("error", "advice")
-    old, new = _counts(before, judged), _counts(after, judged)
+    shown = _ENDS if finding.level == "error" or finding.code == "ZG302" else frozenset()
+    old, new = _counts(before, shown), _counts(after, shown)
     return all(count <= old[what] for what, count in new.items())
 
 
-def _counts(verdict: Verdict, levels: Collection[str]) -> Counter[tuple[str, bool]]:
+_ENDS = frozenset({"ZG301", "ZG302", "ZG303", "ZG304"})
+
+
+def _counts(verdict: Verdict, but: Collection[str]) -> Counter[tuple[str, bool]]:
     """How many findings there are of each rule, and how many of them are certain."""
-    found = [finding for finding in verdict.findings if finding.level in levels]
+    found = [finding for finding in verdict.findings if finding.code not in but]
     certain = Counter((finding.code, True) for finding in found if finding.certain)
     return certain + Counter((finding.code, False) for finding in found)
 

@@ -11,6 +11,22 @@ from zerograd.static.edits import Code, Refused
 
 REPAIRED = {
     "ZG101": "stale_gradient",
+    "ZG102": "discarded_gradient",
+    "ZG103": "zero_in_window",
+    "ZG104": "empty_step",
+    "ZG107": "none_gradient",
+    "ZG201": "clip_before_unscale",
+    "ZG202": "clip_before_backward",
+    "ZG203": "clip_after_step",
+    "ZG204": "clip_in_window",
+    "ZG205": "scaled_step",
+    "ZG207": "missing_update",
+    "ZG208": "unscaled_backward",
+    "ZG301": "unscaled_window",
+    "ZG302": "misplaced_guard",
+    "ZG303": "dropped_window",
+    "ZG304": "dropped_window",
+    "ZG501": "bypassed_wrapper",
 }
 
 

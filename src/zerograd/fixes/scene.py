@@ -85,10 +85,17 @@ class Scene:
         return (self.code.insert_after(place.after, *lines),)
 
     def carry(
-        self, unit: Sequence[ast.stmt], place: Place, words: re.Pattern[str]
+        self, unit: Sequence[ast.stmt], place: Place, words: re.Pattern[str], *ahead: str
     ) -> tuple[Edit, ...]:
-        """Statements moved to a place."""
-        return self.code.move(unit, before=place.before, after=place.after, words=words)
+        """Statements moved to a place, with new lines ahead of them."""
+        if any(node in (place.before, place.after) for one in unit for node in ast.walk(one)):
+            raise Refused("a statement cannot be moved into itself")
+        lines = self.code.taken(unit, words)
+        return (self.code.delete(unit, words), *self.put(place, *ahead, *lines))
+
+    def remove(self, unit: Sequence[ast.stmt], words: re.Pattern[str]) -> tuple[Edit, ...]:
+        """Statements taken away."""
+        return (self.code.delete(unit, words),)
 
     # Whose it is
 
@@ -118,6 +125,18 @@ class Scene:
             return ""
         return self.code.text(call.func.value)
 
+    def scaling(self, backward: ast.stmt) -> str:
+        """The scaler that has scaled what a statement back-propagates."""
+        for around in (backward, self.loop(backward), self.code.function(backward)):
+            found = {
+                self.code.text(call.func.value)
+                for call in calls(around or backward)
+                if isinstance(call.func, ast.Attribute) and call.func.attr == "scale"
+            }
+            if len(found) == 1:
+                return found.pop()
+        raise Refused("it cannot be seen which scaler has scaled the loss")
+
     # Blocks
 
     def loop(self, statement: ast.stmt) -> ast.stmt | None:
@@ -136,6 +155,13 @@ class Scene:
         while number + 1 < len(block) and is_call_of(block[number + 1], "update"):
             number += 1
         return Place(after=block[number])
+
+    def behind(self, calls_of_step: Sequence[ast.Call]) -> Place:
+        """After the last of several steps, or of the arms that hold them."""
+        statements = [self.code.statement_of(call) for call in calls_of_step]
+        block = self.code.meet(*statements)
+        last = max(self.number(one, block) for one in statements)
+        return self.after(block[last])
 
     def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Place:
         """Where the window begins that a backward fills for a step: a clear belongs there."""
@@ -167,12 +193,13 @@ class Scene:
 
 def own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement, but for those of functions that are only defined in it."""
-    todo = [statement]
+    yield statement
+    todo = list(ast.iter_child_nodes(statement))[::-1]
     while todo:
         node = todo.pop()
         yield node
         if not isinstance(node, Function):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(list(ast.iter_child_nodes(node))[::-1])
 
 
 def calls(statement: ast.AST) -> Iterator[ast.Call]:
@@ -240,6 +267,42 @@ def cleared(statement: ast.stmt) -> str:
         if isinstance(call.func, ast.Attribute) and _CLEARS.match(call.func.attr):
             return text_of(call.func.value)
     return ""
+
+
+def clearing(scene: Scene, statement: ast.stmt) -> ast.stmt:
+    """The whole of a clear: the loop over parameters, the `if` around it."""
+    if not is_clear(statement):
+        raise Refused("the statement does more than clear")
+    holder = scene.code.holder(statement)
+    while isinstance(holder, ast.stmt) and is_clear(holder):
+        statement, holder = holder, scene.code.holder(holder)
+    return statement
+
+
+def is_modulo(node: ast.AST) -> bool:
+    """Whether it is `a % b`, of numbers."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and not isinstance(node.left, (ast.Constant, ast.JoinedStr))
+    )
+
+
+def lengths(scene: Scene, loop: ast.AST) -> Iterator[str]:
+    """What may be the length of a loop's windows, as the code calls it."""
+    for node in own_nodes(loop):
+        if isinstance(node, ast.BinOp) and is_modulo(node):
+            text = scene.code.text(node.right)
+            yield f"({text})" if isinstance(node.right, ast.BinOp) else text
+    for node in own_nodes(loop):
+        if isinstance(node, ast.If):
+            for one in ast.walk(node.test):
+                if isinstance(one, ast.Compare) and isinstance(one.ops[0], (ast.Eq, ast.GtE)):
+                    if isinstance(one.comparators[0], (ast.Name, ast.Attribute)):
+                        yield scene.code.text(one.comparators[0])
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+            if method(node.iter) == "range" and len(node.iter.args) == 1:
+                yield scene.code.text(node.iter.args[0])
 
 
 def is_gradient(node: ast.AST) -> bool:

@@ -128,11 +128,19 @@ class Code:
                 return one
         return None
 
-    def meet(self, one: ast.stmt, other: ast.stmt) -> list[ast.stmt]:
-        """The innermost block that holds both."""
-        for node in (one, *self.ancestors(one)):
-            if isinstance(node, ast.stmt) and self.within(other, self._blocks[node]) is not None:
-                return self._blocks[node]
+    def statement_of(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that a node is part of."""
+        for one in (node, *self.ancestors(node)):
+            if isinstance(one, ast.stmt):
+                return one
+        raise Refused("it is no part of a statement")
+
+    def meet(self, *statements: ast.stmt) -> list[ast.stmt]:
+        """The innermost block that holds all of them."""
+        for node in (statements[0], *self.ancestors(statements[0])):
+            block = self._blocks.get(node) if isinstance(node, ast.stmt) else None
+            if block and all(self.within(other, block) is not None for other in statements):
+                return block
         raise Refused("the statements have no block in common")
 
     # Lines
@@ -234,26 +242,6 @@ class Code:
             return self.edit(Span(*start[:2], *following[:2]), "")
         before = self.span(block[block.index(unit[0]) - 1])
         return self.edit(Span(*before[2:], *end[2:]), "")
-
-    def move(
-        self,
-        unit: Sequence[ast.stmt],
-        *,
-        before: ast.stmt | None = None,
-        after: ast.stmt | None = None,
-        words: re.Pattern[str] | None = None,
-    ) -> tuple[Edit, Edit]:
-        """Take statements out and put them before or after another, comments and all."""
-        target = before or after
-        assert target is not None
-        if any(target is one or target in ast.walk(one) for one in unit):
-            raise Refused("a statement cannot be moved into itself")
-        taken = self.delete(unit, words)
-        if before is not None:
-            placed = self.insert_before(before, *self.taken(unit, words))
-        else:
-            placed = self.insert_after(target, *self.taken(unit, words))
-        return taken, placed
 
     def taken(
         self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None = None, more: str = ""
