@@ -15,5 +15,5 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     place, arms = closing(scene, step, call)
     block = scene.code.meet(clip.unit[0], step)
     start, end = scene.number(step, block), scene.number(clip.unit[0], block)
-    passable(clip, block[start:end])
+    passable(clip.unit, block[start:end])
     yield from moves(scene, clip, call, place, safe=not arms)

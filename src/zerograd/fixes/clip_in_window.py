@@ -23,7 +23,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     place, arms = closing(scene, step, call)
     block = scene.code.meet(clip.unit[0], step)
     start, end = scene.number(clip.unit[-1], block), scene.number(step, block)
-    passable(clip, block[start + 1 : end])
+    passable(clip.unit, block[start + 1 : end])
     yield from moves(scene, clip, call, place, safe=clip.plain and not arms)
 
 

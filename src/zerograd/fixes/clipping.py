@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,7 +34,7 @@ class Clip:
         """Whether nobody is told what the clip has measured."""
         leaves = [node for one in self.unit for node in own_nodes(one)]
         return not any(
-            isinstance(node, ast.stmt) and not isinstance(node, (ast.Expr, ast.If))
+            isinstance(node, ast.stmt) and not isinstance(node, (ast.Expr, ast.If, ast.For))
             for node in leaves
         ) and all(
             isinstance(node.value, ast.Call) and (node.value in clips(node) or not clips(node))
@@ -44,10 +44,14 @@ class Clip:
 
 
 def clip_of(scene: Scene, statement: ast.stmt) -> Clip:
-    """The clip, with the `if` around it where that holds nothing else."""
+    """The clip, with the `if` or the loop over parameters around it where that holds nothing else."""
     unit = statement
     holder = scene.code.holder(unit)
-    while isinstance(holder, ast.If) and not holder.orelse and all(map(_clips, holder.body)):
+    while (
+        isinstance(holder, (ast.If, ast.For))
+        and not holder.orelse
+        and all(map(_clips, holder.body))
+    ):
         unit, holder = holder, scene.code.holder(holder)
     block = scene.code.block(unit)
     number = block.index(unit)
@@ -79,12 +83,12 @@ def moves(
         yield Repair(f"{message}, after {unscale}", carried, safe)
 
 
-def passable(clip: Clip, between: list[ast.stmt]) -> None:
-    """`Refused` where statements that a clip is moved past need its result, or change its words."""
-    if bound(clip.unit) & (used(between) | bound(between)):
-        raise Refused("what the clip gives is used on the way")
-    if used(clip.unit) & bound(between):
-        raise Refused("what the clip is handed changes on the way")
+def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
+    """`Refused` where what a unit is moved past needs its result, or changes what it is handed."""
+    if bound(unit) & (used(between) | bound(between)):
+        raise Refused("its result is used on the way to where it belongs")
+    if used(unit) & bound(between):
+        raise Refused("what it is handed changes on the way to where it belongs")
 
 
 def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[Place, bool]:

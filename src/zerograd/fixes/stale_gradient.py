@@ -14,6 +14,7 @@ from zerograd.fixes.scene import (
     Scene,
     backwards,
     binds,
+    bound,
     cleared,
     is_clear,
     is_gradient,
@@ -21,6 +22,7 @@ from zerograd.fixes.scene import (
     names_in,
     own_nodes,
     steps,
+    used,
 )
 from zerograd.static.edits import Function, Refused
 
@@ -42,7 +44,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         return
     start = scene.window(backward, step, owner)
     block = code.meet(backward, step)
-    safe = not _two_steps(scene) and not _asked(scene, backward, step, owner)
+    safe = not _two_steps(scene) and not _asked(scene, backward, owner)
     guarded = step not in block and not isinstance(code.holder(step), (ast.With, ast.Try))
     usable = not binds(block[scene.number(backward, block) :], owner)
     if usable and not guarded:
@@ -68,15 +70,16 @@ def _two_steps(scene: Scene) -> bool:
     return scene.finding.notes[0].site.line < scene.finding.site.line
 
 
-def _asked(scene: Scene, backward: ast.stmt, step: ast.stmt, owner: str) -> bool:
-    """Whether a test decides about a clear of the same object: the test may be what is wrong."""
-    loop = scene.loop(backward)
-    if loop is None:
-        return False
-    for node in own_nodes(loop):
-        if isinstance(node, ast.If) and not steps(node) and not backwards(node):
-            inner = [one for one in own_nodes(node) if isinstance(one, ast.stmt)]
-            if any(cleared(one) == owner for one in inner):
+def _asked(scene: Scene, backward: ast.stmt, owner: str) -> bool:
+    """Whether a test is about a clear of the same object and no part of the training is: a guess."""
+    around = scene.loop(backward) or scene.code.function(backward)
+    for node in own_nodes(around):
+        if isinstance(node, (ast.If, ast.IfExp)):
+            calls = (ast.Expr(one) for one in ast.walk(node) if isinstance(one, ast.Call))
+            if not any(cleared(one) == owner for one in calls):
+                continue
+            arms = [node] if isinstance(node, ast.If) else []
+            if not (steps(node) or backwards(node) or bound(arms) & used([backward])):
                 return True
     return False
 
@@ -89,10 +92,10 @@ def _misplaced(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[ast
         number = block.index(loop)
         for side in (reversed(block[:number]), block[number + 1 :]):
             for one in side:
-                if backwards(one) or steps(one) or isinstance(one, LOOPS):
-                    break
                 if is_clear(one):
                     yield one
+                    break
+                if backwards(one) or steps(one) or isinstance(one, LOOPS):
                     break
         loop = scene.loop(loop)
 
