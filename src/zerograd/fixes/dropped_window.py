@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 
 from zerograd.finding import Edit
 from zerograd.fixes.scene import Place, Repair, Scene, is_modulo, own_nodes, steps
@@ -29,11 +30,11 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 def _guard(scene: Scene, step: ast.stmt, loop: ast.stmt) -> ast.If:
     """The `if` that holds the step back, or that leaves the iteration before it."""
-    for above in scene.code.ancestors(step):
-        if above is loop:
-            break
-        if isinstance(above, ast.If):
-            return above
+    around = takewhile(lambda above: above is not loop, scene.code.ancestors(step))
+    tests = [above for above in around if isinstance(above, ast.If)]
+    counting = [one for one in tests if any(map(is_modulo, ast.walk(one.test)))]
+    if tests:
+        return (counting or tests)[-1]
     for node in own_nodes(loop):
         if isinstance(node, ast.If) and any(map(is_modulo, ast.walk(node.test))):
             if len(node.body) == 1 and isinstance(node.body[0], ast.Continue):

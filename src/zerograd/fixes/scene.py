@@ -288,23 +288,6 @@ def is_modulo(node: ast.AST) -> bool:
     )
 
 
-def lengths(scene: Scene, loop: ast.AST) -> Iterator[str]:
-    """What may be the length of a loop's windows, as the code calls it."""
-    for node in own_nodes(loop):
-        if isinstance(node, ast.BinOp) and is_modulo(node):
-            text = scene.code.text(node.right)
-            yield f"({text})" if isinstance(node.right, ast.BinOp) else text
-    for node in own_nodes(loop):
-        if isinstance(node, ast.If):
-            for one in ast.walk(node.test):
-                if isinstance(one, ast.Compare) and isinstance(one.ops[0], (ast.Eq, ast.GtE)):
-                    if isinstance(one.comparators[0], (ast.Name, ast.Attribute)):
-                        yield scene.code.text(one.comparators[0])
-        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
-            if method(node.iter) == "range" and len(node.iter.args) == 1:
-                yield scene.code.text(node.iter.args[0])
-
-
 def is_gradient(node: ast.AST) -> bool:
     """Whether it is `x.grad`, and not `torch.autograd.grad`."""
     if not isinstance(node, ast.Attribute) or node.attr != "grad":

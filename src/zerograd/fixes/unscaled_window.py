@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Repair, Scene, lengths, method
+from zerograd.fixes.scene import Repair, Scene, bound, is_modulo, method, own_nodes, steps, used
 from zerograd.static.edits import Refused
 
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
@@ -18,12 +18,42 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     if "different" in scene.finding.message:
         raise Refused("it is divided already, by what is for a person to see")
     call = scene.call(scene.finding.site)
-    loop = scene.loop(scene.statement(scene.step)) or scene.loop(scene.here)
-    if loop is None:
-        raise Refused("the loop stands in another function")
-    for length in dict.fromkeys(lengths(scene, loop)):
+    for length in dict.fromkeys(_lengths(scene)):
         divided = partial(_divided, scene, call, length)
         yield Repair(f"divide the loss by {length}", divided, safe=False)
+
+
+def _lengths(scene: Scene) -> Iterator[str]:
+    """How many backward calls make a window, as the code calls it."""
+    inner, outer = scene.loop(scene.here), scene.loop(scene.statement(scene.step))
+    if inner is not outer:
+        if isinstance(inner, ast.For) and isinstance(inner.iter, ast.Call):
+            if method(inner.iter) == "range" and len(inner.iter.args) == 1:
+                yield _tight(scene, inner.iter.args[0])
+        return
+    around = inner or scene.code.function(scene.here)
+    tests = [node.test for node in own_nodes(around) if isinstance(node, ast.If) and _guards(node)]
+    names = used(map(ast.Expr, tests))
+    tests += [
+        node.value
+        for node in own_nodes(around)
+        if isinstance(node, ast.Assign) and bound([node]) & names
+    ]
+    for node in (node for test in tests for node in ast.walk(test)):
+        if isinstance(node, ast.BinOp) and is_modulo(node):
+            yield _tight(scene, node.right)
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.GtE)):
+            if isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
+                yield scene.code.text(node.comparators[0])
+
+
+def _guards(node: ast.If) -> bool:
+    return bool(steps(node)) or isinstance(node.body[-1], ast.Continue)
+
+
+def _tight(scene: Scene, node: ast.expr) -> str:
+    text = scene.code.text(node)
+    return text if isinstance(node, (*_TIGHT, ast.Constant)) else f"({text})"
 
 
 def _divided(scene: Scene, call: ast.Call, length: str) -> tuple[Edit, ...]:

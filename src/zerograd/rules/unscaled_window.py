@@ -19,8 +19,8 @@ for i, (x, y) in enumerate(loader):
 
 ```python
 for i, (x, y) in enumerate(loader):
-    loss = loss_fn(model(x), y) / N
-    loss.backward()
+    loss = loss_fn(model(x), y)
+    (loss / N).backward()
     if (i + 1) % N == 0 or i + 1 == len(loader):
         optimizer.step()
         optimizer.zero_grad()
