@@ -22,8 +22,8 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     if code.block(unit) is block:
         early = block[: scene.number(backward, block)]
         if cleared(unit) and any(cleared(one) == cleared(unit) for one in early):
-            remove = partial(scene.remove, [unit], CLEAR_WORDS)
-            yield Repair("remove the clear: there is one before the backward", remove)
+            message = "remove the clear: there is one before the backward"
+            yield Repair(message, lambda: (code.erase(unit),))
     start = scene.window(backward, step, cleared(unit))
     for place, where in ((start, "before the backward"), (scene.after(step), "after the step")):
         yield Repair(f"move the clear {where}", partial(scene.carry, [unit], place, CLEAR_WORDS))

@@ -93,10 +93,6 @@ class Scene:
         lines = self.code.taken(unit, words)
         return (self.code.delete(unit, words), *self.put(place, *ahead, *lines))
 
-    def remove(self, unit: Sequence[ast.stmt], words: re.Pattern[str]) -> tuple[Edit, ...]:
-        """Statements taken away."""
-        return (self.code.delete(unit, words),)
-
     # Whose it is
 
     def stepped(self, call: ast.Call) -> str:

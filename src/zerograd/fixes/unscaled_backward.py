@@ -26,7 +26,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         for one in block[: block.index(here)]:
             idle = is_call_of(one, "scale")
             if idle is not None and code.text(idle) == f"{scaler}.scale({text})":
-                found.append(code.delete([one]))
+                found.append(code.erase(one))
         return tuple(found)
 
     yield Repair(f"scale the loss with {scaler}", edits, safe=not scene.finding.when)

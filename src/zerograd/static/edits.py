@@ -243,6 +243,18 @@ class Code:
         before = self.span(block[block.index(unit[0]) - 1])
         return self.edit(Span(*before[2:], *end[2:]), "")
 
+    def erase(self, statement: ast.stmt) -> Edit:
+        """Take a statement away, and leave what is said about it."""
+        span = self.span(statement)
+        rest = _REST.match(self.lines[span.end_line - 1], span.end_column - 1)
+        if not self.starts_line(statement) or rest is None:
+            return self.delete([statement])
+        if len(self.block(statement)) == 1:
+            raise Refused("the block would be left empty")
+        if rest[1]:
+            return self.edit(Span(*span[:2], span.end_line, rest.start(1) + 1), "")
+        return self.edit(Span(span.line, 1, span.end_line + 1, 1), "")
+
     def taken(
         self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None = None, more: str = ""
     ) -> list[str]:
