@@ -107,7 +107,7 @@ def exchange(path: str, old: bytes, new: bytes) -> None:
         if read_bytes(target) != old:
             raise NotWritten("it was changed after it was read; check it again")
         status = os.stat(target)
-        if not os.access(target, os.W_OK):
+        if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
             raise NotWritten("it is read-only; change its mode")
         handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".zerograd-")
         try:

@@ -15,6 +15,7 @@ REPAIRED = {
     "ZG103": "zero_in_window",
     "ZG104": "empty_step",
     "ZG107": "none_gradient",
+    "ZG109": "self_backward",
     "ZG201": "clip_before_unscale",
     "ZG202": "clip_before_backward",
     "ZG203": "clip_after_step",

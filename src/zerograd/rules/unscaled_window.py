@@ -4,6 +4,8 @@ The mean loss of one big batch is the mean over its micro-batches. Adding N mean
 that gradient, so that changing the accumulation also changes the learning rate; dividing by a number
 that changes within the window weights the micro-batches unequally.
 
+Fix: unsafe. The loss is divided by N as it goes into `backward()`; what is logged stays as it was.
+
 ## Bad
 
 ```python
