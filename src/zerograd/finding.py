@@ -58,7 +58,11 @@ class Finding:
     seen: int | None = None
     rank: int | None = None
     help: str = ""
+    step: Site | None = None
+    """The step at which it shows, where that is not the site itself."""
     fix: Fix | None = None
+    refused: str = ""
+    """Why there is no fix, where one was looked for."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Report:
     """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
+    fixed: int | None = None
+    """How many findings were repaired; None where nobody asked."""
 
     @property
     def exit_code(self) -> int:

@@ -67,3 +67,19 @@ def write(text: str, path: str | None) -> bool:
         say(f"{path} cannot be written: {error.strerror}")
         return False
     return True
+
+
+def write_bytes(data: bytes, path: str | None) -> bool:
+    """The same for what must come out as it is."""
+    if path is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return True
+    try:
+        with open(path, "wb") as stream:
+            stream.write(data)
+    except OSError as error:
+        say(f"{path} cannot be written: {error.strerror}")
+        return False
+    return True

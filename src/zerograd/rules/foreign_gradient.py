@@ -5,6 +5,8 @@ gradients too. That is harmless as long as they are cleared before the discrimin
 If the discriminator is cleared only after its step, its next step uses the generator's gradients,
 which point the other way.
 
+Fix: none. Where each phase should clear is for a person to say.
+
 ## Bad
 
 ```python
