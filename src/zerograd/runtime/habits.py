@@ -29,6 +29,7 @@ class Book:
     __slots__ = (
         "_carries",
         "_first",
+        "_harmless",
         "_judged",
         "_pattern",
         "_patterns",
@@ -69,6 +70,8 @@ class Book:
         self._step: Event | None = None
         self.drops: list[tuple[Event, Event]] = []
         """Since the last step: the clears that dropped something, and the backward it came from."""
+        self._harmless: list[tuple[Event, Event]] = []
+        """What was dropped before the last step, if nothing like it was used."""
         self.cuts = False
         """A step was preceded by clears that dropped the like of what it used."""
         self._pattern: object = None
@@ -78,7 +81,7 @@ class Book:
         """Whether the step closes a window like the last one, as long as is meant, and no more."""
         return (
             self.window == self.usual
-            and not self.drops
+            and (not self.drops or self.drops == self._harmless)
             and self.steady
             and step.length in (0, self.usual)
         )
@@ -88,10 +91,10 @@ class Book:
         backward = before.backward
         if backward is None or clear.inner:
             return
-        if before.grads is Grads.STALE:
-            return  # what another phase has left on used gradients is no window
         if len(self.drops) <= LONGEST_MEMORY:
             self.drops.append((clear, backward))
+        if before.grads is Grads.STALE:
+            return  # what another phase has left on used gradients is no window
         if 0 < self.window < self._meant() and self._step is not None:
             yield from self._remainder(before, clear)
 
@@ -110,7 +113,7 @@ class Book:
         else:
             yield from self._lengths(step, before)
         yield from self._cut(step, before)
-        self.drops.clear()
+        self._harmless, self.drops = ([] if self._pattern else self.drops), []
 
     def ended(self, end: Event) -> Broken:
         """The run is over, and nothing will step what is left."""

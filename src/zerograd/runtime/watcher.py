@@ -486,7 +486,8 @@ class Watcher:
             self._inner_step(subject, scaled, frame)
             return
         event = self._at(frame, _STEP, scaled, self._length)
-        subject.step_call = NO_CALL if scaled else self._letters.call(frame, event)
+        plain = not (scaled or self._length)
+        subject.step_call = self._letters.call(frame, event) if plain else NO_CALL
         if subject.lane is not lane and not self._adopt(subject):
             self._post(subject, event)
             self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
