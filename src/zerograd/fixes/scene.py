@@ -37,6 +37,18 @@ class Place:
     after: ast.stmt | None = None
 
 
+@dataclass(frozen=True)
+class Window:
+    """Where a window begins, and whether that is sure.
+
+    It is not where a backward of an earlier phase adds to it as well, whether meant or not, and where
+    something is done to the gradients before its own backward.
+    """
+
+    start: Place
+    sure: bool
+
+
 class Scene:
     """A finding in its code."""
 
@@ -159,22 +171,24 @@ class Scene:
         last = max(self.number(one, block) for one in statements)
         return self.after(block[last])
 
-    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Place:
-        """Where the window begins that a backward fills for a step: a clear belongs there."""
+    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Window:
+        """Where the window begins that a step closes: a clear belongs there."""
         block = self.code.meet(backward, step)
-        last = self.number(backward, block)
+        mixing, closing = self.number(backward, block), self.number(step, block)
+        last = max((n for n in range(closing + 1) if backwards(block[n])), default=mixing)
         first = last
         while first > 0 and not steps(block[first - 1]):
             first -= 1
         filling = next(n for n in range(first, last + 1) if n == last or backwards(block[n]))
+        ahead = block[first:filling]
+        sure = mixing >= first and not mentions_gradients(ahead)
         for number in reversed(range(first, filling)):
             if is_clear(block[number]) and not binds(block[number + 1 : filling], owner):
-                return Place(after=block[number])
-        ahead = block[first:filling]
+                return Window(Place(after=block[number]), sure)
         in_function = isinstance(self.code.holder(block[0]), (*Function, ast.Module))
         if first > 0 or in_function or binds(ahead, owner) or mentions_gradients(ahead):
-            return Place(before=block[filling])
-        return Place(before=block[0])
+            return Window(Place(before=block[filling]), sure)
+        return Window(Place(before=block[0]), sure)
 
     def number(self, statement: ast.stmt, block: list[ast.stmt]) -> int:
         """The number of the statement of a block that another is part of."""
