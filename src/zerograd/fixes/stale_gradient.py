@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from zerograd.fixes.scene import (
@@ -46,7 +45,8 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         return
     window = scene.window(backward, step, owner)
     block = code.meet(backward, step)
-    safe = window.sure and not _two_steps(scene) and not _asked(scene, backward, owner)
+    sure = window.sure or _foreign(scene)
+    safe = sure and not _two_steps(scene) and not _asked(scene, backward, owner)
     usable = not binds(block[scene.number(backward, block) :], owner)
     tests = list(_tests(scene, step, block))
     held = any(_counts(scene, test) or names_in(owner) & used([ast.Expr(test)]) for test in tests)
@@ -54,12 +54,28 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         for clear in _misplaced(scene, backward, step):
             moved = partial(scene.carry, [clear], window.start, CLEAR_WORDS)
             yield Repair("move the clear into the loop", moved, safe)
+    first = _used(scene, step, owner)
+    kept = not _read_after(scene, first) and (held or not tests) and window.sure
+    after = _new(scene, owner, scene.after(first), safe=safe and kept)
     start = _new(scene, owner, window.start, safe=safe and not held)
-    after = _new(scene, owner, scene.after(step), safe=safe and (held or not tests))
-    if _read_after(scene, step):
-        after = replace(after, safe=False)
     ways = [start, after] if usable else [after]
     yield from reversed(ways) if held else ways
+
+
+def _foreign(scene: Scene) -> bool:
+    """Whether it is known that an earlier phase only lends what it adds for the step."""
+    return any(one.code == "ZG106" and one.step == scene.step for one in scene.others)
+
+
+def _used(scene: Scene, step: ast.stmt, owner: str) -> ast.stmt:
+    """The step after which nothing was cleared, where it is one of the same object."""
+    try:
+        call = scene.call(scene.note(0))
+        first = scene.statement(scene.note(0))
+    except Refused:
+        return step
+    same = scene.code.function(first) is scene.code.function(step)
+    return first if same and scene.stepped(call) == owner else step
 
 
 def _tests(scene: Scene, step: ast.stmt, block: list[ast.stmt]) -> Iterator[ast.expr]:
