@@ -86,7 +86,8 @@ def with_fix(document: Document, finding: Finding, verdict: Verdict) -> Finding:
     try:
         source = document.source
         code = Code(source.text, parse(source), source.path)
-        for one in repairs(code, in_text(finding, source)):
+        others = [in_text(one, source) for one in verdict.findings]
+        for one in repairs(code, in_text(finding, source), others):
             try:
                 edits = _placed(one, source)
                 if holds(document.edited(edits), finding, verdict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from zerograd.finding import Finding
@@ -14,6 +14,7 @@ REPAIRED = {
     "ZG102": "discarded_gradient",
     "ZG103": "zero_in_window",
     "ZG104": "empty_step",
+    "ZG106": "foreign_gradient",
     "ZG107": "none_gradient",
     "ZG109": "self_backward",
     "ZG201": "clip_before_unscale",
@@ -31,9 +32,9 @@ REPAIRED = {
 }
 
 
-def repairs(code: Code, finding: Finding) -> Iterator[Repair]:
+def repairs(code: Code, finding: Finding, others: Sequence[Finding]) -> Iterator[Repair]:
     """Ways to repair a finding, the best first; nothing says yet that they hold. Or `Refused`."""
     name = REPAIRED.get(finding.code)
     if name is None:
         raise Refused("there is no machine's repair for it")
-    yield from import_module(f"zerograd.fixes.{name}").repairs(Scene(code, finding))
+    yield from import_module(f"zerograd.fixes.{name}").repairs(Scene(code, finding, others))

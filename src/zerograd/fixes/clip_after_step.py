@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerograd.fixes.clipping import clip_of, closing, moves, passable
+from zerograd.fixes.clipping import carried, clip_of, closing, moves, passable
 from zerograd.fixes.scene import Repair, Scene
 
 
@@ -16,4 +16,4 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     block = scene.code.meet(clip.unit[0], step)
     start, end = scene.number(step, block), scene.number(clip.unit[0], block)
     passable(clip.unit, block[start:end])
-    yield from moves(scene, clip, call, place, safe=not arms)
+    yield from moves(scene, clip, call, place, safe=not arms and not carried(clip.unit, block))

@@ -27,7 +27,10 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     for node in own_nodes(around):
         if isinstance(node, ast.stmt) and is_call_of(node, "unscale_"):
             if code.span(node) > code.span(here):
-                moved = partial(scene.carry, [node], Place(before=here), CLIP_WORDS)
+                unit, holder = node, code.holder(node)
+                while isinstance(holder, ast.If) and not holder.orelse and len(holder.body) == 1:
+                    unit, holder = holder, code.holder(holder)
+                moved = partial(scene.carry, [unit], Place(before=here), CLIP_WORDS)
                 yield Repair("move the unscale_ before the clip", moved)
     tests = _tests(scene)
     inside = around if isinstance(around, LOOPS) else ast.Module(_body(around), [])

@@ -91,6 +91,11 @@ def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
         raise Refused("what it is handed changes on the way to where it belongs")
 
 
+def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:
+    """Whether its result is used before it, which means in the next iteration."""
+    return bool(bound(unit) & used(block[: block.index(unit[0])]))
+
+
 def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[Place, bool]:
     """Before the step, or before all the arms that hold one; and whether there are several."""
     loop = scene.loop(site_of_step)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import CLEAR_WORDS, Place, Repair, Scene, cleared, clearing
+from zerograd.fixes.scene import CLEAR_WORDS, Place, Repair, Scene, backwards, cleared, clearing
 from zerograd.static.edits import Refused
 
 
@@ -19,14 +19,19 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     unit = clearing(scene, scene.here)
     backward, step = scene.statement(scene.note(0)), scene.statement(scene.step)
     block = code.meet(backward, step)
+    if scene.loop(unit) is not scene.loop(block[0]):
+        raise Refused("the clear stands in another loop")
     if code.block(unit) is block:
         early = block[: scene.number(backward, block)]
         if cleared(unit) and any(cleared(one) == cleared(unit) for one in early):
             message = "remove the clear: there is one before the backward"
-            yield Repair(message, lambda: (code.erase(unit),))
-    start = scene.window(backward, step, cleared(unit))
-    for place, where in ((start, "before the backward"), (scene.after(step), "after the step")):
-        yield Repair(f"move the clear {where}", partial(scene.carry, [unit], place, CLEAR_WORDS))
+            alone = sum(len(backwards(one)) for one in block) == 1
+            yield Repair(message, lambda: (code.erase(unit),), alone)
+    window = scene.window(backward, step, cleared(unit))
+    places = ((window.start, "before the backward"), (scene.after(step), "after the step"))
+    for place, where in places:
+        moved = partial(scene.carry, [unit], place, CLEAR_WORDS)
+        yield Repair(f"move the clear {where}", moved, window.sure)
 
 
 def _never_stepped(scene: Scene) -> Iterator[Repair]:

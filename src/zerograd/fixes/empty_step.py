@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.scene import Place, Repair, Scene, is_clear
 from zerograd.static.edits import Refused
 
 
@@ -16,11 +16,14 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     if not isinstance(loss, ast.Assign) or not isinstance(loss.targets[0], ast.Name):
         raise Refused("it cannot be seen which loss is meant")
     block = scene.code.meet(loss, step)
-    after = scene.code.within(loss, block)
-    if not isinstance(after, (ast.Assign, ast.With)):
+    first, last = scene.number(loss, block), scene.number(step, block)
+    if not isinstance(block[first], (ast.Assign, ast.With)):
         raise Refused("the loss is not always computed")
+    # A clear between the loss and the step comes before the backward.
+    after = max(n for n in range(first, last) if n == first or is_clear(block[n]))
     name = loss.targets[0].id
-    call = scene.call(scene.finding.site)
-    scaler = scene.scaler(call)
+    node = scene.code.node(scene.finding.site)
+    scaler = scene.scaler(node) if isinstance(node, ast.Call) else ""
     backward = f"{scaler}.scale({name}).backward()" if scaler else f"{name}.backward()"
-    yield Repair(f"insert {backward}", partial(scene.put, Place(after=after), backward), safe=False)
+    put = partial(scene.put, Place(after=block[after]), backward)
+    yield Repair(f"insert {backward}", put, safe=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.fixes.scene import Repair, Scene, is_gradient, own_nodes
+from zerograd.fixes.scene import Repair, Scene, backwards, is_gradient, own_nodes
 from zerograd.static.edits import Refused
 
 
@@ -16,6 +16,8 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         raise Refused("what it gives is used")
     if any(isinstance(node, (ast.comprehension, ast.Lambda)) for node in ast.walk(here)):
         raise Refused("it stands inside an expression")
+    if not backwards(code.function(here)):
+        raise Refused("no backward() runs around it")
     found = {
         code.text(node)
         for node in own_nodes(here)

@@ -16,6 +16,7 @@ from zerograd.static.facts import text_of
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 CLEAR_WORDS = re.compile(r"zero|clear|reset", re.IGNORECASE)
 CLIP_WORDS = re.compile(r"clip|clamp|unscale|norm", re.IGNORECASE)
+_NAMES = (ast.Name, ast.Attribute)
 _CLEARS = re.compile(r"^(zero_grad|zero_grads|clear_grad|clear_grads|reset_grad)$")
 
 
@@ -37,12 +38,26 @@ class Place:
     after: ast.stmt | None = None
 
 
+@dataclass(frozen=True)
+class Window:
+    """Where a window begins, and whether that is sure.
+
+    It is not where a backward of an earlier phase adds to it as well, whether meant or not, and where
+    something is done to the gradients before its own backward.
+    """
+
+    start: Place
+    sure: bool
+
+
 class Scene:
     """A finding in its code."""
 
-    def __init__(self, code: Code, finding: Finding) -> None:
+    def __init__(self, code: Code, finding: Finding, others: Sequence[Finding] = ()) -> None:
         self.code = code
         self.finding = finding
+        self.others = others
+        """All that is found in the file."""
 
     # The ends of the finding
 
@@ -99,27 +114,37 @@ class Scene:
         """The optimizer that a call steps, as the code there calls it."""
         if not isinstance(call.func, ast.Attribute):
             raise Refused("it is no step of an optimizer")
-        if call.args and call.func.attr in ("step", "optimizer_step"):
-            first = call.args[0]
-            if isinstance(first, (ast.Name, ast.Attribute, ast.Subscript)):
-                if not self.closure(call):
-                    return self.code.text(first)
-        return self.code.text(call.func.value)
-
-    def closure(self, call: ast.Call) -> ast.FunctionDef | None:
-        """The function of this file that a step is handed."""
-        if not call.args or not isinstance(call.args[0], ast.Name):
-            return None
-        for node in ast.walk(self.code.tree):
-            if isinstance(node, ast.FunctionDef) and node.name == call.args[0].id:
-                return node
-        return None
+        return self.code.text(call.args[0] if self._through(call) else call.func.value)
 
     def scaler(self, call: ast.Call) -> str:
         """The scaler that a call steps through; "" for a step of the optimizer itself."""
-        if not isinstance(call.func, ast.Attribute) or not call.args or self.closure(call):
+        if not self._through(call) or method(call) != "step":
             return ""
+        assert isinstance(call.func, ast.Attribute)
         return self.code.text(call.func.value)
+
+    def _through(self, call: ast.Call) -> bool:
+        """Whether it is `scaler.step(optimizer)`, and not `optimizer.step(closure)`."""
+        if not isinstance(call.func, ast.Attribute) or not call.args or self.closure(call):
+            return False
+        owner = text_of(call.func.value)
+        if call.func.attr != "step" or names.SCALER_NAME.search(owner):
+            return call.func.attr in ("step", "optimizer_step")
+        return any(
+            isinstance(node, ast.Attribute)
+            and node.attr in ("scale", "unscale_", "update")
+            and text_of(node.value) == owner
+            for node in ast.walk(self.code.tree)
+        )
+
+    def closure(self, call: ast.Call) -> ast.FunctionDef | None:
+        """The function of this file that a step is handed."""
+        first = call.args[0] if call.args else None
+        name = text_of(first).rpartition(".")[2] if isinstance(first, _NAMES) else ""
+        for node in ast.walk(self.code.tree):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return node
+        return None
 
     def scaling(self, backward: ast.stmt) -> str:
         """The scaler that has scaled what a statement back-propagates."""
@@ -159,22 +184,27 @@ class Scene:
         last = max(self.number(one, block) for one in statements)
         return self.after(block[last])
 
-    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Place:
-        """Where the window begins that a backward fills for a step: a clear belongs there."""
+    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Window:
+        """Where the window begins that a step closes: a clear belongs there."""
         block = self.code.meet(backward, step)
-        last = self.number(backward, block)
+        mixing, closing = self.number(backward, block), self.number(step, block)
+        last = max((n for n in range(closing + 1) if backwards(block[n])), default=mixing)
         first = last
         while first > 0 and not steps(block[first - 1]):
             first -= 1
         filling = next(n for n in range(first, last + 1) if n == last or backwards(block[n]))
-        for number in reversed(range(first, filling)):
-            if is_clear(block[number]) and not binds(block[number + 1 : filling], owner):
-                return Place(after=block[number])
         ahead = block[first:filling]
+        sure = mixing >= first and not mentions_gradients(ahead)
+        # What the phase before has stepped may be cleared at its end.
+        before = {self.stepped(call) for call in steps(block[first - 1])} if first else set()
+        for number in reversed(range(first, filling)):
+            if is_clear(block[number]) and cleared(block[number]) not in before:
+                if not binds(block[number + 1 : filling], owner):
+                    return Window(Place(after=block[number]), sure)
         in_function = isinstance(self.code.holder(block[0]), (*Function, ast.Module))
         if first > 0 or in_function or binds(ahead, owner) or mentions_gradients(ahead):
-            return Place(before=block[filling])
-        return Place(before=block[0])
+            return Window(Place(before=block[filling]), sure)
+        return Window(Place(before=block[0]), sure)
 
     def number(self, statement: ast.stmt, block: list[ast.stmt]) -> int:
         """The number of the statement of a block that another is part of."""

@@ -18,6 +18,7 @@ from zerograd.fixes.scene import (
     cleared,
     is_clear,
     is_gradient,
+    is_modulo,
     mentions_gradients,
     names_in,
     own_nodes,
@@ -37,23 +38,68 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     owner = scene.stepped(node)
     closure = scene.closure(node)
     if closure is not None and closure in code.ancestors(backward):
-        yield _new(scene, owner, scene.window(backward, backward, owner))
+        yield _new(scene, owner, scene.window(backward, backward, owner).start)
         return
     if code.function(backward) is not code.function(step):
         yield _new(scene, owner, scene.after(step), safe=False)
         return
-    start = scene.window(backward, step, owner)
+    window = scene.window(backward, step, owner)
     block = code.meet(backward, step)
-    safe = not _two_steps(scene) and not _asked(scene, backward, owner)
-    guarded = step not in block and not isinstance(code.holder(step), (ast.With, ast.Try))
+    sure = window.sure or _foreign(scene)
+    safe = sure and not _two_steps(scene) and not _asked(scene, backward, owner)
     usable = not binds(block[scene.number(backward, block) :], owner)
-    if usable and not guarded:
+    tests = list(_tests(scene, step, block))
+    held = any(_counts(scene, test) or names_in(owner) & used([ast.Expr(test)]) for test in tests)
+    if usable and not tests:
         for clear in _misplaced(scene, backward, step):
-            moved = partial(scene.carry, [clear], start, CLEAR_WORDS)
-            yield Repair("move the clear into the loop", moved)
-    if usable:
-        yield _new(scene, owner, start, safe=safe)
-    yield _new(scene, owner, scene.after(step), safe=safe and not _read_after(scene, step))
+            moved = partial(scene.carry, [clear], window.start, CLEAR_WORDS)
+            yield Repair("move the clear into the loop", moved, safe)
+    first = _used(scene, step, owner)
+    kept = not _read_after(scene, first) and (held or not tests) and window.sure
+    after = _new(scene, owner, scene.after(first), safe=safe and kept)
+    start = _new(scene, owner, window.start, safe=safe and not held)
+    ways = [start, after] if usable else [after]
+    yield from reversed(ways) if held else ways
+
+
+def _foreign(scene: Scene) -> bool:
+    """Whether it is known that an earlier phase only lends what it adds for the step."""
+    return any(one.code == "ZG106" and one.step == scene.step for one in scene.others)
+
+
+def _used(scene: Scene, step: ast.stmt, owner: str) -> ast.stmt:
+    """The step after which nothing was cleared, where it is one of the same object."""
+    try:
+        call = scene.call(scene.note(0))
+        first = scene.statement(scene.note(0))
+    except Refused:
+        return step
+    same = scene.code.function(first) is scene.code.function(step)
+    return first if same and scene.stepped(call) == owner else step
+
+
+def _tests(scene: Scene, step: ast.stmt, block: list[ast.stmt]) -> Iterator[ast.expr]:
+    """The tests under which a step stands in a block."""
+    for node in (step, *scene.code.ancestors(step)):
+        if isinstance(node, ast.If) and node is not step:
+            yield node.test
+        if node in block:
+            return
+
+
+def _counts(scene: Scene, test: ast.expr) -> bool:
+    """Whether a test counts micro-batches: a clear at each of them would drop a window's others."""
+    loop = scene.loop(scene.code.statement_of(test))
+    names = used([ast.Expr(test)])
+    if any(map(is_modulo, ast.walk(test))) or "sync_gradients" in ast.unparse(test):
+        return True
+    for node in own_nodes(loop or scene.code.function(scene.here)):
+        if isinstance(node, ast.AugAssign) and bound([node]) & names:
+            return True
+        if isinstance(node, ast.Assign) and bound([node]) & names:
+            if any(map(is_modulo, ast.walk(node.value))):
+                return True
+    return isinstance(loop, ast.For) and bool(bound([ast.Assign([loop.target], test)]) & names)
 
 
 def _new(scene: Scene, owner: str, place: Place, *, safe: bool = True) -> Repair:

@@ -25,26 +25,32 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 def _lengths(scene: Scene) -> Iterator[str]:
     """How many backward calls make a window, as the code calls it."""
-    inner, outer = scene.loop(scene.here), scene.loop(scene.statement(scene.step))
-    if inner is not outer:
-        if isinstance(inner, ast.For) and isinstance(inner.iter, ast.Call):
-            if method(inner.iter) == "range" and len(inner.iter.args) == 1:
-                yield _tight(scene, inner.iter.args[0])
+    loop = scene.loop(scene.here)
+    around = loop or scene.code.function(scene.here)
+    if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and not steps(loop):
+        if method(loop.iter) == "range" and len(loop.iter.args) == 1:
+            yield _tight(scene, loop.iter.args[0])
         return
-    around = inner or scene.code.function(scene.here)
     tests = [node.test for node in own_nodes(around) if isinstance(node, ast.If) and _guards(node)]
-    names = used(map(ast.Expr, tests))
+    named = used(map(ast.Expr, tests))
+    counters = {
+        name
+        for node in own_nodes(around)
+        if isinstance(node, ast.AugAssign)
+        for name in bound([node])
+    }
     tests += [
         node.value
         for node in own_nodes(around)
-        if isinstance(node, ast.Assign) and bound([node]) & names
+        if isinstance(node, ast.Assign) and bound([node]) & named
     ]
     for node in (node for test in tests for node in ast.walk(test)):
         if isinstance(node, ast.BinOp) and is_modulo(node):
             yield _tight(scene, node.right)
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.GtE)):
-            if isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
-                yield scene.code.text(node.comparators[0])
+            if isinstance(node.left, ast.Name) and node.left.id in counters:
+                if isinstance(node.comparators[0], (ast.Name, ast.Attribute)):
+                    yield scene.code.text(node.comparators[0])
 
 
 def _guards(node: ast.If) -> bool:
