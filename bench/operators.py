@@ -68,27 +68,27 @@ def breaks(name: str, *codes: str) -> Callable[[Operator], Operator]:
 @breaks("zero deleted", "ZG101", "ZG105", "ZG106")
 def delete_zero(acts: Acts) -> Broken:
     if len(_targets(acts)) == 1:
-        for act in acts.of(ZERO):
+        for act in _clears(acts):
             yield act.line, [acts.text.delete(act.node)]
 
 
 @breaks("zero of one of several deleted", "ZG101", "ZG106", "ZG105")
 def delete_one_zero(acts: Acts) -> Broken:
     if len(_targets(acts)) > 1:
-        for act in acts.of(ZERO):
+        for act in _clears(acts):
             yield act.line, [acts.text.delete(act.node)]
 
 
 @breaks("zero hoisted a loop level", "ZG101", "ZG103", "ZG105", "ZG106")
 def hoist_zero(acts: Acts) -> Broken:
-    for act in acts.of(ZERO):
+    for act in _clears(acts):
         if act.loops and not _bound_in(act.loops[-1]) & _names(act.node):
             yield act.line, _moved(acts.text, act, before=act.loops[-1])
 
 
 @breaks("zero between backward and step", "ZG102", "ZG103", "ZG101")
 def zero_between(acts: Acts) -> Broken:
-    for act in acts.of(ZERO):
+    for act in _clears(acts):
         step = _own_step(acts, act)
         if step is not None and step.loops == act.loops:
             yield act.line, _moved(acts.text, act, before=step.node)
@@ -97,7 +97,7 @@ def zero_between(acts: Acts) -> Broken:
 @breaks("zero in one branch only", "ZG101", "ZG106")
 def zero_in_branch(acts: Acts) -> Broken:
     text = acts.text
-    for act in acts.of(ZERO):
+    for act in _clears(acts):
         following = _next(text, act.node)
         if isinstance(following, ast.If) and following.orelse:
             yield act.line, _moved(text, act, before=following.body[0])
@@ -123,11 +123,12 @@ def zero_other(acts: Acts) -> Broken:
 
 @breaks("zero every micro-batch", "ZG103", "ZG102")
 def zero_every_batch(acts: Acts) -> Broken:
-    for act in acts.of(ZERO):
-        backward = acts.before(act, BACKWARD) or acts.after(act, BACKWARD)
-        if backward is None or not backward.loops or not _under_guard(acts.text, act):
+    for act in _clears(acts):
+        guard = _guard(acts.text, act)
+        backward = acts.before(act, BACKWARD)
+        if guard is None or backward is None or not _closes_window(acts, guard):
             continue
-        if act.loops == backward.loops:
+        if act.loops and act.loops == backward.loops:
             loop = backward.loops[-1]
             assert isinstance(loop, ast.For | ast.While)
             yield act.line, _moved(acts.text, act, before=loop.body[0])
@@ -147,8 +148,14 @@ def unguard_none(acts: Acts) -> Broken:
 
 @breaks("backward deleted", "ZG104", "ZG105", "ZG102")
 def delete_backward(acts: Acts) -> Broken:
+    """The loss stays: whoever forgets to call backward has computed it."""
     for act in acts.of(BACKWARD):
-        yield act.line, [acts.text.delete(act.node)]
+        assert act.call is not None
+        loss = _loss(act)
+        if loss is None or isinstance(loss, ast.Name) or ".scale(" in ast.unparse(loss):
+            yield act.line, [acts.text.delete(act.node)]
+        else:
+            yield act.line, [acts.text.replace(act.call, acts.text.of(loss))]
 
 
 @breaks("loss handed to its own backward", "ZG109")
@@ -212,7 +219,8 @@ def clip_in_window(acts: Acts) -> Broken:
         if backward is None:
             continue
         inner = len(backward.loops) > len(act.loops)
-        if inner or (_under_guard(acts.text, act) and not _under_guard(acts.text, backward)):
+        guarded = _guard(acts.text, act) is not None and _guard(acts.text, backward) is None
+        if inner or guarded:
             yield act.line, _moved(acts.text, act, after=backward.node)
 
 
@@ -322,18 +330,15 @@ def undo_division(acts: Acts) -> Broken:
 
 @breaks("divided by a changing number", "ZG301")
 def changing_divisor(acts: Acts) -> Broken:
-    counters = {
-        name.id: _modulo(test).right  # type: ignore[union-attr]
-        for test in _modulo_tests(acts)
-        for name in ast.walk(test.left)
-        if isinstance(name, ast.Name)
-    }
-    for node in _divisions(acts):
-        divisor = node.right if isinstance(node, ast.BinOp) else node.value
-        for counter, length in counters.items():
-            if ast.dump(length) == ast.dump(divisor) and counter != ast.unparse(divisor):
-                new = f"({counter} % {acts.text.of(divisor)} + 1)"
-                yield node.lineno, [acts.text.replace(divisor, new)]
+    loops = [node for node in ast.walk(acts.text.tree) if isinstance(node, ast.For)]
+    counters = {name for loop in loops for name in _bound_in(loop)}
+    for test in _modulo_tests(acts):
+        for counter in sorted(_names(test.left) & counters):
+            for node in _divisions(acts):
+                divisor = node.right if isinstance(node, ast.BinOp) else node.value
+                if ast.dump(test.left.right) == ast.dump(divisor):  # type: ignore[attr-defined]
+                    new = f"({counter} % {acts.text.of(divisor)} + 1)"
+                    yield node.lineno, [acts.text.replace(divisor, new)]
 
 
 # What the operators ask
@@ -422,14 +427,43 @@ def _assigned_before(text: Text, name: str, node: ast.stmt) -> bool:
     )
 
 
-def _under_guard(text: Text, act: Act) -> bool:
-    """Whether a test stands between an act and its innermost loop."""
+def _clears(acts: Acts) -> list[Act]:
+    """Clears that start a window, or end one; what is dropped between on purpose is none."""
+    found = []
+    for act in acts.of(ZERO):
+        index = acts.all.index(act)
+        around = {one.kind for one in acts.all[max(0, index - 1) : index + 2] if one is not act}
+        skips = isinstance(acts.text.block_of[act.node][-1], ast.Continue)
+        if around not in ({BACKWARD, STEP}, {CLIP, STEP}) or skips or not _after(acts, act):
+            found.append(act)
+    return found
+
+
+def _after(acts: Acts, act: Act) -> bool:
+    """Whether an act comes after a backward in the same iteration."""
+    backward = acts.before(act, BACKWARD)
+    step = acts.before(act, STEP)
+    if backward is None or backward.loops != act.loops:
+        return False
+    return step is None or step.line < backward.line
+
+
+def _guard(text: Text, act: Act) -> ast.If | None:
+    """The test that stands between an act and its innermost loop."""
     node: ast.AST = act.node
     while node is not act.function and node not in act.loops:
         node = text.parent_of[node]
         if isinstance(node, ast.If):
-            return True
-    return False
+            return node
+    return None
+
+
+def _closes_window(acts: Acts, node: ast.If) -> bool:
+    """Whether a test decides about a step of what stands before it, or skips that step."""
+    inside = set(ast.walk(node))
+    leaves = isinstance(node.body[-1], ast.Continue)
+    fills = any(backward in inside for backward in _nodes(acts, BACKWARD))
+    return not fills and (leaves or any(step in inside for step in _nodes(acts, STEP)))
 
 
 def _modulo(node: ast.AST) -> ast.BinOp | None:
@@ -453,9 +487,7 @@ def _decides(acts: Acts, test: ast.expr) -> bool:
     while not isinstance(node, ast.stmt):
         node = acts.text.parent_of[node]
     if isinstance(node, ast.If):
-        inside = set(ast.walk(node))
-        leaves = isinstance(node.body[-1], ast.Continue)
-        return leaves or any(step in inside for step in _nodes(acts, STEP))
+        return _closes_window(acts, node)
     return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
 
 

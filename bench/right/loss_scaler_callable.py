@@ -30,14 +30,14 @@ def train_one_epoch(model, optimizer, loader, loss_scaler, accum_iter=2):
             optimizer,
             clip_grad=0.5,
             parameters=model.parameters(),
-            update_grad=(it + 1) % accum_iter == 0,
+            update_grad=(it + 1) % accum_iter == 0 or it + 1 == len(loader),
         )
-        if (it + 1) % accum_iter == 0:
+        if (it + 1) % accum_iter == 0 or it + 1 == len(loader):
             optimizer.zero_grad()
 
 
 torch.manual_seed(36)
 mae = nn.Linear(3, 3)
 adamw = torch.optim.AdamW(mae.parameters(), lr=0.01)
-train_one_epoch(mae, adamw, torch.randn(6, 4, 3), NativeScaler())
+train_one_epoch(mae, adamw, torch.randn(7, 4, 3), NativeScaler())
 result = list(mae.parameters())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from zerograd.guard import Expr
 from zerograd.records import replace
-from zerograd.static import names
+from zerograd.static import conditions, names
 from zerograd.static.acts import announce, hand_to_unseen, handed, result_of
 from zerograd.static.facts import parameters, text_of
 from zerograd.static.making import has_own, make, parameters_of, role_of_class
@@ -85,6 +86,7 @@ def inline(
         bound = False
     values: dict[str, Value] = {}
     aliases: dict[str, str] = {}
+    tests: dict[str, Expr] = {}
     if bound and formal and fn.owner is not None:
         values[formal[0].arg] = fn.owner
         formal = formal[1:]
@@ -109,11 +111,13 @@ def inline(
         variable = lower.variable(source) if source is not None else None
         if variable is not None and isinstance(source, (ast.Name, ast.Attribute)):
             aliases[name] = variable
+        elif isinstance(source, (ast.Compare, ast.BoolOp)):
+            tests[name] = conditions.expression(lower, source)
     for arg in formal:
         values.setdefault(
             arg.arg, NOTHING if arg.arg in ("args", "kwargs") else Thing(f"{arg.arg}")
         )
-    return lower.enter(fn, values, aliases)
+    return lower.enter(fn, values, aliases, tests)
 
 
 def _positional(fn: Fn, bound: bool) -> list[ast.arg]:

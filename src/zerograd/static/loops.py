@@ -165,6 +165,9 @@ class Loops(Evaluate):
         self.idle[ident] = (self.frame.module.path, node, len(self.stack))
         before = dict(self.frame.env)
         self.loops.append(ident)
+        if counter and isinstance(trips, Const) and isinstance(trips.value, int):
+            self.ends[counter] = (ident, trips.value - 1)
+            targets |= {f"@last:{ident}"}
         outer = set(self.targets)
         self.targets |= targets
         try:
@@ -173,6 +176,7 @@ class Loops(Evaluate):
         finally:
             self.targets = outer
             self.loops.pop()
+            self.ends.pop(counter or "", None)
         for name, value in before.items():
             self.frame.env.setdefault(name, value)
         orelse = self.collect(node.orelse) if node.orelse else None

@@ -6,11 +6,12 @@ What cannot be seen stays unknown; whoever reads the flow may excuse by it, and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from zerograd.events import Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
-from zerograd.guard import Const, Opaque
+from zerograd.guard import Const, Expr, Opaque
 from zerograd.records import replace
 from zerograd.static import conditions
 from zerograd.static.acts import BLANK, Act, clear, excuse_bypass
@@ -248,8 +249,17 @@ class Lower(Loops):
 
     do_TryStar = do_Try
 
-    def enter(self, fn: Fn, values: dict[str, Value], aliases: dict[str, str]) -> Value:
-        """Runs through a function's body in a frame of its own; gives back what it returns."""
+    def enter(
+        self,
+        fn: Fn,
+        values: dict[str, Value],
+        aliases: dict[str, str],
+        tests: Mapping[str, Expr] = MappingProxyType({}),
+    ) -> Value:
+        """Runs through a function's body in a frame of its own; gives back what it returns.
+
+        `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`.
+        """
         self.count += 1
         node = fn.node
         caller = self.frame
@@ -284,6 +294,8 @@ class Lower(Loops):
             for name, value in values.items():
                 if isinstance(value, Lit):
                     self.out.append(Set(frame.prefix + name, Const(value.value)))
+            for name, test in tests.items():
+                self.out.append(Set(frame.prefix + name, test))
             body = self.collect(node.body)
             self.out.append(Block(body, frame.label))
             return join(frame.returns) if frame.returns else Lit(None)

@@ -83,11 +83,28 @@ class Counting:
                 left, right = part.args
                 if self.since_last(left) and isinstance(right, Var):
                     return {right.name}
-                if isinstance(left, Var) and left.name in self.counters and isinstance(right, Var):
-                    resets = [v for v in self.meanings.get(left.name, ()) if isinstance(v, Const)]
-                    if len(resets) >= 2 and not self.counts(right.name):
+                if self.is_set_back(left) and isinstance(right, Var):
+                    if not self.counts(right.name):
                         return {right.name}
         return None
+
+    def is_set_back(self, expr: Expr) -> bool:
+        """A counter that begins anew in more than one place."""
+        if not (isinstance(expr, Var) and expr.name in self.counters):
+            return False
+        return sum(isinstance(v, Const) for v in self.meanings.get(expr.name, ())) >= 2
+
+    def named(self, expr: Expr) -> Expr:
+        """A test with a literal N of `count == N` as a name, if the count is set back."""
+        if not isinstance(expr, Op):
+            return expr
+        if expr.op in ("==", ">=") and self.is_set_back(expr.args[0]):
+            length = expr.args[1]
+            if isinstance(length, Const) and isinstance(length.value, int) and length.value >= 2:
+                return replace(expr, args=(expr.args[0], Var(f"@{length.value}")))
+        if expr.op in ("and", "or", "not"):
+            return replace(expr, args=tuple(map(self.named, expr.args)))
+        return expr
 
     def since_last(self, expr: Expr) -> bool:
         """`count - mark`, where the mark is set to the count: how many since it was."""
@@ -185,6 +202,9 @@ class _Guards:
 def pace(flow: Flow) -> tuple[Flow, Pace | None]:
     """Marks the loops whose steps a counter guards; None where there is nothing to execute."""
     counting = Counting.of(flow)
+    for part in walk(flow) if counting.counters else ():
+        if isinstance(part, Alt):
+            part.test = counting.named(part.test)
     guards = _Guards(counting)
     guards.visit(flow, (), ())
     micro = _micro_batches(flow)
