@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import operators
-import trial
-
 import zerograd
+from mutation import operators, trial
 from zerograd import cli
 from zerograd.finding import Finding
 
-GOAL_FOUND, GOAL_FIXED, GOAL_SAME = 0.95, 0.90, 1.0
+GOAL_FOUND, GOAL_FIXED = 0.95, 0.90
+RIGHT = Path(__file__).with_name("right")
+BY_NAME = {kind.name: kind for kind in operators.KINDS}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def repaired(text: str, path: Path, *, unsafe: bool) -> str:
     finally:
         sys.stdin = given
     out.flush()
-    return out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    return out.buffer.getvalue().decode()
 
 
 def check(text: str, path: Path) -> list[Finding]:
@@ -185,8 +185,10 @@ class Score:
     """The numbers that the goals are about."""
 
     mutants: int
-    real: int
+    wrong: int
     found: int
+    repairable: int
+    """Found, and of a kind that there is a fix for."""
     fixed: int
     same: int
     safe: int
@@ -194,27 +196,33 @@ class Score:
 
     @classmethod
     def of(cls, verdicts: list[Verdict]) -> Score:
-        real = [v for v in verdicts if v.real]
+        wrong = [v for v in verdicts if v.real]
         return cls(
             len(verdicts),
-            len(real),
-            sum(v.found for v in real),
-            sum(v.fixed for v in real),
-            sum(v.same for v in real),
-            sum(v.safe for v in real),
-            sum(v.safe_same for v in real),
+            len(wrong),
+            sum(v.found for v in wrong),
+            sum(v.found and BY_NAME[v.kind].repairable for v in wrong),
+            sum(v.fixed for v in wrong),
+            sum(v.same for v in wrong),
+            sum(v.safe for v in wrong),
+            sum(v.safe_same for v in wrong),
         )
 
     def met(self, fix: bool) -> bool:
-        found = self.found >= GOAL_FOUND * self.real
-        fixed = self.fixed >= GOAL_FIXED * self.found and self.safe_same >= GOAL_SAME * self.safe
+        found = self.found >= GOAL_FOUND * self.wrong
+        fixed = self.fixed >= GOAL_FIXED * self.repairable and self.safe_same == self.safe
         return found and (fixed or not fix)
 
     def row(self, name: str) -> str:
-        cells = f"{self.mutants:>8}{self.real:>7}{self.found:>7}{_share(self.found, self.real)}"
-        cells += f"{self.fixed:>7}{_share(self.fixed, self.found)}"
+        cells = f"{self.mutants:>8}{self.wrong:>7}{self.found:>7}{_share(self.found, self.wrong)}"
+        cells += f"{self.fixed:>7}{_share(self.fixed, self.repairable)}"
         cells += f"{self.same:>7}{_share(self.same, self.fixed)}"
-        return f"{name:<34}{cells}{self.safe:>7}{self.safe_same:>7}"
+        return f"{name:<38}{cells}{self.safe:>7}{self.safe_same:>7}"
+
+
+def counted(verdicts: list[Verdict]) -> list[Verdict]:
+    """Those of the kinds that the goals are about."""
+    return [verdict for verdict in verdicts if BY_NAME[verdict.kind].counts]
 
 
 def _share(part: int, whole: int) -> str:
@@ -229,18 +237,19 @@ def render(judged: list[Judged], fix: bool, listed: bool) -> Iterator[str]:
             continue
         yield f"{len(group)} right files, " + ("executed" if executed else "only read")
         heads = f"{'mutants':>8}{'wrong':>7}{'found':>13}{'fixed':>13}{'the same':>13}"
-        yield f"{'':<34}{heads}{'safe':>7}{'same':>7}"
-        for kind in operators.KINDS:
+        yield f"{'':<38}{heads}{'safe':>7}{'same':>7}"
+        for kind in sorted(operators.KINDS, key=lambda kind: not kind.counts):
             own = [verdict for verdict in verdicts if verdict.kind == kind.name]
             if own:
-                yield Score.of(own).row("  " + kind.name)
-        yield Score.of(verdicts).row("all")
+                yield Score.of(own).row(("  " if kind.counts else "  beyond: ") + kind.name)
+        yield Score.of(counted(verdicts)).row("all but what is beyond")
         yield ""
     verdicts = [verdict for one in judged for verdict in one.verdicts if verdict.real]
     if listed:
         yield from _list("Missed", [v for v in verdicts if not v.found])
         if fix:
-            yield from _list("Found, not fixed", [v for v in verdicts if v.found and not v.fixed])
+            left = [v for v in verdicts if v.found > v.fixed and BY_NAME[v.kind].repairable]
+            yield from _list("Found, not fixed", left)
             yield from _list("Fixed to something else", [v for v in verdicts if v.fixed > v.same])
             wrong = [v for v in verdicts if v.safe > v.safe_same]
             yield from _list("Safe fixes that are wrong", wrong)
@@ -273,15 +282,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     fix = not options.no_fix
-    corpus = [path for path in sorted(trial.RIGHT.glob("*.py")) if options.only in path.name]
+    corpus = [path for path in sorted(RIGHT.glob("*.py")) if options.only in path.name]
     tasks = [(path, True, fix) for path in corpus]
     tasks += [(path, False, fix) for one in options.paths for path in sources(one)]
     judged = judge_all(tasks, max(1, options.jobs))
     ours = [one for one in judged if one.executed]
-    score = Score.of([verdict for one in ours for verdict in one.verdicts])
-    met = score.met(fix) and not any(one.wrong for one in ours)
+    verdicts = [verdict for one in ours for verdict in one.verdicts]
+    score = Score.of(counted(verdicts))
+    # A safe fix has to be right whatever it is a fix for.
+    met = score.met(fix) and all(v.safe_same for v in verdicts if v.safe)
+    met = met and not any(one.wrong for one in ours)
     if options.json:
-        print(json.dumps({"goals_met": met, "score": asdict(score), "files": [asdict(j) for j in judged]}, indent=1))
+        everything = {"goals_met": met, "score": asdict(score), "files": [*map(asdict, judged)]}
+        print(json.dumps(everything, indent=1))
     else:
         print(*render(judged, fix, options.list), sep="\n")
         print(f"Goals {'met' if met else 'not met'}.")

@@ -102,8 +102,8 @@ def _zero(state: State, event: Event) -> State:
     dropped = state.dropped if state.grads in EMPTY else None
     shared = state.used is not None and state.used.part and state.grads is not Grads.STALE
     if state.backward is not None and not state.backward.may:
-        # What was used unseen was not dropped in vain.
-        dropped = None if shared or event.inner else (state.backward, event)
+        # What another subject's step has used was not dropped in vain, nor what was used unseen.
+        dropped = None if state.lent or shared or event.inner else (state.backward, event)
     return State(
         grads=Grads.NONE if event.to_none else Grads.ZERO,
         scale=Scale.PLAIN,

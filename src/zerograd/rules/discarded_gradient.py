@@ -70,7 +70,7 @@ RULE = Rule(
     name="discarded-gradient",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "dropped"}),
+    reads=frozenset({"grads", "backward", "dropped", "lent"}),
     needs=(
         lambda event: event.kind is Kind.ZERO or event.idle_loss is not None,
         lambda event: event.kind in (Kind.STEP, Kind.END),

@@ -76,7 +76,8 @@ def inline(
     if not visible or not wanted or lower.quiet > 3:
         if wanted and not lower.quiet:
             hand_to_unseen(lower, node, arguments, fn.name)
-        result = result_of(lower, [], arguments, _attributes_used(lower, fn), node)
+        used = _attributes_used(lower, fn) | _globals_called(lower, fn)
+        result = result_of(lower, [], arguments, used, node)
         scales = any(name.endswith(".scale") for name in fn.module.facts[fn.node].calls)
         result = replace(result, scaled=None) if scales else result
         return replace(result, divided=None) if fn.module.facts[fn.node].divides else result
@@ -158,4 +159,18 @@ def _attributes_used(lower: Lower, fn: Fn) -> frozenset[str]:
         keys |= {value.key} if isinstance(value, Thing) else set()
         if isinstance(value, Fn):
             keys.add(fn.owner.key)
+    return frozenset(keys)
+
+
+def _globals_called(lower: Lower, fn: Fn) -> frozenset[str]:
+    """What else a function may compute with: the objects outside of it that it calls."""
+    keys = set()
+    for name in fn.module.facts[fn.node].calls:
+        if "." in name or name in fn.module.imports:
+            continue
+        held = fn.frame.env.get(name) if fn.frame is not None else None
+        if held is None and (name in fn.module.globals or name in lower.top.env):
+            held = lower.global_name(fn.module, name)
+        if isinstance(held, Thing):
+            keys.add(held.key)
     return frozenset(keys)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
-from zerograd.guard import Const, Expr, Op
+from zerograd.guard import Const, Expr, Op, Var
 from zerograd.records import replace
 from zerograd.static import conditions, names
 from zerograd.static.evaluate import Evaluate
@@ -135,6 +135,9 @@ class Loops(Evaluate):
             if len(bounds) > 1:
                 first = bounds[0]
             trips: Expr = bounds[0] if len(bounds) == 1 else Op("-", (bounds[1], bounds[0]))
+            length = text_of(iterable.args[0])
+            if isinstance(trips, Const) and trips.value != 1 and names.WINDOW.search(length):
+                trips = Var(f"@{length}")  # whatever number it holds, it is N
             return self.variable(target), first, trips
         return None, first, None
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from zerograd.events import Kind, Site
+from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
 from zerograd.guard import Const, Expr, Opaque
 from zerograd.records import replace
@@ -63,11 +63,19 @@ class Lower(Loops):
         role = OPTIMIZER if "Optimizer" in note and "List" not in note and "[" not in note else ""
         return Thing(arg.arg, role)
 
-    def idle_loss(self, loop: int) -> Site | None:
-        """Where a loop computes a loss that it hands to nothing."""
-        path, node, _ = self.idle.get(loop, ("", None, 0))
-        found = idle_loss(node) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
-        return replace(self.site(found), path=path) if found is not None else None
+    def idle_loss(self, step: Event) -> Site | None:
+        """Where the function of a step, or its loop, computes a loss that it hands to nothing."""
+        path, loop, _ = self.idle.get(step.loop, ("", None, 0))
+        around = [(path, loop)] if loop is not None else []
+        if path != step.site.path or not _holds(loop, step.site.line):
+            own = [node for node in self.inlined if _holds(node, step.site.line)]
+            own.sort(key=lambda node: getattr(node, "lineno", 0))
+            around[:0] = [(step.site.path, node) for node in own[-1:]]
+        for path, node in around:
+            found = idle_loss(node)
+            if found is not None:
+                return replace(self.site(found), path=path)
+        return None
 
     def around(self) -> tuple[ast.AST, ...]:
         """The innermost loop, and the functions that were called from there to here."""
@@ -327,6 +335,10 @@ def leaves(flow: Flow) -> bool:
     if isinstance(flow, Alt):
         return leaves(flow.then) and leaves(flow.orelse)
     return False
+
+
+def _holds(node: ast.AST | None, line: int) -> bool:
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
 
 
 def _does_something(flow: Flow) -> bool:

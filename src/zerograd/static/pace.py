@@ -14,6 +14,7 @@ from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Emit, Flow, Loop, Seq, Set, children, walk
 from zerograd.guard import Const, Expr, Fact, Op, Opaque, Var
 from zerograd.records import replace
+from zerograd.static import names as names_of
 from zerograd.static.shape import leaves_by, rebuild
 
 
@@ -236,7 +237,7 @@ def _micro_batches(flow: Flow) -> set[str]:
         if isinstance(part, Loop) and isinstance(part.trips, Var):
             own = [e.event for e in walk(part.body) if isinstance(e, Emit) and not e.event.foreign]
             kinds = {event.kind for event in own if not event.may}
-            says_so = any(word in part.trips.name.lower() for word in ("accum", "micro"))
+            says_so = names_of.WINDOW.search(part.trips.name)
             if says_so and Kind.BACKWARD in kinds and Kind.STEP not in kinds:
                 names.add(part.trips.name)
     return names

@@ -33,8 +33,10 @@ class Fabric:
         return loader
 
     def backward(self, loss: torch.Tensor) -> None:
-        self.scaler.scale(loss).backward()
+        torch.autograd.backward(self.scaler.scale(loss))
 
-    def clip_gradients(self, module: torch.nn.Module, optimizer: _Optimizer, max_norm: float) -> None:
+    def clip_gradients(
+        self, module: torch.nn.Module, optimizer: _Optimizer, max_norm: float
+    ) -> None:
         self.scaler.unscale_(optimizer.optimizer)
         torch.nn.utils.clip_grad_norm_(module.parameters(), max_norm)

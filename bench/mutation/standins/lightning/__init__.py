@@ -18,7 +18,7 @@ class LightningModule(torch.nn.Module):
         return self.trainer.optimizers
 
     def manual_backward(self, loss: torch.Tensor) -> None:
-        loss.backward()
+        torch.autograd.backward(loss)
 
     def clip_gradients(
         self,

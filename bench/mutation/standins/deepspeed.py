@@ -18,7 +18,7 @@ class Engine(torch.nn.Module):
         return self.module(*inputs)
 
     def backward(self, loss: torch.Tensor) -> None:
-        self.scaler.scale(loss).backward()
+        torch.autograd.backward(self.scaler.scale(loss))
 
     def step(self) -> None:
         self.scaler.step(self.optimizer)

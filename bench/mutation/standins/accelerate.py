@@ -70,7 +70,7 @@ class Accelerator:
         yield
 
     def backward(self, loss: torch.Tensor) -> None:
-        self.scaler.scale(loss / self.steps).backward()
+        torch.autograd.backward(self.scaler.scale(loss / self.steps))
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float) -> torch.Tensor:
         for optimizer in self.optimizers:

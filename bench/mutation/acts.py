@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from surgery import Text, blocks
+from mutation.surgery import Text, blocks
 
 ZERO, BACKWARD, STEP, CLIP, UNSCALE, UPDATE = "zero backward step clip unscale update".split()
 
@@ -39,11 +39,6 @@ class Act:
     @property
     def line(self) -> int:
         return self.node.lineno
-
-    @property
-    def scaled(self) -> bool:
-        """A step through a scaler."""
-        return self.kind == STEP and bool(self.call and self.call.args) and self.target != ""
 
 
 class Acts:
@@ -100,9 +95,10 @@ class Acts:
             if isinstance(node, ast.For) and one in (ZERO, STEP, CLIP) and _over_few(node):
                 return one
             # A test that only asks whether to clip, or whether there is anything to clear.
-            plain_if = isinstance(node, ast.If) and not node.orelse
-            grad = plain_if and ".grad" in ast.unparse(node.test)
-            return one if plain_if and (one == CLIP or (one == ZERO and grad)) else ""
+            if isinstance(node, ast.If) and not node.orelse:
+                asks = one == CLIP or (one == ZERO and ".grad" in ast.unparse(node.test))
+                return one if asks else ""
+            return ""
         if isinstance(node, ast.Assign):
             target = node.targets[0]
             if isinstance(target, ast.Attribute) and target.attr == "grad" and _empty(node.value):
