@@ -28,7 +28,7 @@ LAYERS = (
     {"repair"},
     {"rewrite"},
     {"check"},
-    {"run", "learn"},
+    {"run", "learn", "explain"},
     {"commands"},
     {"cli"},
 )

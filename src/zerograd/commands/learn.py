@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zerograd.commands.output import COULD_NOT, INTERRUPTED, colored, say
+from zerograd.commands.words import add_color
 
 if TYPE_CHECKING:
     from zerograd.learn.contents import Lesson
@@ -37,10 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--answer", choices=("yes", "no"), help="answer every question so, and do not wait"
     )
     parser.add_argument("--html", metavar="DIR", help="write the lessons as pages")
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
-    )
-    parser.set_defaults(output=None)
+    add_color(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         _terminal(arguments).course(lessons)
     except KeyboardInterrupt:
-        print()
         return INTERRUPTED
     return 0
 

@@ -38,7 +38,7 @@ for (const lab of document.querySelectorAll(".lab")) {
   };
 
   const reset = () => {
-    now = { gradient: null, weight: given.weight, state: "none", poured: 0 };
+    now = { gradient: null, weight: given.weight, state: given.start, poured: 0 };
     draw("The bucket is empty.");
   };
 

@@ -193,6 +193,7 @@ def _try(part: Try) -> str:
         "rate": lab.rate,
         "gradients": lab.gradients,
         "table": lab.table,
+        "start": next(iter(lab.table)),
     }
     calls = (("backward", "backward()"), ("zero", "zero_grad()"), ("step", "step()"), ("again", "start again"))  # fmt: skip
     buttons = "".join(

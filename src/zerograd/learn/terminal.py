@@ -74,21 +74,29 @@ class Terminal:
                 self.lesson(lesson)
                 if place + 1 < len(lessons):
                     self._wait(f"Enter: lesson {lessons[place + 1].number}")
-            except Left:
+            except (Left, KeyboardInterrupt) as left:
+                self._line("" if isinstance(left, Left) else "\n")
                 self._line(f"Go on any time: zerograd learn --lesson {lesson.number}")
+                if isinstance(left, KeyboardInterrupt):
+                    raise
                 return
         if self.asked:
             self._line(f"You were right {self.right} of {self.asked} times.")
 
+    def title(self, title: str) -> None:
+        """What the page is about."""
+        self._line(self._paint("bold", title))
+        self._line()
+
     def lesson(self, lesson: Lesson) -> None:
         """One lesson."""
         title = f" {lesson.number}  {lesson.title} "
-        self._line(self._paint("bold", f"──{title}{'─' * max(2, self._width - len(title) - 2)}"))
-        self._line()
+        self.title(f"──{title}{'─' * max(2, self._width - len(title) - 2)}")
         for part in lesson.parts():
-            self._show(part)
+            self.show(part)
 
-    def _show(self, part: Part) -> None:
+    def show(self, part: Part) -> None:
+        """One part; a reader is asked to go on, or to answer."""
         if isinstance(part, Pause):
             self._wait("Enter")
         elif isinstance(part, Question):
@@ -154,7 +162,7 @@ class Terminal:
         self._line(self._paint("bold", said))
         self._line()
         for part in question.because:
-            self._show(part)
+            self.show(part)
 
     def _committed(self) -> bool:
         """Yes or no, asked for until one of them is given."""
@@ -205,7 +213,7 @@ class Terminal:
 
 def _can_draw(out: TextIO) -> bool:
     try:
-        "│█●…".encode(out.encoding or "ascii")
+        "│█●…".encode(out.encoding or "utf-8")
     except (LookupError, UnicodeEncodeError):
         return False
     return True

@@ -38,10 +38,13 @@ CLEARED = Snippet(
     FORGOTTEN.code.replace("\nloss2 =", "\noptimizer.zero_grad()\nloss2 ="), GIVEN, "bucket.py"
 )
 
+EMPTY = "empty"
+"""The state that the automaton calls none: beside the None in the bucket that says nothing new."""
+
 
 def moments(snippet: Snippet) -> tuple[list[Moment], list[float]]:
     """The bucket after each call, and what each step used."""
-    table, state = physics(), Grads.NONE.value
+    table, state = physics(), EMPTY
     found: list[Moment] = []
     used: list[float] = []
 
@@ -118,7 +121,7 @@ class Bucket:
         self.table = physics()
         self._parameter = torch.nn.Parameter(torch.tensor(self.weight))
         self._optimizer = torch.optim.SGD([self._parameter], lr=self.rate)
-        self._state = Grads.NONE.value
+        self._state = EMPTY
         self._poured = 0
 
     def press(self, call: str) -> Moment:
@@ -138,14 +141,17 @@ class Bucket:
 
 def physics() -> dict[str, dict[str, str]]:
     """What zero, backward and step make of each state, as zerograd's own automaton says."""
-    nowhere = Site("", 0)
     kinds = (Kind.ZERO, Kind.BACKWARD, Kind.STEP)
-    events = {kind.value: Event(kind, nowhere) for kind in kinds}
+    events = {kind.value: Event(kind, Site("", 0)) for kind in kinds}
     table: dict[str, dict[str, str]] = {}
-    reached: list[State] = [NEW]
+    reached = [NEW]
     for state in reached:
-        if state.grads.value not in table:
-            after = {name: advance(state, event) for name, event in events.items()}
-            table[state.grads.value] = {name: one.grads.value for name, one in after.items()}
+        if _said(state) not in table:
+            after = {call: advance(state, event) for call, event in events.items()}
+            table[_said(state)] = {call: _said(one) for call, one in after.items()}
             reached.extend(after.values())
     return table
+
+
+def _said(state: State) -> str:
+    return EMPTY if state.grads is Grads.NONE else state.grads.value
