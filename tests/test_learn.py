@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
@@ -10,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -345,6 +347,10 @@ def a_rank_that_does_not_clear_spoils_all(lesson: Given) -> None:
         for rank in (0, 1)
     ]
     assert [tuple(map(float, row[1:])) for row in table.rows] == expected
+    said = " ".join(part.text for part in flatten(lesson) if isinstance(part, parts.Say))
+    window = replicas.WINDOW
+    assert f"a window of {window} micro-batches synchronised {window} times" in said
+    assert "forward and backward: 1." in said
 
 
 def test_the_four_myths_are_asked_and_not_all_have_the_same_answer() -> None:
@@ -450,11 +456,12 @@ def test_pages_are_not_written_into_a_file(
 
 
 OWN_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
-"""Makes the pseudo-terminal the one that Ctrl-C comes from."""
+"""Makes the pseudo-terminal the one that Ctrl-C comes from, and lets it be heard."""
 
 
 class Terminal:
@@ -493,15 +500,13 @@ class Terminal:
 
     def end(self) -> tuple[int, str]:
         """The exit code, and what was said last."""
-        while True:
-            try:
-                more = os.read(self._ours, 65536)
-            except OSError:
-                break
-            if not more:
-                break
-            self.seen += more.decode("utf-8", "replace")
-        code = self.process.wait(timeout=30)
+        patience = threading.Timer(60, self.process.kill)
+        patience.start()
+        with contextlib.suppress(OSError):  # that is how a pseudo-terminal ends
+            while more := os.read(self._ours, 65536):
+                self.seen += more.decode("utf-8", "replace")
+        code = self.process.wait()
+        patience.cancel()
         os.close(self._ours)
         return code, self.seen
 

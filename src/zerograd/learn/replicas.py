@@ -2,21 +2,24 @@
 
     python -m zerograd.learn.replicas RANK STORE
 
-is one of them. A slope is the gradient of one weight. They train twice: the second time rank 1 leaves
-its clears out.
+is one of them. A slope is the gradient of one weight. They train twice, the second time rank 1 leaves
+its clears out; then they count how often a window makes them synchronise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from typing import Any
 
 SLOPES = ((3.0, 1.0), (5.0, 3.0))
 """Of each rank, batch by batch."""
+WINDOW = 4
 PATIENCE = 60.0
 
 
@@ -32,8 +35,20 @@ class Rank:
     held: list[float]
 
 
-def ask() -> tuple[list[Rank], list[Rank]]:
-    """What both ranks saw when both cleared, and when rank 1 did not."""
+@dataclass(frozen=True)
+class Seen:
+    """What all ranks saw."""
+
+    right: list[Rank]
+    """Where both cleared."""
+    wrong: list[Rank]
+    """Where rank 1 did not."""
+    syncs: tuple[int, int]
+    """How often a window of WINDOW was synchronised: as it comes, and with `no_sync`."""
+
+
+def ask() -> Seen:
+    """Start both, wait, and gather what they saw."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
@@ -60,18 +75,42 @@ def ask() -> tuple[list[Rank], list[Rank]]:
         if rank.returncode:
             last = errors.decode(errors="replace").strip().splitlines()[-1:]
             raise Unavailable("".join(last) or f"exit code {rank.returncode}")
-    right, wrong = zip(*(json.loads(out) for out, _ in said), strict=True)
-    return [Rank(**one) for one in right], [Rank(**one) for one in wrong]
+    right, wrong, syncs = zip(*(json.loads(out) for out, _ in said), strict=True)
+    every, once = syncs[0]
+    return Seen([Rank(**one) for one in right], [Rank(**one) for one in wrong], (every, once))
 
 
-def _take_part(rank: int, store: str) -> tuple[Rank, Rank]:
+def _take_part(rank: int, store: str) -> list[object]:
     from torch import distributed
 
     file = distributed.FileStore(store, len(SLOPES))  # type: ignore[attr-defined]
     distributed.init_process_group("gloo", store=file, rank=rank, world_size=len(SLOPES))
-    seen = _train(rank, forget=False), _train(rank, forget=True)
+    trained = [asdict(_train(rank, forget=forget)) for forget in (False, True)]
+    syncs = [_syncs(hold=hold) for hold in (False, True)]
     distributed.destroy_process_group()
-    return seen
+    return [*trained, syncs]
+
+
+def _syncs(*, hold: bool) -> int:
+    """How often the ranks synchronise in a window, as it comes or held back until its last backward."""
+    import torch
+    from torch import nn
+
+    model = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    seen = []
+
+    def counted(bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        seen.append(1)
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    # DDP looks at the annotations of a hook, and wants none or its own.
+    model.register_comm_hook(None, lambda _, bucket: counted(bucket))
+    for last in range(1, WINDOW + 1):
+        with model.no_sync() if hold and last < WINDOW else contextlib.nullcontext():
+            model(torch.ones(1, 1)).sum().backward()
+    return len(seen)
 
 
 def _train(rank: int, *, forget: bool) -> Rank:
@@ -93,5 +132,4 @@ def _train(rank: int, *, forget: bool) -> Rank:
 
 
 if __name__ == "__main__":
-    both = _take_part(int(sys.argv[1]), sys.argv[2])
-    sys.stdout.write(json.dumps([asdict(one) for one in both]))
+    sys.stdout.write(json.dumps(_take_part(int(sys.argv[1]), sys.argv[2])))

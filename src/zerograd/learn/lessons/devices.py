@@ -8,7 +8,7 @@ import torch
 
 from zerograd.learn.lessons.shared import asked_to_check, asked_to_watch
 from zerograd.learn.parts import Code, Part, Pause, Plain, Question, Say, Table, number
-from zerograd.learn.replicas import Unavailable, ask
+from zerograd.learn.replicas import WINDOW, Unavailable, ask
 from zerograd.snippet import Names, Snippet
 
 SCALE = 2.0**15
@@ -71,14 +71,14 @@ def lesson() -> Iterator[Part]:
 def several_devices() -> Iterator[Plain]:
     """Two real processes, each with a replica; DDP averages their gradients."""
     try:
-        right, wrong = ask()
+        seen = ask()
     except Unavailable as error:
         yield Say(f"Two processes could not be started here, so their numbers are missing: {error}")
         return
     yield Say("Two processes, started just now, with two batches and a slope of its own each:")
     rows = []
     for batch in (0, 1):
-        for rank, (one, other) in enumerate(zip(right, wrong, strict=True)):
+        for rank, (one, other) in enumerate(zip(seen.right, seen.wrong, strict=True)):
             cells = (one.own[batch], one.held[batch], other.held[batch])
             rows.append((f"batch {batch + 1}, rank {rank}", *map(number, cells)))
     yield Table(("", "its own slope", "both clear", "rank 1 does not"), tuple(rows))
@@ -86,6 +86,12 @@ def several_devices() -> Iterator[Plain]:
         "Both clear: each rank steps on the mean of the two slopes. If rank 1 forgets, its leftovers "
         "are averaged in with the rest, and *both* ranks step on a wrong gradient, the same one. So "
         "each process clears its own; none can do it for another."
+    )
+    every, once = seen.syncs
+    yield Say(
+        f"Clearing less often (lesson 7) saves no traffic by itself: a window of {WINDOW} micro-batches "
+        f"synchronised {every} times. With `model.no_sync()` around all but the last, forward and backward: "
+        f"{once}."
     )
 
 
