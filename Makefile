@@ -31,7 +31,7 @@ test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
 
 lint: $(VENV)/.dev

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import zerograd
-from zerograd.check import Page, catalogue
+from zerograd.check import catalogue
 from zerograd.commands import COMMANDS
 from zerograd.explain import Explained, explained
 from zerograd.report import text
@@ -136,7 +136,14 @@ def _members(kind: type) -> Iterator[str]:
         if name.startswith("_") or not inspect.getdoc(member):
             continue
         if inspect.isfunction(member):
-            yield from (f"### {kind.__name__}.{name}", "", _signature(name, member), "", _doc(member), "")
+            yield from (
+                f"### {kind.__name__}.{name}",
+                "",
+                _signature(name, member),
+                "",
+                _doc(member),
+                "",
+            )
         elif isinstance(member, property):
             yield from (f"### {kind.__name__}.{name}", "", _doc(member), "")
 
