@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from test_rules import example, prelude
+from test_rules import example
+from zerograd.explain import prelude
 from zerograd.finding import Finding
 from zerograd.fixes import REPAIRED
 from zerograd.repair import Repaired, look, repair

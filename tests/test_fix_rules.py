@@ -14,7 +14,8 @@ from casefile import Case, load_all
 from command import zerograd as command
 from test_examples import EXAMPLES, SCRIPTS, table
 from test_fix_layouts import everything, repaired
-from test_rules import PAGE, by_rule, example, prelude, rules_for
+from test_rules import by_rule, example, rules_for
+from zerograd.explain import LAYOUT, prelude
 from zerograd.finding import Finding
 from zerograd.fixes import REPAIRED
 from zerograd.repair import look, repair
@@ -27,7 +28,7 @@ CASES = [case for case in load_all() if case.expected and all(b.cell is None for
 
 
 def promised(rule: Rule) -> str:
-    page = PAGE.fullmatch(rule.doc)
+    page = LAYOUT.fullmatch(rule.doc)
     assert page is not None
     (kind,) = FIX.findall("\n\n" + page["why"])
     return str(kind)

@@ -19,40 +19,12 @@ import zerograd
 import zerograd.rules
 from words import words
 from zerograd.events import Event
+from zerograd.explain import LAYOUT, prelude
 from zerograd.explore import explore
 from zerograd.flow import Emit, Seq
 from zerograd.lifecycle import FIELDS
 from zerograd.rule import Rule, Violation
 from zerograd.rules import RULES
-
-PRELUDE = """\
-import torch
-from accelerate import Accelerator
-from torch import nn
-
-N = 4
-model = nn.Linear(3, 1)
-G = nn.Linear(3, 3)
-D = nn.Linear(3, 1)
-loss_fn = nn.MSELoss()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-opt_g = torch.optim.SGD(G.parameters(), lr=0.01)
-opt_d = torch.optim.SGD(D.parameters(), lr=0.01)
-scaler = torch.amp.GradScaler("cpu")
-loader = [(torch.randn(2, 3), 10 + torch.randn(2, 1)) for _ in range(2 * N + 2)]
-"""
-
-ACCELERATED = """\
-accelerator = Accelerator(gradient_accumulation_steps=N)
-model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-"""
-
-PAGE = re.compile(
-    r"(?P<summary>[^\n]+\.)\n\n(?P<why>.+)"
-    r"\n\n## Bad\n\n```python\n(?P<bad>.+?)```\n\n## Good\n\n```python\n(?P<good>.+?)```\n",
-    re.DOTALL,
-)
-"""Summary, why, `## Bad`, `## Good`, and nothing after."""
 
 
 def rules_for(reader: str) -> pytest.MarkDecorator:
@@ -64,13 +36,9 @@ by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 
 
 def example(rule: Rule, which: str) -> str:
-    page = PAGE.fullmatch(rule.doc)
+    page = LAYOUT.fullmatch(rule.doc)
     assert page is not None
     return page[which]
-
-
-def prelude(code: str) -> str:
-    return PRELUDE + ACCELERATED if "accelerator" in code else PRELUDE
 
 
 # The page
@@ -78,7 +46,7 @@ def prelude(code: str) -> str:
 
 @by_rule
 def test_a_page_says_what_and_why_then_shows_bad_and_good(rule: Rule) -> None:
-    page = PAGE.fullmatch(rule.doc)
+    page = LAYOUT.fullmatch(rule.doc)
     assert page is not None
     assert rule.summary == page["summary"]
     assert "##" not in page["why"]

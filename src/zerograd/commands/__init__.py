@@ -8,5 +8,6 @@ COMMANDS = {
     "run": "run a script unchanged and watch its gradients",
     "replay": "judge the recording of a run again, without torch",
     "explain": "print a rule's page, or list all rules",
+    "learn": "a course on gradients, computed while you look",
 }
 """Each command, and what it is for in a few words."""

@@ -50,7 +50,11 @@ def colored(arguments: argparse.Namespace) -> bool:
     """Whether what goes to standard output is coloured."""
     if arguments.color != "auto":
         return bool(arguments.color == "always")
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or arguments.output:
+    if (
+        os.environ.get("NO_COLOR")
+        or os.environ.get("TERM") == "dumb"
+        or vars(arguments).get("output")
+    ):
         return False
     return sys.stdout.isatty()
 
