@@ -132,7 +132,8 @@ class Book:
         meant, window = self._meant(), self.window
         seen = replace(before, window=window, carried=False, cut=False)
         guarded = replace(step, guard=step.site, length=meant)
-        if meant >= 2 and meant < window < 2 * meant:
+        # Where windows are of all lengths, by what the data holds, a longer one carries nothing on.
+        if meant >= 2 and meant < window < 2 * meant and self.windows.keys() <= {meant, window}:
             self._carries = True
             yield from _told(carried_window.RULE, replace(seen, carried=True), guarded)
         self._first = self._first or window
