@@ -10,12 +10,13 @@ BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test test-libraries lint format clean
+.PHONY: help demo test test-libraries docs lint format clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
 	@echo "make test            install everything pinned, then lint, type-check and test"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
+	@echo "make docs            build the documentation into build/site, links checked"
 	@echo "make lint            the first half of make test: ruff and mypy"
 	@echo "make format          let ruff format and repair what it can"
 	@echo "make clean           remove .venv, .venv-libraries and every cache"
@@ -28,6 +29,10 @@ test: lint
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -61,6 +66,10 @@ $(VENVS:%=%/.zerograd): %/.zerograd: %/.torch pyproject.toml src/zerograd/__init
 
 $(VENV)/.dev: $(VENV)/.zerograd requirements/dev.txt
 	$(PIP) install -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
+	$(PIP) install -r requirements/docs.txt
 	@touch $@
 
 $(LIBRARIES)/.libraries: $(LIBRARIES)/.torch requirements/libraries.txt

@@ -24,10 +24,12 @@ LAYERS = (
     {"explore"},
     {"static", "runtime"},
     {"merge"},
-    {"settings"},
-    {"discover", "cache"},
+    {"settings", "snippet"},
+    {"discover", "cache", "fixes"},
+    {"repair"},
+    {"rewrite"},
     {"check"},
-    {"run"},
+    {"run", "learn", "explain"},
     {"child"},
     {"boot"},
     {"commands"},
@@ -39,7 +41,7 @@ RENDERERS_SEE = {"report", "finding", "events"}
 FRONT_DOOR = {"__init__", "__main__"}
 """What users enter by: it may see everything, and nothing inside goes out through it."""
 
-MAY_LOAD_TORCH = {"runtime", "stepper"}
+MAY_LOAD_TORCH = {"runtime", "stepper", "learn"}
 
 
 def part(module: str) -> str:
@@ -87,7 +89,7 @@ def visible_from(name: str) -> set[str]:
     for height, layer in enumerate(LAYERS):
         if name in layer:
             below = set().union(*LAYERS[:height]) | {name}
-            return below | {"report"} if name in ("run", "commands", "cli") else below
+            return below | {"report"} if name in ("run", "learn", "commands", "cli") else below
     raise AssertionError(
         f"zerograd.{name} has no place in LAYERS: give it one, or move what it does"
     )

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from casefile import Case, load_all
-from test_rules import example, prelude
+from test_rules import example
+from zerograd.explain import prelude
 from zerograd.finding import Finding
 from zerograd.rule import Rule
 from zerograd.rules import RULES

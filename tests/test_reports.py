@@ -157,7 +157,9 @@ def test_what_was_seen_at_run_time_is_told() -> None:
     assert "   seen  once\n" in text.render(report(changed(seen=1)))
 
 
-@pytest.mark.parametrize(("safe", "told"), [(True, "[fix available]"), (False, "[unsafe fix")])
+@pytest.mark.parametrize(
+    ("safe", "told"), [(True, "[*] fixable with --fix"), (False, "[*] fixable with --unsafe-fixes")]
+)
 def test_a_fix_is_announced(safe: bool, told: str) -> None:
     assert told in text.render(report(changed(fix=Fix("add", safe, ()))))
 

@@ -19,44 +19,12 @@ import zerograd
 import zerograd.rules
 from words import words
 from zerograd.events import Event
+from zerograd.explain import LAYOUT, prelude
 from zerograd.explore import explore
 from zerograd.flow import Emit, Seq
 from zerograd.lifecycle import FIELDS
 from zerograd.rule import Rule, Violation
 from zerograd.rules import RULES
-
-PRELUDE = """\
-from contextlib import nullcontext
-
-import torch
-import torch.distributed as dist
-from accelerate import Accelerator
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-N = 4
-model = nn.Linear(3, 1)
-G = nn.Linear(3, 3)
-D = nn.Linear(3, 1)
-loss_fn = nn.MSELoss()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-opt_g = torch.optim.SGD(G.parameters(), lr=0.01)
-opt_d = torch.optim.SGD(D.parameters(), lr=0.01)
-scaler = torch.amp.GradScaler("cpu")
-loader = [(torch.randn(2, 3), 10 + torch.randn(2, 1)) for _ in range(2 * N + 2)]
-"""
-
-ACCELERATED = """\
-accelerator = Accelerator(gradient_accumulation_steps=N)
-model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-"""
-
-PAGE = re.compile(
-    r"(?P<summary>[^\n]+\.)\n\n(?P<why>.+)"
-    r"\n\n## Bad\n\n```python\n(?P<bad>.+?)```\n\n## Good\n\n```python\n(?P<good>.+?)```\n",
-    re.DOTALL,
-)
-"""Summary, why, `## Bad`, `## Good`, and nothing after."""
 
 
 def rules_for(reader: str) -> pytest.MarkDecorator:
@@ -68,13 +36,9 @@ by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 
 
 def example(rule: Rule, which: str) -> str:
-    page = PAGE.fullmatch(rule.doc)
+    page = LAYOUT.fullmatch(rule.doc)
     assert page is not None
     return page[which]
-
-
-def prelude(code: str) -> str:
-    return PRELUDE + ACCELERATED if "accelerator" in code else PRELUDE
 
 
 # The page
@@ -82,7 +46,7 @@ def prelude(code: str) -> str:
 
 @by_rule
 def test_a_page_says_what_and_why_then_shows_bad_and_good(rule: Rule) -> None:
-    page = PAGE.fullmatch(rule.doc)
+    page = LAYOUT.fullmatch(rule.doc)
     assert page is not None
     assert rule.summary == page["summary"]
     assert "##" not in page["why"]
@@ -270,7 +234,7 @@ def execute(code: str) -> Run:
 
     names: dict[str, Any] = {}
     exec(compile(prelude(code), "prelude", "exec"), names)
-    wrap = names["DistributedDataParallel"]
+    wrap = names.get("DistributedDataParallel")
 
     def counting(run: Run, bucket: Any) -> Any:
         run.synchronised += 1
@@ -281,6 +245,7 @@ def execute(code: str) -> Run:
     counting.__annotations__.clear()  # DDP wants those of its own types, or none
 
     def wrapped(module: Any) -> Any:
+        assert wrap is not None
         model = wrap(module)
         model.register_comm_hook(run, counting)
         return model
@@ -311,10 +276,8 @@ def execute(code: str) -> Run:
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Double precision, a fixed seed, a world of one rank, and a stand-in for accelerate."""
+    """Double precision, a fixed seed, and a stand-in for accelerate."""
     torch = pytest.importorskip("torch")
-    dist = torch.distributed
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     stand_in = ModuleType("accelerate")
     stand_in.Accelerator = Accelerator  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "accelerate", stand_in)
@@ -323,7 +286,8 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_default_dtype(usual)
-    dist.destroy_process_group()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def same(one: Any, other: Any) -> bool:

@@ -819,6 +819,19 @@ def test_a_partial_window_carried_into_the_next_epoch_is_found(right: bool) -> N
     assert_found(report, right=right)
 
 
+@pytest.mark.parametrize("lengths", [(3, 2, 4, 4, 5, 3, 3, 4), (1, 4, 4, 4, 6, 2, 4)], ids=str)
+def test_windows_as_long_as_the_data_says_carry_nothing(lengths: tuple[int, ...]) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(rules=["ZG304"], on="collect") as report:
+        for length in lengths:
+            for x in batches(length):
+                (loss_of(model, x) / length).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert_found(report, right=True)
+
+
 def test_only_windows_are_advice_and_advice_is_no_error() -> None:
     model = net()
     optimizer = sgd(model)

@@ -10,15 +10,19 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 from zerograd.cache import Cache
 from zerograd.discover import Discovery, Target
-from zerograd.finding import Problem, Report
+from zerograd.finding import Finding, Problem, Report
 from zerograd.selection import Selection, UnknownRule, expand, resolve
 from zerograd.settings import DEFAULT, Settings
 from zerograd.settings import load as load_settings
-from zerograd.static.lint import Verdict, add_sources, judge, lines_of
+from zerograd.static.lint import Verdict, add_sources, judge_bytes, lines_of
 from zerograd.static.source import Unreadable, from_bytes
+
+if TYPE_CHECKING:
+    from zerograd.rewrite import Rewriter
 
 Progress = Callable[[int, int], object]
 
@@ -37,6 +41,9 @@ class Options:
     cache: bool = True
     stdin: bytes | None = None
     stdin_filename: str = ""
+    repair: Literal["", "show", "diff", "fix"] = ""
+    """Fixes: not looked for, shown with their findings, shown as a diff, made."""
+    unsafe: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,11 +52,15 @@ class Outcome:
 
     report: Report
     failed: bool
+    diff: bytes = b""
+    """What would change, where that was asked for."""
+    stdin: bytes | None = None
+    """Standard input, repaired."""
 
     @property
     def exit_code(self) -> int:
-        """0 clean, 1 findings that fail a check, 2 something could not be checked."""
-        return 2 if self.report.errors else int(self.failed)
+        """0 clean, 1 findings that fail a check or a diff, 2 something could not be checked."""
+        return 2 if self.report.errors else int(self.failed or bool(self.diff))
 
 
 def run(options: Options, progress: Progress) -> Outcome:
@@ -63,13 +74,22 @@ def run(options: Options, progress: Progress) -> Outcome:
         if path != "-":
             discovery.add(path)
     found = discovery.found
-    if options.stdin is not None:
+    rewriter = _rewriter(options)
+    stdin = options.stdin
+    if stdin is not None:
         settings = discovery.settings_above(
             os.path.dirname(os.path.abspath(options.stdin_filename))
         )
-        chooser.add(_judge_stdin(options, chooser.report), settings)
+        name = options.stdin_filename or "<stdin>"
+        verdict = _judge_stdin(name, stdin)
+        if rewriter is not None and chooser.any(verdict, settings):
+            stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings))
+        chooser.add(verdict, settings)
+        chooser.report.sources.update(_lines(name, stdin))
         chooser.report.files += 1
     verdicts = _verdicts(found.targets, memory, options, progress)
+    if rewriter is not None:
+        verdicts = _rewritten(rewriter, found.targets, verdicts, chooser)
     for target, verdict in zip(found.targets, verdicts, strict=True):
         if target.settings is not DEFAULT:
             chooser.understood(target.settings)
@@ -81,20 +101,48 @@ def run(options: Options, progress: Progress) -> Outcome:
     report.files += len(found.targets)
     report.errors[:0] = found.problems
     add_sources(report)
-    return Outcome(report, chooser.failed)
+    if rewriter is None:
+        return Outcome(report, chooser.failed)
+    report.fixed = rewriter.fixed if rewriter.mode != "show" else None
+    return Outcome(report, chooser.failed, rewriter.diff, stdin)
 
 
-def _judge_stdin(options: Options, report: Report) -> Verdict:
+def _judge_stdin(path: str, data: bytes) -> Verdict:
     from zerograd.static.bounded import guarded
 
-    path = options.stdin_filename or "<stdin>"
-    data = options.stdin or b""
+    return guarded(path, lambda: judge_bytes(data, path))
+
+
+def _lines(path: str, data: bytes) -> dict[str, list[str]]:
     try:
-        source = from_bytes(data, path)
-    except Unreadable as error:
-        return Verdict(problems=(error.problem,))
-    report.sources.update(lines_of(source))
-    return guarded(path, lambda: judge(source))
+        return lines_of(from_bytes(data, path))
+    except Unreadable:
+        return {}
+
+
+def _rewriter(options: Options) -> Rewriter | None:
+    if not options.repair:
+        return None
+    from zerograd.rewrite import Rewriter
+
+    return Rewriter(options.repair, options.unsafe)
+
+
+def _rewritten(
+    rewriter: Rewriter, targets: Sequence[Target], verdicts: list[Verdict], chooser: _Chooser
+) -> list[Verdict]:
+    """The verdicts once every file is repaired; those that rest on a repaired file are asked again."""
+    from zerograd.static.bounded import Job, judge_path
+
+    left = list(verdicts)
+    for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
+        if chooser.any(verdict, target.settings):
+            left[number] = rewriter.file(target.path, verdict, chooser.chooses(target.settings))
+    if rewriter.changed:
+        for number, target in enumerate(targets):
+            if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
+                left[number] = judge_path(Job(target.path, target.named))
+    return left
 
 
 def _verdicts(
@@ -143,19 +191,31 @@ class _Chooser:
     def add(self, verdict: Verdict, settings: Settings) -> None:
         """Take what the command line and the settings want to hear of one file."""
         self.report.errors += verdict.problems
-        pedantic = self._options.pedantic or settings.pedantic
         for finding in verdict.findings:
             # Two files that call one function find the same in it.
             same = (finding.code, finding.site)
-            if same in self._seen or not (finding.certain or pedantic):
+            if same in self._seen or not self.wants(finding, settings):
                 continue
             self._seen.add(same)
-            selection = self._selection(finding.site.path, self.understood(settings))
-            if selection is not None and finding.code not in selection.codes:
-                continue
             self.report.findings.append(finding)
+            selection = self._selection(finding.site.path, self.understood(settings))
             explicit = selection is not None and finding.code in selection.explicit
             self.failed |= finding.level == "error" or explicit
+
+    def wants(self, finding: Finding, settings: Settings) -> bool:
+        """Whether the command line and the settings want to hear of a finding."""
+        if not (finding.certain or self._options.pedantic or settings.pedantic):
+            return False
+        selection = self._selection(finding.site.path, self.understood(settings))
+        return selection is None or finding.code in selection.codes
+
+    def chooses(self, settings: Settings) -> Callable[[Finding], bool]:
+        """`wants`, under these settings."""
+        return lambda finding: self.wants(finding, settings)
+
+    def any(self, verdict: Verdict, settings: Settings) -> bool:
+        """Whether there is anything in a verdict that is wanted."""
+        return any(self.wants(finding, settings) for finding in verdict.findings)
 
     def _selection(self, path: str, settings: Settings) -> Selection | None:
         """What counts in a file; None is everything."""

@@ -20,6 +20,7 @@ examples:
   zerograd check train.py --pedantic      one file, with the findings that are only possible
   zerograd run train.py --epochs 3        run a script as python would, and watch its gradients
   zerograd explain stale-gradient         what a rule is about, with a bad and a good example
+  zerograd learn                          what gradients do, in eleven short lessons
 """
 
 

@@ -59,7 +59,11 @@ class Finding:
     ranks: tuple[int, ...] = ()
     """The ranks that have shown it, where there are several."""
     help: str = ""
+    step: Site | None = None
+    """The step at which it shows, where that is not the site itself."""
     fix: Fix | None = None
+    refused: str = ""
+    """Why there is no fix, where one was looked for."""
 
     @property
     def rank(self) -> int | None:
@@ -108,6 +112,8 @@ class Report:
     """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
+    fixed: int | None = None
+    """How many findings were repaired; None where nobody asked."""
 
     @property
     def exit_code(self) -> int:

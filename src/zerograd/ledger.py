@@ -28,10 +28,11 @@ class Edge(NamedTuple):
 class Node:
     """A state, and the edges that have been taken from it, by the identity of their event."""
 
-    __slots__ = ("edges", "state")
+    __slots__ = ("crossed", "edges", "grads", "state")
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.grads, self.crossed = state.grads, state.crossed
         self.edges: dict[int, Edge] = {}
 
 

@@ -213,7 +213,8 @@ def _unscale(state: State, event: Event) -> State:
         return replace(state, scale=Scale.UNKNOWN, divisors=frozenset({0}))
     scale = Scale.UNKNOWN if state.scale is Scale.UNKNOWN else Scale.PLAIN
     unscaled = event if event.scaled else state.unscaled
-    return replace(state, scale=scale, unscaled=unscaled, plain=None)
+    plain = state.plain if event.scaled else None
+    return replace(state, scale=scale, unscaled=unscaled, plain=plain)
 
 
 def _update(state: State, event: Event) -> State:

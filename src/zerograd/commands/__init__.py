@@ -9,5 +9,6 @@ COMMANDS = {
     "merge": "tell what the ranks of a run have found as one report",
     "replay": "judge the recording of a run again, without torch",
     "explain": "print a rule's page, or list all rules",
+    "learn": "a course on gradients, computed while you look",
 }
 """Each command, and what it is for in a few words."""

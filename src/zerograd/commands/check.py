@@ -6,13 +6,13 @@ import argparse
 import gc
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from zerograd.commands.output import COULD_NOT, render, say, write
+from zerograd.commands.output import COULD_NOT, render, say, write, write_bytes
 from zerograd.commands.words import NoRules, add_output, add_rules, chosen, listed
 
 if TYPE_CHECKING:
-    from zerograd.check import Options
+    from zerograd.check import Options, Outcome
 
 _EXAMPLES = """\
 examples:
@@ -21,6 +21,8 @@ examples:
   zerograd check . --ignore unscaled-window --exclude legacy/
   zerograd check . --format sarif --output zerograd.sarif
   git show HEAD:train.py | zerograd check - --stdin-filename train.py
+  zerograd check . --diff                 what --fix would change; it changes nothing
+  zerograd check . --fix                  repair what can be repaired safely
 
 silence a finding that is meant that way, where it is, above the function, or atop the file:
   loss.backward()  # zerograd: allow[stale-gradient]
@@ -33,7 +35,8 @@ settings are read from the nearest pyproject.toml above each file:
   per-file-ignores = { "examples/*" = ["ZG3"] }
 
 exit: 0 clean or advice only, 1 errors found (or advice that was selected by its code or name),
-      2 something could not be checked
+      2 something could not be checked; after --fix: what is left counts; with --diff: 1 also where
+      something would change
 """
 
 
@@ -48,6 +51,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_rules(chosen)
     chosen.add_argument(
         "--pedantic", action="store_true", help="also show findings that are possible, not certain"
+    )
+    fixes = parser.add_argument_group("what is repaired")
+    fixes.add_argument("--fix", action="store_true", help="repair what can be repaired safely")
+    fixes.add_argument(
+        "--unsafe-fixes",
+        action="store_true",
+        help="repair also where a person should look at the result",
+    )
+    fixes.add_argument(
+        "--diff", action="store_true", help="show what would change, and change nothing"
     )
     files = parser.add_argument_group("which files")
     files.add_argument(
@@ -94,11 +107,36 @@ def run(arguments: argparse.Namespace) -> int:
         return COULD_NOT
     finally:
         progress.end()
-    if not write(render(outcome.report, arguments), arguments.output):
+    if not _tell(outcome, arguments):
         return COULD_NOT
     code = outcome.exit_code
     gc.freeze()
     return 0 if code == 1 and arguments.exit_zero else code
+
+
+def _tell(outcome: Outcome, arguments: argparse.Namespace) -> bool:
+    """Print what was found, or what would change; False if that could not be written."""
+    from zerograd.report.text import remaining
+
+    report = outcome.report
+    asked = arguments.fix or arguments.unsafe_fixes
+    if arguments.diff:
+        told = write_bytes(outcome.diff, arguments.output)
+        for problem in report.errors:
+            say(f"{problem.path} {problem.message}")
+        say(f"would fix {report.fixed}, {remaining(report)}")
+        return told
+    if asked and outcome.stdin is not None:
+        # What comes in goes out, repaired: the report has to stand elsewhere.
+        told = write_bytes(outcome.stdin, None)
+        text = render(report, arguments)
+        if arguments.output is not None:
+            return write(text, arguments.output) and told
+        sys.stderr.write(text)
+        return told
+    if asked and arguments.format != "text":
+        say(f"{report.fixed} fixed, {remaining(report)}")
+    return write(render(report, arguments), arguments.output)
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -117,7 +155,17 @@ def _options(arguments: argparse.Namespace) -> Options:
         cache=not arguments.no_cache,
         stdin=stdin,
         stdin_filename=arguments.stdin_filename,
+        repair=_repair(arguments),
+        unsafe=arguments.unsafe_fixes,
     )
+
+
+def _repair(arguments: argparse.Namespace) -> Literal["", "show", "diff", "fix"]:
+    if arguments.diff:
+        return "diff"
+    if arguments.fix or arguments.unsafe_fixes:
+        return "fix"
+    return "show" if arguments.format in ("json", "sarif") else ""
 
 
 class _Progress:

@@ -1,26 +1,33 @@
-"""`zerograd explain`: what a rule is about, with a bad and a good example."""
+"""`zerograd explain`: what a rule is about, with a bad and a good example and the finding."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zerograd.commands.output import COULD_NOT, say
+from zerograd.commands.output import COULD_NOT, colored, say
+from zerograd.commands.words import add_color
+from zerograd.learn.parts import Code, Part, Say, Verdict
 
 if TYPE_CHECKING:
     from zerograd.check import Page
+    from zerograd.explain import Explained
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The words that `explain` takes."""
     parser.description = "What a rule is about, with a bad and a good example. Alone: all rules."
     parser.add_argument("rule", nargs="?", metavar="RULE", help="code or name")
+    add_color(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the page that the words name, or the list of all rules; the exit code."""
     from zerograd.check import catalogue
+    from zerograd.explain import explained
+    from zerograd.learn.terminal import Terminal
     from zerograd.selection import UnknownRule, expand
 
     pages = catalogue()
@@ -36,9 +43,27 @@ def run(arguments: argparse.Namespace) -> int:
     if len(chosen) > 1:
         print(_table(chosen))
         return 0
-    page = chosen[0]
-    print(f"{page.code} {page.name} ({page.level})\n\n{page.doc.strip()}")
+    shown = Terminal(sys.stdout, None, color=colored(arguments))
+    shown.title(f"{chosen[0].code} {chosen[0].name} ({chosen[0].level})")
+    for part in _parts(explained(chosen[0])):
+        shown.show(part)
     return 0
+
+
+def _parts(rule: Explained) -> Iterator[Part]:
+    """A rule's page, in the parts that lessons are made of."""
+    yield Say(f"*{rule.summary}*")
+    yield from map(Say, rule.why)
+    if rule.bad:
+        yield Code(rule.bad, "bad")
+        if rule.found is not None:
+            yield Verdict(*rule.found)
+        else:
+            yield Say(
+                "What a run says of it is not shown here: that takes torch, and ranks if they differ."
+            )
+        yield Code(rule.good, "good")
+        yield Say(f"Where it is meant to be so: `# zerograd: allow[{rule.page.name}]`")
 
 
 def _table(pages: Sequence[Page]) -> str:

@@ -50,7 +50,11 @@ def colored(arguments: argparse.Namespace) -> bool:
     """Whether what goes to standard output is coloured."""
     if arguments.color != "auto":
         return bool(arguments.color == "always")
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or arguments.output:
+    if (
+        os.environ.get("NO_COLOR")
+        or os.environ.get("TERM") == "dumb"
+        or vars(arguments).get("output")
+    ):
         return False
     return sys.stdout.isatty()
 
@@ -63,6 +67,22 @@ def write(text: str, path: str | None) -> bool:
     try:
         with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
+    except OSError as error:
+        say(f"{path} cannot be written: {error.strerror}")
+        return False
+    return True
+
+
+def write_bytes(data: bytes, path: str | None) -> bool:
+    """The same for what must come out as it is."""
+    if path is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return True
+    try:
+        with open(path, "wb") as stream:
+            stream.write(data)
     except OSError as error:
         say(f"{path} cannot be written: {error.strerror}")
         return False

@@ -24,6 +24,11 @@ def add_output(group: argparse._ArgumentGroup) -> None:
     """`--format`, `--output` and `--color`."""
     group.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     group.add_argument("--output", metavar="FILE", help="write the report to a file")
+    add_color(group)
+
+
+def add_color(group: argparse._ActionsContainer) -> None:
+    """`--color`."""
     group.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from zerograd.finding import Report
 from zerograd.report.place import visible, where, where_problem
+from zerograd.report.text import fixable
 
 
 def render(report: Report) -> str:
     """`path:line:column: CODE name message`, one line each."""
     lines = [
-        f"{where(one.site)}: {one.code} {one.name} {visible(one.message)}"
+        f"{where(one.site)}: {one.code} {one.name} {visible(one.message)}{fixable(one)}"
         for one in report.findings
     ]
     lines += [f"{where_problem(one)}: {visible(one.message)}" for one in report.errors]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from zerograd.events import Site
-from zerograd.finding import Finding, Problem, Report
+from zerograd.finding import Finding, Fix, Problem, Report
 from zerograd.report.fingerprint import fingerprints
 
 SCHEMA = (
@@ -100,7 +100,30 @@ def _result(finding: Finding, fingerprint: str, index: dict[str, int]) -> dict[s
             {"id": number, "message": {"text": note.message}, **_location(note.site)}
             for number, note in enumerate(finding.notes, start=1)
         ]
+    if finding.fix is not None and finding.site.cell is None:
+        result["fixes"] = [_fix(finding.fix)]
     return result
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    """One fix; for a cell of a notebook there is no region of the file to replace."""
+    changes: dict[str, list[dict[str, Any]]] = {}
+    for edit in fix.edits:
+        region = {
+            "startLine": edit.line,
+            "startColumn": edit.column,
+            "endLine": edit.end_line,
+            "endColumn": edit.end_column,
+        }
+        replacement = {"deletedRegion": region, "insertedContent": {"text": edit.text}}
+        changes.setdefault(edit.path, []).append(replacement)
+    return {
+        "description": {"text": fix.message if fix.safe else f"{fix.message} (unsafe)"},
+        "artifactChanges": [
+            {"artifactLocation": {"uri": _uri(path)}, "replacements": replacements}
+            for path, replacements in changes.items()
+        ],
+    }
 
 
 def _location(site: Site) -> dict[str, Any]:

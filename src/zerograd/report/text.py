@@ -55,7 +55,9 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     if finding.seen is not None or finding.site.iteration is not None:
         yield _word("seen", _seen(finding), paint)
     if finding.help:
-        yield _word("help", visible(finding.help) + _fixable(finding), paint)
+        yield _word("help", visible(finding.help) + fixable(finding), paint)
+    if finding.refused:
+        yield _word("fix ", f"none: {visible(finding.refused)}", paint)
 
 
 def _seen(finding: Finding) -> str:
@@ -71,10 +73,11 @@ def _seen(finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def _fixable(finding: Finding) -> str:
+def fixable(finding: Finding) -> str:
+    """A mark behind what a machine can repair."""
     if finding.fix is None:
         return ""
-    return "  [fix available]" if finding.fix.safe else "  [unsafe fix available]"
+    return "  [*] fixable with " + ("--fix" if finding.fix.safe else "--unsafe-fixes")
 
 
 def _word(word: str, text: str, paint: Paint) -> str:
@@ -99,7 +102,17 @@ def summary(report: Report) -> str:
         steps = _count(report.watched.steps, "step", "steps") or "no step"
         ranks = f" on {len(report.watched.ranks)} ranks" if report.watched.ranks else ""
         return f"watched {steps}{ranks}: {told}"
-    return f"checked {_count(report.files, 'file', 'files') or 'no file'}: {told}"
+    checked = f"checked {_count(report.files, 'file', 'files') or 'no file'}: {told}"
+    return (
+        checked if report.fixed is None else f"{checked}\n{report.fixed} fixed, {remaining(report)}"
+    )
+
+
+def remaining(report: Report) -> str:
+    """What is left after a repair: `2 remaining (1 more with --unsafe-fixes)`."""
+    more = sum(one.fix is not None and not one.fix.safe for one in report.findings)
+    unsafe = f" ({more} more with --unsafe-fixes)" if more else ""
+    return f"{len(report.findings)} remaining{unsafe}"
 
 
 def block(finding: Finding, report: Report, *, color: bool = False) -> str:

@@ -3,6 +3,8 @@
 Accelerate, Fabric and DeepSpeed scale the loss, divide it by the accumulation steps and arrange the
 synchronisation of gradients in *their* backward. Calling the tensor's own skips all of that.
 
+Fix: safe. The wrapper runs the backward. Unsafe where that is handed more than the loss.
+
 ## Bad
 
 ```python

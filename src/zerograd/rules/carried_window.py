@@ -3,6 +3,9 @@
 The counter restarts with every epoch, the gradients do not. What the last, partial window of one epoch
 left is added to the first window of the next: that step uses more than N micro-batches.
 
+Fix: unsafe. The guard asks for the last batch, too; where the number of batches cannot be seen, a
+step after the loop closes a window that is open.
+
 ## Bad
 
 ```python

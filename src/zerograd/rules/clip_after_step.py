@@ -3,6 +3,9 @@
 The step takes the gradients as they are, of any size. Clipping what it has used changes nothing that
 is still to come, or scales what a later backward will add to.
 
+Fix: safe. The clip is moved before the step, with its `if`, and with an `unscale_` where the step
+needs one. Unsafe where the step has two arms.
+
 ## Bad
 
 ```python

@@ -3,6 +3,9 @@
 After a clear there is nothing to clip. The backward that follows brings gradients of any size, and
 the step uses them unclipped.
 
+Fix: safe. The clip is moved before the step, with its `if`, and with an `unscale_` where the step
+needs one. Unsafe where the step has two arms.
+
 ## Bad
 
 ```python

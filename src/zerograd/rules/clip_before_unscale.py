@@ -3,6 +3,9 @@
 `scaler.scale(loss)` multiplies the gradients by a large factor (65536 at first). A threshold of 1.0 on
 those clips practically every step, to 1/65536 of what was meant: the clip decides the step size.
 
+Fix: safe. `scaler.unscale_(optimizer)` is inserted before the clip, under the test under which the
+loss is scaled; one that comes too late is moved.
+
 ## Bad
 
 ```python

@@ -4,6 +4,9 @@ Clipping limits the gradient that the step will use, so it belongs between the w
 and the step. Clipped on every micro-batch, the sum of the earlier ones is cut again and again: early
 micro-batches count less than late ones, and the final norm is not what was asked for.
 
+Fix: safe. The clip is moved before the step, under its guard; with accelerate it is put under `if
+accelerator.sync_gradients`. Unsafe where the step has two arms, or the clip's result is used.
+
 ## Bad
 
 ```python

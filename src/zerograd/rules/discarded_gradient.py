@@ -7,6 +7,9 @@ and weight decay only. The loss does not move, or moves for the wrong reason.
 An optimizer that is built, cleared and given gradients here but never stepped or handed on drops
 them just the same.
 
+Fix: safe. The clear is moved before the backward, or after the step. Unsafe: a step for an optimizer
+that has none.
+
 ## Bad
 
 ```python

@@ -3,6 +3,9 @@
 When the number of micro-batches is not a multiple of N, the guard leaves a remainder. Clearing it at
 the start of the next epoch, or ending there, throws those micro-batches away, in every epoch.
 
+Fix: unsafe. The guard asks for the last batch, too; where the number of batches cannot be seen, a
+step after the loop closes a window that is open.
+
 ## Bad
 
 ```python

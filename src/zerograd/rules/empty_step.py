@@ -2,6 +2,8 @@
 
 Without a backward there is nothing to step on. The loop runs, the loss is logged, the weights stay.
 
+Fix: unsafe. The backward of the loss is inserted.
+
 ## Bad
 
 ```python

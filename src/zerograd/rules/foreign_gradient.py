@@ -5,6 +5,8 @@ gradients too. That is harmless as long as they are cleared before the discrimin
 If the discriminator is cleared only after its step, its next step uses the generator's gradients,
 which point the other way.
 
+Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there.
+
 ## Bad
 
 ```python
@@ -27,9 +29,9 @@ for x, y in loader:
 for x, y in loader:
     fake = G(x)
     g_loss = loss_fn(D(fake), y)
-    opt_g.zero_grad()
     g_loss.backward()
     opt_g.step()
+    opt_g.zero_grad()
 
     d_loss = loss_fn(D(fake.detach()), y)
     opt_d.zero_grad()

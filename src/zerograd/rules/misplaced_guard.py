@@ -4,6 +4,9 @@ A guard that steps every N micro-batches should give windows of N, N, N … and 
 one. `i % N == 0` with `i` from 0 steps after the very first micro-batch, an off-by-one shifts every
 window, an inverted test steps on all micro-batches but one.
 
+Fix: unsafe. The count in the guard is corrected: counts are tried, and the first that closes windows
+of N is taken.
+
 ## Bad
 
 ```python

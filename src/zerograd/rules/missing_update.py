@@ -4,6 +4,9 @@
 second `unscale_()` or `step()` of the same optimizer raises RuntimeError, often only on the rare path
 that skipped the update.
 
+Fix: safe. `scaler.update()` is inserted after the step, or where the step is left out; an `unscale_`
+of every micro-batch is moved to the step.
+
 ## Bad
 
 ```python

@@ -3,6 +3,8 @@
 `unscale_` divides the gradients once. A scaled backward after it adds gradients that are 65536 times
 larger, and `scaler.step` does not unscale a second time: the step sees a sum of two units.
 
+Fix: none. Which backward belongs to the window is for a person to say.
+
 ## Bad
 
 ```python

@@ -3,6 +3,9 @@
 A parameter that no backward has reached has no gradient, and since torch 2.0 `zero_grad()` takes it
 away again. `p.grad.zero_()` then raises AttributeError: 'NoneType' object has no attribute 'zero_'.
 
+Fix: safe. The statement is put under `if p.grad is not None`; a loop on one line becomes
+`zero_grad()`.
+
 ## Bad
 
 ```python

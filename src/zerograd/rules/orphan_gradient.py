@@ -7,6 +7,8 @@ layers should have been frozen.
 
 Only a run shows it: which parameters a backward reaches is not in the source.
 
+Fix: none. Whether the parameters should learn or be frozen is for a person to say.
+
 ## Bad
 
 ```python

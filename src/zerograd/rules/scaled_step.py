@@ -3,6 +3,8 @@
 `scaler.step(optimizer)` divides by the scale first, and leaves the step out where it finds inf or nan.
 Calling the optimizer directly does neither: SGD moves 65536 times too far.
 
+Fix: safe. The step goes through the scaler that has scaled the loss, and `scaler.update()` follows.
+
 ## Bad
 
 ```python

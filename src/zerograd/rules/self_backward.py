@@ -3,6 +3,8 @@
 `loss.backward(loss)` starts back-propagation with the loss itself in place of 1, so every gradient is
 multiplied by the loss: the gradient of loss²/2. As the loss falls, so does the step.
 
+Fix: unsafe. The argument is taken away.
+
 ## Bad
 
 ```python

@@ -7,6 +7,10 @@ model trains on a mixture of this batch and earlier ones.
 The zero is missing, stands outside the loop that steps, covers one branch or one optimizer only, or
 clears another object than the one that is stepped.
 
+Fix: safe. The clear of what is stepped is inserted where the window begins, or after a guarded step;
+one that stands outside the loop is moved into it. Unsafe where one pass steps twice, where a test
+decides about the clear, or where backward and step stand in different functions.
+
 ## Bad
 
 ```python

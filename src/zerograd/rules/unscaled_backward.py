@@ -3,6 +3,8 @@
 `scaler.step` divides the gradients by the scale. If the loss was never multiplied by it, the step is
 65536 times too small: the model seems to learn nothing.
 
+Fix: safe. The loss is scaled by the scaler that steps. Unsafe where it hangs on a test.
+
 ## Bad
 
 ```python

@@ -4,6 +4,8 @@ The mean loss of one big batch is the mean over its micro-batches. Adding N mean
 that gradient, so that changing the accumulation also changes the learning rate; dividing by a number
 that changes within the window weights the micro-batches unequally.
 
+Fix: unsafe. The loss is divided by N as it goes into `backward()`; what is logged stays as it was.
+
 ## Bad
 
 ```python
@@ -19,8 +21,8 @@ for i, (x, y) in enumerate(loader):
 
 ```python
 for i, (x, y) in enumerate(loader):
-    loss = loss_fn(model(x), y) / N
-    loss.backward()
+    loss = loss_fn(model(x), y)
+    (loss / N).backward()
     if (i + 1) % N == 0 or i + 1 == len(loader):
         optimizer.step()
         optimizer.zero_grad()

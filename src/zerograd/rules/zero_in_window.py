@@ -3,6 +3,9 @@
 Gradient accumulation adds several micro-batches before one step. A clear on every micro-batch throws
 all but the last one away: the step sees one micro-batch, scaled as if it were N.
 
+Fix: safe. The clear is moved under the guard, after the step. Unsafe where the loop leaves out
+batches.
+
 ## Bad
 
 ```python

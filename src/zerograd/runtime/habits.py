@@ -29,6 +29,7 @@ class Book:
     __slots__ = (
         "_carries",
         "_first",
+        "_harmless",
         "_judged",
         "_pattern",
         "_patterns",
@@ -40,6 +41,7 @@ class Book:
         "drops",
         "name",
         "node",
+        "steady",
         "steps",
         "usual",
         "window",
@@ -58,6 +60,8 @@ class Book:
         """How long the latest windows were, all alike."""
         self.declared = 0
         """How long windows are meant to be, as the user says."""
+        self.steady = False
+        """They were alike often enough that another such window says nothing new."""
         self._carries = False
         self._run = 0
         self._first = 0
@@ -66,6 +70,8 @@ class Book:
         self._step: Event | None = None
         self.drops: list[tuple[Event, Event]] = []
         """Since the last step: the clears that dropped something, and the backward it came from."""
+        self._harmless: list[tuple[Event, Event]] = []
+        """What was dropped before the last step, if nothing like it was used."""
         self.cuts = False
         """A step was preceded by clears that dropped the like of what it used."""
         self._pattern: object = None
@@ -75,8 +81,8 @@ class Book:
         """Whether the step closes a window like the last one, as long as is meant, and no more."""
         return (
             self.window == self.usual
-            and not self.drops
-            and self._run > ALIKE
+            and (not self.drops or self.drops == self._harmless)
+            and self.steady
             and step.length in (0, self.usual)
         )
 
@@ -103,10 +109,11 @@ class Book:
         if before.grads is Grads.STALE:
             # A window that was never cleared says nothing of how long windows are meant to be.
             self._run = self.usual = 0
+            self.steady = False
         else:
             yield from self._lengths(step, before)
         yield from self._cut(step, before)
-        self.drops.clear()
+        self._harmless, self.drops = ([] if self._pattern else self.drops), []
 
     def ended(self, end: Event) -> Broken:
         """The run is over, and nothing will step what is left."""
@@ -125,7 +132,8 @@ class Book:
         meant, window = self._meant(), self.window
         seen = replace(before, window=window, carried=False, cut=False)
         guarded = replace(step, guard=step.site, length=meant)
-        if meant >= 2 and meant < window < 2 * meant:
+        # Where windows are of all lengths, by what the data holds, a longer one carries nothing on.
+        if meant >= 2 and meant < window < 2 * meant and self.windows.keys() <= {meant, window}:
             self._carries = True
             yield from _told(carried_window.RULE, replace(seen, carried=True), guarded)
         self._first = self._first or window
@@ -136,6 +144,7 @@ class Book:
             if self._judged == 2 * meant and self._short > meant:
                 yield from _told(misplaced_guard.RULE, seen, guarded)
         self._run = self._run + 1 if window == self.usual else 1
+        self.steady = self._run > ALIKE
         self.usual = window
         begun = sum(self.windows.values()) == 1 + ALIKE
         if begun and self._run == ALIKE and self._first < window:

@@ -96,6 +96,8 @@ class Judge:
                 return
             if book.plain(event):
                 book.windows[book.window] += 1
+                if book.drops:
+                    book.drops = []
             else:
                 self._broken(book.closed(event, before.state), book, event)
             book.window = 0

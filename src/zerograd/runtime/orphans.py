@@ -38,13 +38,11 @@ class Orphans:
         self._told: dict[int, weakref.ref[Any]] = {}
         """By identity: sets would compare tensors by their values."""
 
-    def due(self, backwards: int) -> bool:
-        """Whether this backward is one to look at."""
-        return (
-            backwards <= CONVINCED
-            or backwards % EVERY == 0
-            or (backwards <= FIRST and bool(self._seen))
-        )
+    def next(self, backwards: int) -> int:
+        """After so many backward calls, which is the next one to look at."""
+        if backwards < CONVINCED or (backwards < FIRST and self._seen):
+            return backwards + 1
+        return (backwards // EVERY + 1) * EVERY
 
     def unclaimed(self, leaves: list[Tensor]) -> bool:
         """Whether some of them are parameters of no optimizer that has shown itself."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zerograd.events import Event
 from zerograd.runtime import verify
 from zerograd.runtime.habits import Book
+from zerograd.runtime.letters import NO_CALL
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,12 +24,28 @@ if TYPE_CHECKING:
 _VERSION = attrgetter("_version")
 
 
+class Meeting:
+    """One backward, as it meets gradients of a subject that a step has used."""
+
+    __slots__ = ("event", "harmless", "missed", "reached")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.harmless = 0
+        """How often it has reached them and it came to nothing."""
+        self.missed = 0
+        """How often in a row it has not."""
+        self.reached: list[Tensor] = []
+        """The parameters whose used gradients it has reached when all were last asked."""
+
+
 class Subject:
     """A set of parameters, and what must be remembered of their gradients."""
 
     __slots__ = (
         "__weakref__",
         "book",
+        "clear_call",
         "company",
         "covers",
         "depth",
@@ -37,17 +54,18 @@ class Subject:
         "filled",
         "filled_version",
         "held",
-        "history",
         "ids",
         "inside",
         "lane",
         "left",
+        "meetings",
         "met",
         "name",
         "names",
         "overlaps",
         "owners",
         "params",
+        "plain",
         "print",
         "probe",
         "probe_grad",
@@ -59,8 +77,8 @@ class Subject:
         "shared",
         "shared_at",
         "stale",
+        "step_call",
         "stepped_by",
-        "targets",
         "title",
         "touched",
         "uneven",
@@ -76,9 +94,13 @@ class Subject:
         self.name = name
         self.title = title
         self.params = params
+        self.plain = not any(hasattr(param, "to_local") for param in params)
+        """Whether each of them is whole in this process."""
         self.names: dict[int, str] | None = None
         """What modules call the parameters; None until it is asked: all objects are searched."""
         self.book = book
+        self.clear_call = self.step_call = NO_CALL
+        """Where it was last cleared, and where it last stepped."""
         self.ids: frozenset[int] = frozenset()
         """The identities of the parameters."""
         self.owners: set[int] = set()
@@ -106,11 +128,9 @@ class Subject:
         """The parameters that may still hold used gradients; None is all of them."""
         self.stale: list[tuple[Tensor, Event]] = []
         """Those of them that a backward has added to, and the backward."""
-        self.targets: dict[object, list[Tensor]] = {}
-        """By backward: the parameters in which it has last reached used gradients."""
-        self.history: dict[object, list[int]] = {}
-        """By backward: how often it has reached used gradients to no harm, and in a row not."""
-        self.met: list[object] = []
+        self.meetings: dict[int, Meeting] = {}
+        """By the identity of the backward's event, which the meeting keeps alive."""
+        self.met: list[Meeting] = []
         """The backward calls that have reached used gradients since the last clear or step."""
         self.print: list[float] | None = None
         """The norms that the last step used; None until a step has come with no backward before it."""

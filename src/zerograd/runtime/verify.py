@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from zerograd.events import Measured
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 MOST_NAMES = 3
+_GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 def holding(params: Iterable[Tensor]) -> list[Tensor]:
@@ -29,16 +31,24 @@ def nonzero(params: Sequence[Tensor]) -> list[Tensor]:
 
 
 def holds(param: Tensor) -> bool:
-    """Whether a parameter's gradient is not zero everywhere; its first row may tell it already."""
+    """Whether a parameter's gradient is not zero everywhere; its first number may tell it already."""
+    grad = param.grad
+    if grad is None:
+        return False
+    return (is_plain(grad) and _first(grad) != 0) or bool(nonzero([param]))
+
+
+def is_plain(grad: Tensor) -> bool:
+    """Whether a gradient's numbers lie in this process as in an array."""
     import torch
 
-    if param.grad is None:
-        return False
-    with torch.no_grad():
-        grad = _plain(param.grad)
-        if grad.dim() > 1 and len(grad) > 1 and float(grad[0].norm()) != 0.0:
-            return True
-    return bool(nonzero([param]))
+    return grad.layout is torch.strided and grad.numel() > 0 and not hasattr(grad, "to_local")
+
+
+def _first(grad: Tensor) -> float:
+    # After a training step nothing is in the caches: every further call would cost more than this.
+    number: float = grad.as_strided((), ()).item()
+    return number
 
 
 def filled(first: Tensor, params: Sequence[Tensor]) -> bool:
@@ -83,7 +93,7 @@ class Touch:
         self._error: Exception | None = None
         self._handles: list[RemovableHandle] = []
         # FSDP2 puts gradients where they belong by itself: no hook of the parameter is called.
-        self._sharded = Versions([one for one in params if hasattr(one, "device_mesh")])
+        self._sharded = Versions([one for one in params if hasattr(one, "device_mesh")], version)
         try:
             for param in params:
                 if param.requires_grad:
@@ -143,21 +153,37 @@ def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Me
 class Versions:
     """Whether gradients were written to since: exact for what one backward does to plain tensors."""
 
-    def __init__(self, params: Sequence[Tensor]) -> None:
+    def __init__(
+        self, params: Sequence[Tensor], version: Callable[[Tensor], int] = _VERSION
+    ) -> None:
         self.params = params
-        self._seen = [(param.grad, _version(param.grad)) for param in params]
+        self._version = version
+        self._grads = list(map(_GRAD, params))
+        self._versions = _versions(self._grads, version)
+        self._changed: list[Tensor] | None = None
 
     def changed(self) -> list[Tensor]:
-        """The parameters whose gradient is another object, or was written to."""
-        return [
-            param
-            for param, (grad, seen) in zip(self.params, self._seen, strict=True)
-            if param.grad is not grad or _version(grad) != seen
-        ]
+        """The parameters whose gradient was another object, or written to, when first asked."""
+        if self._changed is None:
+            now = list(map(_GRAD, self.params))
+            seen = zip(
+                self.params,
+                now,
+                self._grads,
+                _versions(now, self._version),
+                self._versions,
+                strict=True,
+            )
+            self._changed = [
+                param
+                for param, grad, grad_before, version, version_before in seen
+                if grad is not grad_before or version != version_before
+            ]
+        return self._changed
 
 
-def _version(grad: Tensor | None) -> int:
-    return -1 if grad is None else version(grad)
+def _versions(grads: Iterable[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
+    return [-1 if grad is None else version(grad) for grad in grads]
 
 
 def version(grad: Tensor) -> int:

@@ -228,7 +228,7 @@ class _Engine:
         self.watcher.on_fault = self._fault
         self.watcher.replicas.tell = self._trouble
         self.watcher.sync.on_met = self._met
-        self.watcher.length = self.expected
+        self.watcher.expect(self.expected)
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
         self.hooks = Hooks(torch, self.watcher)
@@ -275,7 +275,7 @@ class _Engine:
     def expect(cls, length: int) -> None:
         cls.expected = length
         if cls.running is not None:
-            cls.running.watcher.length = length
+            cls.running.watcher.expect(length)
 
     def summary(self, watch: Watch) -> Watched:
         titles, parameters = self.watcher.titles, self.watcher.parameters

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.events import Event, Kind
@@ -18,10 +19,10 @@ from zerograd.lifecycle import EMPTY, Grads
 from zerograd.runtime import hooks, verify
 from zerograd.runtime.frames import NOWHERE, Places
 from zerograd.runtime.judge import Judge
-from zerograd.runtime.letters import Letters
+from zerograd.runtime.letters import NO_CALL, Letters
 from zerograd.runtime.orphans import Orphans, names_in_modules, optimizers
 from zerograd.runtime.replicas import Replicas
-from zerograd.runtime.subjects import Subject, Subjects, names_of
+from zerograd.runtime.subjects import Meeting, Subject, Subjects, names_of
 from zerograd.runtime.sync import Sync
 
 if TYPE_CHECKING:
@@ -47,9 +48,12 @@ class _Here(threading.local):
 class _Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    __slots__ = ("outer", "pending", "scaling", "thread", "watched")
+    __slots__ = ("call", "ident", "outer", "pending", "scaling", "thread", "watched")
 
     def __init__(self) -> None:
+        self.ident = threading.get_ident()
+        self.call = NO_CALL
+        """The backward that ran last."""
         self.scaling: object = None
         """The optimizer that a scaler is stepping."""
         self.thread = weakref.ref(threading.current_thread())
@@ -94,12 +98,14 @@ class _Look:
         return bool(self.reached()) or (self.whole is not None and bool(self.whole.changed()))
 
 
-_Backward = tuple[Event, list[_Look]]
-"""A backward that is running, and what is to be asked when it has ended."""
+_Backward = tuple[Event, Sequence[_Look], list[Subject]]
+"""A backward that is running, what is to be asked when it has ended, and of whom."""
+NO_LOOKS: tuple[_Look, ...] = ()
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
 _BACKWARD, _STEP, _ZERO = Kind.BACKWARD, Kind.STEP, Kind.ZERO
 _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
+_ident, _frame, _ref = threading.get_ident, sys._getframe, weakref.ref
 
 
 class Watcher:
@@ -109,7 +115,9 @@ class Watcher:
         self._judge = judge
         self._move = judge.move
         self._torch = torch
+        # Of torch's own frames those that may stand between.
         self._method = torch.Tensor.backward.__code__
+        self._clearing = torch.optim.Optimizer.zero_grad.__code__
         self._graph_task = torch._C._current_graph_task_id
         self._places = Places(torch.__path__[0])
         self._letters = Letters(self._places)
@@ -125,6 +133,8 @@ class Watcher:
         self._clips: dict[object, list[Subject]] = {}
         self._here = _Here()
         self._backwards = 0
+        self._next_walk = 1
+        """The backward whose graph is looked at for what no optimizer has."""
         self._searched = False
         self.scalers = False
         nobody = judge.book("")
@@ -134,8 +144,7 @@ class Watcher:
         self._begins, self._told = self.sync.begins, self.sync.told
         self.replicas = Replicas(torch, self._names)
         self.replicas.scaler = lambda: self.scaler and self.scaler()
-        self.length = 0
-        """How long windows are meant to be, as the user says; 0 where nothing is said."""
+        self._length = 0
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
         self.scaler: Any = None
@@ -146,26 +155,45 @@ class Watcher:
 
     # What torch tells
 
-    def backward_begins(self, outputs: Any) -> _Backward | None:
+    def backward_begins(  # noqa: C901, the usual path stands first and in place: calls cost as much
+        self, outputs: Any
+    ) -> _Backward | None:
         if self.failure or self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
         lane = self._here.lane
-        if lane.pending:
-            self._register(lane)
         self._backwards += 1
-        frame: Any = sys._getframe(ABOVE_TORCH)
+        frame: Any = _frame(ABOVE_TORCH)
         if frame.f_code is self._method:
             frame = frame.f_back
+        code, instruction, event = lane.call
+        if (
+            code is frame.f_code
+            and instruction == frame.f_lasti
+            and self._backwards < self._next_walk
+            and not (lane.watched or lane.pending or self.scalers)
+        ):
+            for subject in lane.outer:
+                if subject.company or subject.depth:
+                    break
+                grad = subject.probe.grad
+                subject.probe_grad = grad
+                subject.probe_version = -1 if grad is None else grad._version
+            else:
+                return event, NO_LOOKS, lane.outer
+        if lane.pending:
+            self._register(lane)
         scaled: bool | None = False
         if self.scalers:
             scaled = self._is_scaled(outputs, frame)
         event = self._at(frame, _BACKWARD, scaled)
+        lane.call = NO_CALL if self.sync.active else self._letters.call(frame, event)
         self._begins(event)
-        if self._orphans.due(self._backwards):
+        if self._backwards >= self._next_walk:
             leaves = hooks.leaves(outputs)
             if not self._searched and self._orphans.unclaimed(leaves):
                 self._search(lane, leaves)
             self._orphans.look(leaves, event.site, self._judge.steps)
+            self._next_walk = self._orphans.next(self._backwards)
         for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
@@ -184,15 +212,30 @@ class Watcher:
             except BaseException:
                 _close(looks)
                 raise
-        return event, looks
+        return event, looks, lane.outer
 
-    def backward_ended(self, token: _Backward, failed: bool) -> None:
-        lane = self._here.lane
-        event, looks = token
+    def backward_ended(self, token: _Backward, failed: bool) -> None:  # noqa: C901, likewise
+        event, looks, outer = token
         if self.failure:
             _close(looks)
             return
-        outer = lane.outer
+        if not looks and len(outer) == 1 and not failed and not self.sync.active:
+            [subject] = outer
+            probe, book = subject.probe, subject.book
+            grad, now = subject.probe_grad, probe.grad
+            if not (book.cuts or book.drops) and (
+                now is not grad or (now is not None and now._version != subject.probe_version)
+            ):
+                subject.probed = subject.touched = True
+                subject.probe_grad = None
+                subject.weights = probe._version
+                edge = book.node.edges.get(id(event))
+                if edge is None or edge.broken or self._judge.recorder is not None:
+                    self._move(book, event)
+                else:
+                    book.node = edge.node
+                    book.window += 1
+                return
         met = {look.subject.name for look in looks} if looks else ()
         for subject in outer:
             grad, now = subject.probe_grad, subject.probe.grad
@@ -258,7 +301,7 @@ class Watcher:
                 self.replicas.step_begins(subject, self.sync.stepping(subject), optimizer)
         if subject.stale:
             self._prune(subject)
-        elif subject.book.node.state.crossed is not None:
+        elif subject.book.node.crossed is not None:
             held = verify.holding(subject.params if subject.left is None else subject.left)
             if not held or not verify.nonzero(held):
                 # What the other phase had left is there no more.
@@ -270,6 +313,39 @@ class Watcher:
         subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
         if subject is None:
             return
+        frame = _frame(ABOVE_TORCH)
+        code, instruction, event = subject.step_call
+        if code is frame.f_code and instruction == frame.f_lasti:
+            # As the last time, if nothing else is new.
+            book, lane, grad = subject.book, subject.lane, subject.probe.grad
+            edge = book.node.edges.get(id(event))
+            if (
+                edge is not None
+                and not edge.broken
+                and grad is not None
+                and subject.inside is None
+                and subject.depth == 1
+                and book.node.grads is _LIVE
+                and book.window == book.usual
+                and book.steady
+                and subject.stepped_by == id(optimizer)
+                and lane.ident == _ident()
+                and lane.scaling is None
+                and len(lane.outer) == 1
+                and not (subject.met or book.drops)
+                and subject.print is None
+                and self._judge.recorder is None
+                and self._graph_task() == OUTSIDE
+            ):
+                subject.depth = 0
+                book.node = edge.node
+                book.windows[book.window] += 1
+                book.window = 0
+                book.steps += 1
+                subject.left, subject.company = None, NOBODY
+                subject.used = _ref(grad)
+                lane.watched[subject.name] = subject
+                return
         subject.depth -= 1
         if subject.inside is _STEPPED and subject.depth == 0:
             subject.inside = None
@@ -277,7 +353,7 @@ class Watcher:
         subject.same_optimizer = subject.stepped_by == id(optimizer)
         subject.stepped_by = id(optimizer)
         scaled = self._here.lane.scaling is not None
-        self._step(subject, scaled, sys._getframe(ABOVE_TORCH))
+        self._step(subject, scaled, frame)
         subject.inside = _STEPPED if subject.depth else None
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
@@ -286,9 +362,29 @@ class Watcher:
         subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
         if subject is None:
             return
+        frame: Any = _frame(ABOVE_TORCH)
+        if frame.f_code is self._clearing:
+            frame = frame.f_back
+        code, instruction, event = subject.clear_call
+        if code is frame.f_code and instruction == frame.f_lasti and event.to_none is to_none:
+            book = subject.book
+            edge = book.node.edges.get(id(event))
+            if (
+                edge is not None
+                and not edge.broken
+                and book.node.grads is _SPENT
+                and not (book.window or subject.depth or subject.met or subject.covers)
+                and self._judge.recorder is None
+            ):
+                book.node = edge.node
+                subject.left, subject.weights, subject.company = None, -1, NOBODY
+                subject.lane.watched.pop(subject.name, None)
+                return
         if subject.lane is None and self._graph_task() == OUTSIDE:
             self._adopt(subject)
-        event = self._at(sys._getframe(ABOVE_TORCH), _ZERO, False, 0, to_none)
+        event = self._at(frame, _ZERO, False, 0, to_none)
+        if subject.lane is not None:
+            subject.clear_call = self._letters.call(frame, event)
         self._clear(subject, event)
         for other in subject.covers:
             self._clear(other, event)
@@ -403,12 +499,14 @@ class Watcher:
         if self._graph_task() != OUTSIDE:
             self._inner_step(subject, scaled, frame)
             return
-        event = self._at(frame, _STEP, scaled, self.length)
+        event = self._at(frame, _STEP, scaled, self._length)
+        plain = not (scaled or self._length or self.sync.active)
+        subject.step_call = self._letters.call(frame, event) if plain else NO_CALL
         if subject.lane is not lane and not self._adopt(subject):
             self._post(subject, event)
             self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
             return
-        grads = subject.book.node.state.grads
+        grads = subject.book.node.grads
         grad = subject.probe.grad
         if subject.inside is not None and subject.inside is not _STEPPED:
             # It has cleared its gradients itself, after it had used them.
@@ -499,7 +597,7 @@ class Watcher:
         if not any(param.requires_grad for param in subject.params):
             self._post(subject, self._event(Kind.UNKNOWN, event.site))
             return event
-        if subject.book.node.state.grads not in EMPTY:
+        if subject.book.node.grads not in EMPTY:
             self._post(subject, self._event(Kind.ZERO, NOWHERE, unseen=True))
             subject.company = frozenset()
         again = subject.empty_at == self._backwards
@@ -520,7 +618,7 @@ class Watcher:
             return
         if subject.name not in other.company or other.name not in subject.company:
             return  # no backward that is still there has reached both
-        if not verify.nonzero(verify.holding([subject.probe])):
+        if not verify.holds(subject.probe):
             return  # cleared by hand: the step has used nothing
         before = other.book.node
         self._post(other, self._variant(event, foreign=True))
@@ -533,9 +631,7 @@ class Watcher:
             if subject.inside is not _STEPPED:
                 subject.inside = (subject.book.node, subject.book.window, event)
         elif (
-            subject.weights >= 0
-            and subject.book.node.state.grads is not _SPENT
-            and self._moved(subject)
+            subject.weights >= 0 and subject.book.node.grads is not _SPENT and self._moved(subject)
         ):
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
@@ -561,11 +657,11 @@ class Watcher:
 
     def _before_clip(self, subject: Subject) -> None:
         """A clip of what may have been cleared unseen says nothing."""
-        if subject.book.node.state.grads is Grads.SPENT:
+        if subject.book.node.grads is Grads.SPENT:
             held = verify.holding(subject.params)
             if not held or not verify.nonzero(held):
                 self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
-        elif subject.book.node.state.grads in EMPTY and verify.holding(subject.params):
+        elif subject.book.node.grads in EMPTY and verify.holding(subject.params):
             if verify.nonzero(verify.holding(subject.params)):
                 self._post(subject, self._event(Kind.ASSIGN, NOWHERE))
 
@@ -579,22 +675,21 @@ class Watcher:
             return None
         probe = subject.probe.grad
         used = subject.used
-        if used is not None and subject.book.node.state.grads is Grads.SPENT:
+        if used is not None and subject.book.node.grads is Grads.SPENT:
             if probe is not None and used() is not probe:
                 # Not what the step has used: somebody has put another gradient there.
                 self._post(subject, self._event(Kind.ASSIGN, event.site))
                 self._rest(subject)
                 return None
         even = subject.held == len(held) and not subject.uneven
-        usual = subject.history.get(event, (0, 0)) if even else (0, 0)
-        if usual[0] >= USUAL and not subject.stale:
+        meeting = subject.meetings.get(id(event)) if even else None
+        if meeting is not None and meeting.harmless >= USUAL and not subject.stale:
             # It has always reached them, and that has always come to nothing.
-            small = subject.targets.get(event, [])[:1]
-            small = small if verify.holding(small) else []
+            small = meeting.reached[:1]
             if small and verify.holds(small[0]):
                 self._narrow(subject, held)
                 return _Look(subject, small, verify.Versions(small))
-        if usual[1] >= USUAL and _plain(held):
+        if meeting is not None and meeting.missed >= USUAL and subject.plain:
             if verify.holds(subject.probe if probe is not None else held[0]):
                 self._narrow(subject, held)
                 return _Look(subject, held, verify.Versions(held))
@@ -629,17 +724,19 @@ class Watcher:
             self._post(subject, self._event(Kind.UNKNOWN, event.site))
             self._rest(subject)
             return
+        meeting = subject.meetings.get(id(event))
+        if meeting is None:
+            meeting = subject.meetings[id(event)] = Meeting(event)
         if reached:
-            subject.met.append(event)
+            subject.met.append(meeting)
             if exact:
-                subject.targets[event] = reached
+                meeting.reached = reached
             elif len(look.params) == 1:
                 # Asked was for one; it stands for those that were reached whenever all were asked.
-                reached = verify.holding(subject.targets[event])
-            subject.history.setdefault(event, [0, 0])[1] = 0
+                reached = verify.holding(meeting.reached)
+            meeting.missed = 0
         else:
-            history = subject.history.setdefault(event, [0, 0])
-            history[1] = 0 if subject.touched else history[1] + 1
+            meeting.missed = 0 if subject.touched else meeting.missed + 1
         subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
         state = subject.book.node.state
         if reached or subject.touched:
@@ -692,8 +789,8 @@ class Watcher:
 
     def _settle(self, subject: Subject) -> None:
         """What the subject's gradients have met is cleared, or told."""
-        for event in set(subject.met):
-            subject.history[event][0] += 1
+        for meeting in set(subject.met):
+            meeting.harmless += 1
         subject.met.clear()
 
     def _prune(self, subject: Subject) -> None:
@@ -778,9 +875,21 @@ class Watcher:
     def _post(self, subject: Subject, event: Event) -> None:
         self._judge.move(subject.book, event)
 
+    def expect(self, length: int) -> None:
+        """From now on windows are meant to be so long; 0 is that nothing is said."""
+        self._length = length
+        self._forget_calls()
+
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""
         self._letters.allow(codes)
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        for subject in self._subjects.all:
+            subject.clear_call = subject.step_call = NO_CALL
+            if subject.lane is not None:
+                subject.lane.call = NO_CALL
 
 
 MOST_CLIPS = 64
@@ -791,12 +900,8 @@ OUTSIDE = -1
 _STEPPED = object()
 
 
-def _close(looks: list[_Look]) -> None:
+def _close(looks: Sequence[_Look]) -> None:
     """Leave no hook behind."""
     for look in looks:
         if isinstance(look.means, verify.Touch):
             look.means.remove()
-
-
-def _plain(params: list[Tensor]) -> bool:
-    return not any(hasattr(param, "to_local") for param in params)

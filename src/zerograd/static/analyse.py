@@ -320,6 +320,7 @@ def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:
         certain=count < 2,
         when=tuple(sorted(text if taken else f"not ({text})" for text, taken in decisions)),
         help=violation.help,
+        step=violation.step,
     )
 
 

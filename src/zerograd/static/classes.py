@@ -66,6 +66,7 @@ class Classes(Scope):
         if attr in ("module", "data", "_orig_mod"):
             return owner
         if attr == "param_groups":
+            self.role(owner)
             return Params(frozenset({owner.key}))
         if owner.klass is not None:
             found = self.class_attribute(owner, owner.klass, attr)

@@ -101,6 +101,28 @@ def _modulus(expr: Expr) -> Expr:
     return expr
 
 
+def _by_length(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """`count % 4 == 3` is `count % N == N - 1`, whatever N a guard is executed with."""
+    if isinstance(left, Op) and left.op == "%" and isinstance(left.args[1], Var):
+        length = left.args[1]
+        if length.name == f"@{evaluate(Op('+', (right, Const(1))), {})}":
+            return left, Op("-", (length, Const(1)))
+    return left, right
+
+
+def _at_the_end(lower: Lower, test: Op) -> Op:
+    """A test that is true in a loop's last iteration alone, where its length is a literal."""
+    for counter in test.reads if len(test.reads) == 1 else ():
+        if counter in lower.ends:
+            ident, end = lower.ends[counter]
+            said = [evaluate(test, {counter: value}) for value in (end - 1, end)]
+            if said == [False, True]:
+                return Op("and", (Var(f"@last:{ident}"),), test.text)
+            if said == [True, False]:
+                return Op("not", (Var(f"@last:{ident}"),), test.text)
+    return test
+
+
 def _comparison(lower: Lower, node: ast.Compare) -> Expr:
     operands = [node.left, *node.comparators]
     pairs = []
@@ -108,7 +130,7 @@ def _comparison(lower: Lower, node: ast.Compare) -> Expr:
         name = _OPERATORS.get(type(op))
         if name is None:
             return _opaque(lower, node)
-        pair = (expression(lower, left), expression(lower, right))
+        pair = _by_length(expression(lower, left), expression(lower, right))
         if name == "is not":
             pairs.append(
                 Op("not", (Op("is", pair, f"{text_of(left)} is {text_of(right)}"),), text_of(node))
@@ -118,6 +140,7 @@ def _comparison(lower: Lower, node: ast.Compare) -> Expr:
             pairs.append(Op("not", (equal,), text_of(node)))
         else:
             pairs.append(Op(name, pair, text_of(node)))
+    pairs = [_at_the_end(lower, pair) for pair in pairs]
     return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
 
 

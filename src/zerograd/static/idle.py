@@ -3,54 +3,77 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from zerograd.static import names
 from zerograd.static.facts import nodes, text_of
 
+_LOSS = re.compile(r"loss|^err", re.IGNORECASE)
+_COMPUTES = re.compile(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
 
-def idle_loss(loop: ast.For | ast.AsyncFor | ast.While) -> ast.AST | None:
-    """A loss that a loop computes and then only logs: where it is assigned."""
+
+def idle_loss(around: ast.AST) -> ast.AST | None:
+    """A loss that a loop or a function computes and then only logs: where it is computed."""
     assigned: dict[str, ast.AST] = {}
-    for node in nodes(loop):
+    for node in nodes(around):
         if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp)):
             for target in node.targets:
-                if isinstance(target, ast.Name) and "loss" in target.id.lower():
+                if isinstance(target, ast.Name) and _LOSS.search(target.id):
                     assigned[target.id] = node
+        elif isinstance(node, ast.Expr) and _is_computed(node.value):
+            return node
     if not assigned:
         return None
-    parents = {child: node for node in nodes(loop) for child in ast.iter_child_nodes(node)}
-    for node in nodes(loop):
+    parents = {child: node for node in nodes(around) for child in ast.iter_child_nodes(node)}
+    used: set[str] = set()
+    feeds: dict[str, set[str]] = {}
+    for node in nodes(around):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in assigned:
-            if not _only_logs(node, parents, assigned):
-                return None
-    return next(reversed(list(assigned.values())))
+            into = _handed_to(node, parents, assigned)
+            if into is None:
+                used.add(node.id)
+            else:
+                feeds.setdefault(node.id, set()).update(into)
+    for _ in feeds:
+        used |= {name for name, into in feeds.items() if into & used}
+    idle = [node for name, node in assigned.items() if name not in used]
+    return idle[-1] if idle else None
 
 
-def _only_logs(
+def _is_computed(node: ast.expr) -> bool:
+    """Whether a value that nobody takes is a mean, a sum, or what a function of torch.nn gives."""
+    if isinstance(node, ast.BinOp):
+        return _is_computed(node.left) or _is_computed(node.right)
+    return isinstance(node, ast.Call) and _COMPUTES.search(text_of(node.func)) is not None
+
+
+def _handed_to(
     node: ast.AST, parents: dict[ast.AST, ast.AST], assigned: dict[str, ast.AST]
-) -> bool:
+) -> set[str] | None:
+    """The losses that a loss becomes a part of; None if it is handed to more than a log."""
     child, parent = node, parents.get(node)
     while parent is not None:
         if isinstance(parent, ast.Attribute) and parent.attr == "backward":
             user = parents.get(parent)
-            return not (isinstance(user, ast.Call) and user.func is parent)
+            return None if isinstance(user, ast.Call) and user.func is parent else set()
         if isinstance(parent, ast.Attribute):
-            return parent.attr in ("item", "data", "detach", "cpu", "mean", "sum")
+            logs = parent.attr in ("item", "data", "detach", "cpu", "mean", "sum")
+            return set() if logs else None
         if isinstance(parent, ast.Call) and child is not parent.func:
             name = text_of(parent.func).rsplit(".", 1)[-1]
-            return names.BENIGN.search(name) is not None or name in (
+            logs = names.BENIGN.search(name) is not None or name in (
                 "float",
                 "isnan",
                 "isfinite",
                 "update",
             )
-        if isinstance(parent, ast.FormattedValue):
-            return True
-        if isinstance(parent, ast.AugAssign):
-            return True
+            return set() if logs else None
+        if isinstance(parent, (ast.FormattedValue, ast.AugAssign)):
+            return set()
         if isinstance(parent, ast.Assign):
-            return all(isinstance(t, ast.Name) and t.id in assigned for t in parent.targets)
+            targets = {t.id if isinstance(t, ast.Name) else "" for t in parent.targets}
+            return targets if targets <= assigned.keys() else None
         if isinstance(parent, ast.stmt):
-            return isinstance(parent, ast.Expr)
+            return set() if isinstance(parent, ast.Expr) else None
         child, parent = parent, parents.get(parent)
-    return False
+    return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from zerograd.guard import Expr
 from zerograd.records import replace
-from zerograd.static import names
+from zerograd.static import conditions, names
 from zerograd.static.acts import announce, hand_to_unseen, handed, result_of
 from zerograd.static.facts import parameters, text_of
 from zerograd.static.making import has_own, make, parameters_of, role_of_class
@@ -75,7 +76,8 @@ def inline(
     if not visible or not wanted or lower.quiet > 3:
         if wanted and not lower.quiet:
             hand_to_unseen(lower, node, arguments, fn.name)
-        result = result_of(lower, [], arguments, _attributes_used(lower, fn), node)
+        used = _attributes_used(lower, fn) | _globals_called(lower, fn)
+        result = result_of(lower, [], arguments, used, node)
         scales = any(name.endswith(".scale") for name in fn.module.facts[fn.node].calls)
         result = replace(result, scaled=None) if scales else result
         return replace(result, divided=None) if fn.module.facts[fn.node].divides else result
@@ -85,6 +87,7 @@ def inline(
         bound = False
     values: dict[str, Value] = {}
     aliases: dict[str, str] = {}
+    tests: dict[str, Expr] = {}
     if bound and formal and fn.owner is not None:
         values[formal[0].arg] = fn.owner
         formal = formal[1:]
@@ -109,11 +112,13 @@ def inline(
         variable = lower.variable(source) if source is not None else None
         if variable is not None and isinstance(source, (ast.Name, ast.Attribute)):
             aliases[name] = variable
+        elif isinstance(source, (ast.Compare, ast.BoolOp)):
+            tests[name] = conditions.expression(lower, source)
     for arg in formal:
         values.setdefault(
             arg.arg, NOTHING if arg.arg in ("args", "kwargs") else Thing(f"{arg.arg}")
         )
-    return lower.enter(fn, values, aliases)
+    return lower.enter(fn, values, aliases, tests)
 
 
 def _positional(fn: Fn, bound: bool) -> list[ast.arg]:
@@ -154,4 +159,18 @@ def _attributes_used(lower: Lower, fn: Fn) -> frozenset[str]:
         keys |= {value.key} if isinstance(value, Thing) else set()
         if isinstance(value, Fn):
             keys.add(fn.owner.key)
+    return frozenset(keys)
+
+
+def _globals_called(lower: Lower, fn: Fn) -> frozenset[str]:
+    """What else a function may compute with: the objects outside of it that it calls."""
+    keys = set()
+    for name in fn.module.facts[fn.node].calls:
+        if "." in name or name in fn.module.imports:
+            continue
+        held = fn.frame.env.get(name) if fn.frame is not None else None
+        if held is None and (name in fn.module.globals or name in lower.top.env):
+            held = lower.global_name(fn.module, name)
+        if isinstance(held, Thing):
+            keys.add(held.key)
     return frozenset(keys)

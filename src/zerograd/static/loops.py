@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from zerograd.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
-from zerograd.guard import Const, Expr, Op
+from zerograd.guard import Const, Expr, Op, Var
 from zerograd.records import replace
 from zerograd.static import conditions, names
 from zerograd.static.evaluate import Evaluate
@@ -135,6 +135,9 @@ class Loops(Evaluate):
             if len(bounds) > 1:
                 first = bounds[0]
             trips: Expr = bounds[0] if len(bounds) == 1 else Op("-", (bounds[1], bounds[0]))
+            length = text_of(iterable.args[0])
+            if isinstance(trips, Const) and trips.value != 1 and names.WINDOW.search(length):
+                trips = Var(f"@{length}")  # whatever number it holds, it is N
             return self.variable(target), first, trips
         return None, first, None
 
@@ -165,6 +168,9 @@ class Loops(Evaluate):
         self.idle[ident] = (self.frame.module.path, node, len(self.stack))
         before = dict(self.frame.env)
         self.loops.append(ident)
+        if counter and isinstance(trips, Const) and isinstance(trips.value, int):
+            self.ends[counter] = (ident, trips.value - 1)
+            targets |= {f"@last:{ident}"}
         outer = set(self.targets)
         self.targets |= targets
         try:
@@ -173,6 +179,7 @@ class Loops(Evaluate):
         finally:
             self.targets = outer
             self.loops.pop()
+            self.ends.pop(counter or "", None)
         for name, value in before.items():
             self.frame.env.setdefault(name, value)
         orelse = self.collect(node.orelse) if node.orelse else None

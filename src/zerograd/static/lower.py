@@ -6,11 +6,12 @@ What cannot be seen stays unknown; whoever reads the flow may excuse by it, and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from zerograd.events import Kind, Site
+from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
-from zerograd.guard import Const, Opaque
+from zerograd.guard import Const, Expr, Opaque
 from zerograd.records import replace
 from zerograd.static import conditions
 from zerograd.static.acts import BLANK, Act, clear, excuse_bypass
@@ -62,11 +63,19 @@ class Lower(Loops):
         role = OPTIMIZER if "Optimizer" in note and "List" not in note and "[" not in note else ""
         return Thing(arg.arg, role)
 
-    def idle_loss(self, loop: int) -> Site | None:
-        """Where a loop computes a loss that it hands to nothing."""
-        path, node, _ = self.idle.get(loop, ("", None, 0))
-        found = idle_loss(node) if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
-        return replace(self.site(found), path=path) if found is not None else None
+    def idle_loss(self, step: Event) -> Site | None:
+        """Where the function of a step, or its loop, computes a loss that it hands to nothing."""
+        path, loop, _ = self.idle.get(step.loop, ("", None, 0))
+        around = [(path, loop)] if loop is not None else []
+        if path != step.site.path or not _holds(loop, step.site.line):
+            own = [node for node in self.inlined if _holds(node, step.site.line)]
+            own.sort(key=lambda node: getattr(node, "lineno", 0))
+            around[:0] = [(step.site.path, node) for node in own[-1:]]
+        for path, node in around:
+            found = idle_loss(node)
+            if found is not None:
+                return replace(self.site(found), path=path)
+        return None
 
     def around(self) -> tuple[ast.AST, ...]:
         """The innermost loop, and the functions that were called from there to here."""
@@ -248,8 +257,17 @@ class Lower(Loops):
 
     do_TryStar = do_Try
 
-    def enter(self, fn: Fn, values: dict[str, Value], aliases: dict[str, str]) -> Value:
-        """Runs through a function's body in a frame of its own; gives back what it returns."""
+    def enter(
+        self,
+        fn: Fn,
+        values: dict[str, Value],
+        aliases: dict[str, str],
+        tests: Mapping[str, Expr] = MappingProxyType({}),
+    ) -> Value:
+        """Runs through a function's body in a frame of its own; gives back what it returns.
+
+        `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`.
+        """
         self.count += 1
         node = fn.node
         caller = self.frame
@@ -284,6 +302,8 @@ class Lower(Loops):
             for name, value in values.items():
                 if isinstance(value, Lit):
                     self.out.append(Set(frame.prefix + name, Const(value.value)))
+            for name, test in tests.items():
+                self.out.append(Set(frame.prefix + name, test))
             body = self.collect(node.body)
             self.out.append(Block(body, frame.label))
             return join(frame.returns) if frame.returns else Lit(None)
@@ -315,6 +335,10 @@ def leaves(flow: Flow) -> bool:
     if isinstance(flow, Alt):
         return leaves(flow.then) and leaves(flow.orelse)
     return False
+
+
+def _holds(node: ast.AST | None, line: int) -> bool:
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
 
 
 def _does_something(flow: Flow) -> bool:

@@ -133,6 +133,10 @@ def make(
     )
     if given is not None and built:
         params = parameters_of(lower.peek(given))
+        for key_of in params if params and len(params) == 1 else ():
+            if lower.roles.get(key_of) == OPTIMIZER:
+                # Made from another one's `param_groups`.
+                return Thing(key_of, OPTIMIZER, lower.params.get(key_of))
     thing = Thing(key, OPTIMIZER, params, klass, made=True)
     lower.roles[key] = OPTIMIZER
     lower.params[key] = params

@@ -155,6 +155,9 @@ RIVALS = frozenset(
 )  # fmt: skip
 """A file that imports one of these and not torch speaks another language."""
 
+WINDOW = re.compile(r"accum|micro", re.IGNORECASE)
+"""A number of such a name says how many micro-batches a window has."""
+
 LIGHTNING_STEP = "training_step"
 
 

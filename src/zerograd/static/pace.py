@@ -14,6 +14,7 @@ from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Emit, Flow, Loop, Seq, Set, children, walk
 from zerograd.guard import Const, Expr, Fact, Op, Opaque, Var
 from zerograd.records import replace
+from zerograd.static import names as names_of
 from zerograd.static.shape import leaves_by, rebuild
 
 
@@ -83,11 +84,28 @@ class Counting:
                 left, right = part.args
                 if self.since_last(left) and isinstance(right, Var):
                     return {right.name}
-                if isinstance(left, Var) and left.name in self.counters and isinstance(right, Var):
-                    resets = [v for v in self.meanings.get(left.name, ()) if isinstance(v, Const)]
-                    if len(resets) >= 2 and not self.counts(right.name):
+                if self.is_set_back(left) and isinstance(right, Var):
+                    if not self.counts(right.name):
                         return {right.name}
         return None
+
+    def is_set_back(self, expr: Expr) -> bool:
+        """A counter that begins anew in more than one place."""
+        if not (isinstance(expr, Var) and expr.name in self.counters):
+            return False
+        return sum(isinstance(v, Const) for v in self.meanings.get(expr.name, ())) >= 2
+
+    def named(self, expr: Expr) -> Expr:
+        """A test with a literal N of `count == N` as a name, if the count is set back."""
+        if not isinstance(expr, Op):
+            return expr
+        if expr.op in ("==", ">=") and self.is_set_back(expr.args[0]):
+            length = expr.args[1]
+            if isinstance(length, Const) and isinstance(length.value, int) and length.value >= 2:
+                return replace(expr, args=(expr.args[0], Var(f"@{length.value}")))
+        if expr.op in ("and", "or", "not"):
+            return replace(expr, args=tuple(map(self.named, expr.args)))
+        return expr
 
     def since_last(self, expr: Expr) -> bool:
         """`count - mark`, where the mark is set to the count: how many since it was."""
@@ -185,6 +203,9 @@ class _Guards:
 def pace(flow: Flow) -> tuple[Flow, Pace | None]:
     """Marks the loops whose steps a counter guards; None where there is nothing to execute."""
     counting = Counting.of(flow)
+    for part in walk(flow) if counting.counters else ():
+        if isinstance(part, Alt):
+            part.test = counting.named(part.test)
     guards = _Guards(counting)
     guards.visit(flow, (), ())
     micro = _micro_batches(flow)
@@ -216,7 +237,7 @@ def _micro_batches(flow: Flow) -> set[str]:
         if isinstance(part, Loop) and isinstance(part.trips, Var):
             own = [e.event for e in walk(part.body) if isinstance(e, Emit) and not e.event.foreign]
             kinds = {event.kind for event in own if not event.may}
-            says_so = any(word in part.trips.name.lower() for word in ("accum", "micro"))
+            says_so = names_of.WINDOW.search(part.trips.name)
             if says_so and Kind.BACKWARD in kinds and Kind.STEP not in kinds:
                 names.add(part.trips.name)
     return names

@@ -73,16 +73,30 @@ def in_cell(finding: Finding, source: Source) -> Finding:
         last = source.place(site.end_line)[1] if site.end_line else 0
         return replace(site, cell=cell, line=line, end_line=last)
 
-    def moved(edit: Edit) -> Edit:
-        if edit.path != source.path:
-            return edit
-        cell, line = source.place(edit.line)
-        return replace(edit, cell=cell, line=line, end_line=edit.end_line - edit.line + line)
+    return _moved(finding, placed)
 
-    fix = finding.fix and replace(finding.fix, edits=tuple(map(moved, finding.fix.edits)))
-    return replace(_moved(finding, placed), fix=fix)
+
+def edit_in_cell(edit: Edit, source: Source) -> Edit:
+    """An edit with its place given as a cell and lines in it."""
+    cell, line = source.place(edit.line)
+    return replace(edit, cell=cell, line=line, end_line=edit.end_line - edit.line + line)
+
+
+def in_text(finding: Finding, source: Source) -> Finding:
+    """The opposite of `in_cell`: every place of this notebook as a line of the whole text."""
+    starts = {cell.number: cell.start for cell in source.cells or ()}
+
+    def placed(site: Site) -> Site:
+        if site.path != source.path or site.cell is None:
+            return site
+        more = starts[site.cell] - 1
+        last = site.end_line + more if site.end_line else 0
+        return replace(site, cell=None, line=site.line + more, end_line=last)
+
+    return _moved(finding, placed)
 
 
 def _moved(finding: Finding, move: Callable[[Site], Site]) -> Finding:
     notes = tuple(replace(note, site=move(note.site)) for note in finding.notes)
-    return replace(finding, site=move(finding.site), notes=notes)
+    step = finding.step and move(finding.step)
+    return replace(finding, site=move(finding.site), notes=notes, step=step)

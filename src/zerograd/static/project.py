@@ -28,7 +28,7 @@ LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
 SMALL = 20_000
-MOST_RECENT = 1_500_000
+MOST_RECENT = 600_000
 """Characters of modules that are kept parsed; their trees take a hundred times as much."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
@@ -307,7 +307,7 @@ def method_of(klass: ast.ClassDef, name: str) -> Function | None:
     return None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)  # each keeps a tree alive
 def assigned_names(loop: ast.AST) -> frozenset[str]:
     """Names that a loop assigns; those of its inner functions do no harm."""
     return frozenset(

@@ -72,6 +72,7 @@ class Scope:
         self.roles: dict[str, str] = {}
         self.loops: list[int] = [0]
         self.targets: set[str] = set()
+        self.ends: dict[str, tuple[int, int]] = {}
         self.shifting: dict[str, set[str]] = {}
         self.made: dict[str, Site] = {}
         self.fresh: set[str] = set()

@@ -179,7 +179,7 @@ def decode(data: bytes, path: str, *, cookie: bool = True) -> str:
     if data.startswith(codecs.BOM_UTF8):
         data = data[3:]
     elif cookie:
-        encoding = _declared(data) or encoding
+        encoding = declared(data) or encoding
     try:
         return data.decode(encoding)
     except LookupError:
@@ -200,7 +200,8 @@ def decode(data: bytes, path: str, *, cookie: bool = True) -> str:
         raise Unreadable(Problem(path, message)) from None
 
 
-def _declared(data: bytes) -> str | None:
+def declared(data: bytes) -> str | None:
+    """The encoding that the first two lines declare."""
     for line in data.split(b"\n", 2)[:2]:
         if match := _COOKIE.match(line):
             return match[1].decode("ascii", "replace")

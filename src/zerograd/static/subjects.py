@@ -60,7 +60,7 @@ class View:
     subject: Subject
     others: list[Subject]
     roles: dict[str, str]
-    idle: Callable[[int], Site | None]
+    idle: Callable[[Event], Site | None]
     fresh: set[str]
     seen: frozenset[str] = frozenset()
     """Everything that some loss runs through."""
@@ -234,7 +234,7 @@ class View:
     def step(self, act: Act, event: Event) -> Event | None:
         if any(self.is_mine(key) for key in act.whose):
             fed = event.loop in self.fed or not event.loop
-            return replace(event, fed=fed, idle_loss=None if fed else self.idle(event.loop))
+            return replace(event, fed=fed, idle_loss=None if fed else self.idle(event))
         return replace(event, foreign=True)
 
     def on_gradients(self, act: Act, event: Event) -> Event | None:

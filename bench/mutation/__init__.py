@@ -1,0 +1,1 @@
+"""Right training code, broken: the operators, and the runs that tell what they did."""

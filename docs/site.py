@@ -1,0 +1,170 @@
+"""A hook of mkdocs: the pages that the tool writes itself, made when the site is.
+
+A page for each rule with the finding as the tool prints it, the command's own help, what Python sees,
+and the lessons as pages.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import zerograd
+from zerograd.check import catalogue
+from zerograd.commands import COMMANDS
+from zerograd.explain import Explained, explained
+from zerograd.report import text
+
+ROOT = Path(__file__).parents[1]
+READERS = {"both": "source and runs", "static": "source only", "runtime": "runs only"}
+
+
+def on_config(config: Any) -> Any:
+    """Put the rules into the navigation, and leave out pages that are not there yet."""
+    rules = ["rules/index.md", *(f"rules/{page.code}.md" for page in catalogue())]
+    config.nav = list(_there(config.nav, Path(config.docs_dir), rules))
+    return config
+
+
+def _there(nav: list[Any], folder: Path, rules: list[str]) -> Iterator[Any]:
+    for entry in nav:
+        ((title, target),) = entry.items()
+        if isinstance(target, list):
+            yield {title: list(_there(target, folder, rules))}
+        elif target == rules[0]:
+            yield {title: rules}
+        elif target.startswith("reference/") or (folder / target).exists():
+            yield entry
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are made here."""
+    from mkdocs.structure.files import File
+
+    for name, content in generated():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def generated() -> Iterator[tuple[str, str]]:
+    """Every page that is made here, and its name."""
+    yield "rules/index.md", rules()
+    for page in catalogue():
+        yield f"rules/{page.code}.md", rule(explained(page))
+    yield "reference/cli.md", command()
+    yield "reference/python.md", python()
+    yield from lessons()
+
+
+def rules() -> str:
+    """The catalogue."""
+    lines = [
+        "# Rules",
+        "",
+        "Advice is shown but does not fail a check, unless you select it by its code or name.",
+        "",
+        "| code | name | what it means | seen in |",
+        "|---|---|---|---|",
+    ]
+    for page in catalogue():
+        parts = explained(page)
+        advice = " *(advice)*" if page.level == "advice" else ""
+        summary = parts.summary.rstrip(".").replace("|", r"\|")
+        link = f"[{page.code}]({page.code}.md)"
+        lines.append(f"| {link} | {page.name} | {summary}{advice} | {READERS[parts.only]} |")
+    return "\n".join(lines) + "\n"
+
+
+def rule(parts: Explained) -> str:
+    """A rule's page."""
+    page = parts.page
+    lines = [f"# {page.code} {page.name}", "", f"**{parts.summary}**", ""]
+    for paragraph in parts.why:
+        lines += [paragraph, ""]
+    lines += [f"Level: {page.level}. Seen in: {READERS[parts.only]}.", ""]
+    if parts.bad:
+        lines += ["## Bad", "", f"```python\n{parts.bad}```", ""]
+        if parts.found is not None:
+            asked, report = parts.found
+            said = text.render(report).rstrip()
+            lines += [f"```console\n$ {asked}\n{said}\n```", ""]
+        lines += ["## Good", "", f"```python\n{parts.good}```", ""]
+        lines += [f"Where it is meant to be so: `# zerograd: allow[{page.name}]`", ""]
+    return "\n".join(lines)
+
+
+def command() -> str:
+    """What `--help` says, of the command and of each of its parts."""
+    lines = ["# The command", "", _help("zerograd"), ""]
+    for name in COMMANDS:
+        lines += [f"## zerograd {name}", "", _help("zerograd", name), ""]
+    return "\n".join(lines)
+
+
+def _help(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words, "--help"],
+        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    return f"```console\n$ {' '.join(words)} --help\n{done.stdout.rstrip()}\n```"
+
+
+def python() -> str:
+    """Every public name, with its signature and what it says of itself."""
+    lines = ["# Python", "", "`import zerograd` loads neither torch nor anything heavy.", ""]
+    for name in zerograd.__all__:
+        thing = getattr(zerograd, name)
+        if not callable(thing):
+            continue
+        lines += [f"## zerograd.{name}", "", _signature(name, thing), "", _doc(thing), ""]
+        if inspect.isclass(thing):
+            lines += _members(thing)
+    return "\n".join(lines)
+
+
+def _members(kind: type) -> Iterator[str]:
+    for name, member in vars(kind).items():
+        if name.startswith("_") or not inspect.getdoc(member):
+            continue
+        if inspect.isfunction(member):
+            yield from (
+                f"### {kind.__name__}.{name}",
+                "",
+                _signature(name, member),
+                "",
+                _doc(member),
+                "",
+            )
+        elif isinstance(member, property):
+            yield from (f"### {kind.__name__}.{name}", "", _doc(member), "")
+
+
+def _signature(name: str, thing: Any) -> str:
+    try:
+        said = f"{name}{inspect.signature(thing)}"
+    except ValueError:
+        said = name
+    return f"```text\n{said}\n```"
+
+
+def _doc(thing: Any) -> str:
+    return inspect.cleandoc(inspect.getdoc(thing) or "")
+
+
+def lessons() -> Iterator[tuple[str, str]]:
+    """The course, as `zerograd learn --html` writes it."""
+    from zerograd.learn.contents import LESSONS
+    from zerograd.learn.page import write
+
+    with tempfile.TemporaryDirectory() as folder:
+        for path in write(LESSONS, folder):
+            yield f"lessons/{Path(path).name}", Path(path).read_text(encoding="utf-8")

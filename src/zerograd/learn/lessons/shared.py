@@ -1,0 +1,87 @@
+"""What several lessons stand on: two small trainings, and ways to look at a piece of code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from zerograd.learn.parts import Verdict
+from zerograd.snippet import Names, Snippet
+
+REGRESSION = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x = torch.randn(64, 3)
+y = x @ torch.tensor([[1.0], [-2.0], [0.5]]) + 0.1 * torch.randn(64, 1)
+loader = list(zip(x.split(8), y.split(8)))
+model = nn.Linear(3, 1)
+loss_fn = nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+"""64 samples in 8 batches, one linear layer, SGD."""
+
+LAYER = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(10, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+criterion = nn.MSELoss()
+example = torch.randn(1, 10)
+wanted = torch.tensor([[1.0, 0.0]])
+"""
+"""One layer and one example, shown again and again."""
+
+
+def asked_to_check(snippet: Snippet) -> Verdict:
+    """What `zerograd check` says of it."""
+    return Verdict(f"zerograd check {snippet.name}", snippet.check())
+
+
+def asked_to_watch(snippet: Snippet, raises: tuple[type[Exception], ...] = ()) -> Verdict:
+    """What `zerograd run` says of it."""
+    return Verdict(f"zerograd run {snippet.name}", snippet.watch(raises))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step used, and what the latest backward before it had brought."""
+
+    own: torch.Tensor
+    held: torch.Tensor
+
+
+def steps(snippet: Snippet) -> tuple[list[Step], Names]:
+    """Run a snippet, and note what each step of its optimizer uses."""
+    found: list[Step] = []
+    brought: dict[int, torch.Tensor] = {}
+
+    def before(names: Names) -> None:
+        parameters = list(names["model"].parameters())
+        for index, parameter in enumerate(parameters):
+            # A hook on a parameter is given what a backward brings, not what `.grad` comes to hold.
+            parameter.register_hook(lambda new, index=index: brought.update({index: new.flatten()}))
+
+        def note(*_: object) -> None:
+            held = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+            own = [brought[index] for index in range(len(parameters))]
+            found.append(Step(torch.cat(own), torch.cat([one.flatten() for one in held])))
+
+        names["optimizer"].register_step_pre_hook(note)
+
+    return found, snippet.run(before)
+
+
+def flat(names: Names) -> torch.Tensor:
+    """The weights of a snippet's model as one vector."""
+    return torch.cat([p.detach().flatten() for p in names["model"].parameters()])
+
+
+def whole_loss(names: Names) -> float:
+    """The loss of a snippet's model over all its data."""
+    with torch.no_grad():
+        return float(names["loss_fn"](names["model"](names["x"]), names["y"]))

@@ -1,0 +1,72 @@
+"use strict";
+
+// The bucket: what the buttons do is what torch's SGD does; the states are zerograd's own table.
+for (const lab of document.querySelectorAll(".lab")) {
+  const given = JSON.parse(lab.querySelector("script").textContent);
+  const water = lab.querySelector(".water");
+  const pail = lab.querySelector(".bucket");
+  const show = (name) => lab.querySelector(`[data-show=${name}]`);
+  const round = (value) => String(Number(value.toPrecision(4)));
+  let now;
+
+  const draw = (said) => {
+    const full = given.gradients.reduce((sum, one) => sum + one, 0);
+    water.style.height = `${Math.min(100, (100 * (now.gradient ?? 0)) / full)}%`;
+    pail.classList.toggle("stale", now.state === "stale");
+    show("gradient").textContent = now.gradient === null ? "None" : round(now.gradient);
+    show("state").textContent = now.state;
+    show("weight").textContent = round(now.weight);
+    show("said").textContent = said;
+  };
+
+  const press = {
+    backward() {
+      const slope = given.gradients[now.poured % given.gradients.length];
+      now.gradient = (now.gradient ?? 0) + slope;
+      now.poured += 1;
+      return `backward() poured in ${round(slope)}.`;
+    },
+    step() {
+      if (now.gradient === null) return "step() found nothing to use.";
+      now.weight -= given.rate * now.gradient;
+      return `step() used ${round(now.gradient)}.`;
+    },
+    zero() {
+      now.gradient = null;
+      return "zero_grad() emptied the bucket.";
+    },
+  };
+
+  const reset = () => {
+    now = { gradient: null, weight: given.weight, state: given.start, poured: 0 };
+    draw("The bucket is empty.");
+  };
+
+  lab.hidden = false;
+  lab.addEventListener("click", (event) => {
+    const call = event.target.closest("button")?.dataset.call;
+    if (call === "again") reset();
+    else if (call) {
+      const said = press[call]();
+      now.state = given.table[now.state][call];
+      draw(said);
+    }
+  });
+  reset();
+}
+
+// Questions: a reader commits to yes or no before the answer opens.
+for (const question of document.querySelectorAll(".question")) {
+  const said = question.querySelector(".said");
+  const details = question.querySelector("details");
+  const buttons = question.querySelector(".buttons");
+  buttons.hidden = false;
+  buttons.addEventListener("click", (event) => {
+    const given = event.target.closest("button")?.dataset.answer;
+    if (!given || details.open) return;
+    const right = given === question.dataset.truth;
+    said.className = `said ${right ? "right" : "wrong"}`;
+    said.textContent = `${right ? "Right" : "Not so"}: the answer is ${question.dataset.truth}.`;
+    details.open = true;
+  });
+}
