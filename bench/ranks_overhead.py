@@ -1,8 +1,9 @@
 """Times what watching ranks costs: DDP and FSDP2, two and four gloo ranks, and the store.
 
 Ratios: the same training bare, watched, and bare once more, in a new order each round; what bare is
-off from bare is what this machine cannot measure. Self time: clocks around what zerograd does in a
-step for the sake of ranks, in the training itself. Store: what one operation takes, alone and while
+off from bare is what this machine cannot measure. Self time: processor time of what zerograd does in
+a step, and of that for the sake of ranks, to the processor time of the step: other programs on the
+machine do not change it. What is waited for the store is beside it, and they do change that. Store: what one operation takes, alone and while
 others use the store as well, and what that comes to at 1,024 ranks.
 """
 
@@ -29,19 +30,22 @@ ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 CLOCKS = """\
 import atexit, json, os, sys, time
 from zerograd.runtime import replicas, sync, watcher
-spent = {"ranks": 0, "all": 0, "deep": 0}
+spent = {"ranks": 0, "waits": 0, "all": 0, "deep": 0}
 def timed(owner, name, key):
     before = getattr(owner, name)
     def call(*args, **kwargs):
         outer = key == "ranks" or not spent["deep"]
         spent["deep"] += 1
-        began = time.perf_counter_ns()
+        began, used = time.perf_counter_ns(), time.thread_time_ns()
         try:
             return before(*args, **kwargs)
         finally:
             spent["deep"] -= 1
             if outer:
-                spent[key] += time.perf_counter_ns() - began
+                used = time.thread_time_ns() - used
+                spent[key] += used
+                if key == "ranks":
+                    spent["waits"] += time.perf_counter_ns() - began - used
     setattr(owner, name, call)
 for name in ("told", "before_step", "stepping", "forwarded", "begins"):
     timed(sync.Sync, name, "ranks")
@@ -67,7 +71,7 @@ def step(world: int, words: Sequence[str], *, watched: bool, steps: int, check: 
         command += ["torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
         command += [str(TRAINING), *words, f"--steps={steps}", "--warm-up=20", f"--time={told}"]
         subprocess.run(command, env=ENV, timeout=LONGEST, check=True, capture_output=True)
-        return float(told.read_text(encoding="utf-8")) * 1e3
+        return float(told.read_text(encoding="utf-8").split()[0]) * 1e3
 
 
 def ratios(rounds: int, steps: int, worlds: Sequence[int]) -> None:
@@ -92,7 +96,7 @@ def ratios(rounds: int, steps: int, worlds: Sequence[int]) -> None:
 
 def self_time(steps: int, worlds: Sequence[int]) -> None:
     """What a step holds of zerograd's own, on a rank that compares."""
-    print(f"\n{'':32}{'step':>10}{'all':>10}{'ranks':>10}{'share':>9}")
+    print(f"\n{'':34}{'step':>10}{'all':>10}{'ranks':>10}{'share':>9}{'waiting':>11}")
     for wrap in ("ddp", "fsdp"):
         for name, model in MODELS.items():
             for check in ("default", "every-step"):
@@ -106,8 +110,7 @@ def _self_time(
         clocks = Path(folder) / "spent.json"
         script = Path(folder) / "training.py"
         script.write_text(
-            f"import sys\nif 'torch' not in sys.modules:\n    import torch\n{CLOCKS}\n"
-            f"import runpy\nrunpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
+            f"{CLOCKS}\nimport runpy\nrunpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
             encoding="utf-8",
         )
         told = Path(folder) / "time"
@@ -117,13 +120,12 @@ def _self_time(
         env = {**ENV, "ZEROGRAD_CLOCKS": str(clocks)}
         subprocess.run(command, env=env, timeout=LONGEST, check=True, capture_output=True)
         spent = json.loads(clocks.read_text(encoding="utf-8"))
-        whole = float(told.read_text(encoding="utf-8")) * 1e6
-        ranks, both = spent["ranks"] / 1e3 / steps, spent["all"] / 1e3 / steps
+        whole = float(told.read_text(encoding="utf-8").split()[1]) * 1e6
+        ranks, both, waits = (spent[key] / 1e3 / steps for key in ("ranks", "all", "waits"))
         label = f"{wrap}, {world} ranks, {name}, {check}"
-        print(
-            f"{label:32}{whole / 1e3:8.2f}ms{both:8.1f}µs{ranks:8.1f}µs{100 * ranks / whole:8.2f}%",
-            flush=True,
-        )
+        share = 100 * ranks / whole
+        row = f"{label:34}{whole / 1e3:8.2f}ms{both:8.1f}µs{ranks:8.1f}µs{share:8.2f}%"
+        print(f"{row}{waits:9.1f}µs", flush=True)
 
 
 # The store

@@ -125,6 +125,8 @@ class Replicas:
             return
         if current[0] is not self._group:
             self._group, self._store = current[0], _own(current[1])
+            for one in self._books.values():
+                one.written.clear()
         book.ring.append(self._fingerprint(book, optimizer))
         self._store.set(book.name(book.me), json.dumps([_hello(self._torch), list(book.ring)]))
         leaders = {book.ranks[0], book.twins[0] if book.twins else book.ranks[0]} - {book.me}
@@ -136,8 +138,9 @@ class Replicas:
     def _read(self, book: _Book, rank: int) -> _Ring | None:
         """What another rank has last written; asking for what is not there would wait for it."""
         key = book.name(rank)
-        if not self._store.check([key]):
+        if rank not in book.written and not self._store.check([key]):
             return None
+        book.written.add(rank)
         hello, ring = json.loads(self._store.get(key))
         if rank == book.ranks[0] and not book.greeted:
             book.greeted = True
@@ -262,6 +265,8 @@ class _Book:
         self.ring: deque[dict[str, Any]] = deque(maxlen=RING)
         self.compared: deque[tuple[int, int]] = deque(maxlen=4 * RING)
         self.greeted = False
+        self.written: set[int] = set()
+        """The ranks whose keys are there: they are overwritten, and never taken away."""
 
     def name(self, rank: int) -> str:
         """The key that a rank writes to."""
