@@ -23,6 +23,8 @@ from pathlib import Path
 
 TRAINING = Path(__file__).with_name("ranks_training.py")
 LONGEST = 600
+WARM_UP = 100
+"""Steps whose self time does not count."""
 WORLDS = (2, 4)
 MODELS = {"small": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=1024", "--depth=3")}
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -31,6 +33,8 @@ CLOCKS = """\
 import atexit, json, os, sys, time
 from zerograd.runtime import replicas, sync, watcher
 spent = {"ranks": 0, "waits": 0, "all": 0, "deep": 0}
+calls = {"ranks": 0, "all": 0}
+steps = 0
 def timed(owner, name, key):
     before = getattr(owner, name)
     def call(*args, **kwargs):
@@ -44,6 +48,7 @@ def timed(owner, name, key):
             if outer:
                 used = time.thread_time_ns() - used
                 spent[key] += used
+                calls[key] += 1
                 if key == "ranks":
                     spent["waits"] += time.perf_counter_ns() - began - used
     setattr(owner, name, call)
@@ -53,7 +58,26 @@ for name in ("step_begins", "found"):
     timed(replicas.Replicas, name, "ranks")
 for name in ("backward_begins", "backward_ended", "step_begins", "step_ended", "zeroed"):
     timed(watcher.Watcher, name, "all")
+begins = replicas.Replicas.step_begins
+def step_begins(*args):
+    global steps
+    steps += 1
+    if steps == WARM_UP:
+        spent.update(dict.fromkeys(spent, 0))
+        calls.update(dict.fromkeys(calls, 0))
+    return begins(*args)
+replicas.Replicas.step_begins = step_begins
+class Empty:
+    def call(self): pass
 def leave():
+    # What the clocks themselves take.
+    before = {**spent, "calls": dict(calls)}
+    timed(Empty, "call", "all")
+    for _ in range(1000):
+        Empty().call()
+    clock = (spent["all"] - before["all"]) / 1000
+    spent.update(before, ranks=before["ranks"] - clock * before["calls"]["ranks"],
+                 all=before["all"] - clock * before["calls"]["all"])
     if os.environ.get("RANK") == "1":
         with open(os.environ["ZEROGRAD_CLOCKS"], "w") as stream:
             json.dump(spent, stream)
@@ -110,7 +134,7 @@ def _self_time(
         clocks = Path(folder) / "spent.json"
         script = Path(folder) / "training.py"
         script.write_text(
-            f"{CLOCKS}\nimport runpy\nrunpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
+            f"WARM_UP = {WARM_UP}\n{CLOCKS}\nimport runpy\nrunpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
             encoding="utf-8",
         )
         told = Path(folder) / "time"
@@ -121,7 +145,9 @@ def _self_time(
         subprocess.run(command, env=env, timeout=LONGEST, check=True, capture_output=True)
         spent = json.loads(clocks.read_text(encoding="utf-8"))
         whole = float(told.read_text(encoding="utf-8").split()[1]) * 1e6
-        ranks, both, waits = (spent[key] / 1e3 / steps for key in ("ranks", "all", "waits"))
+        ranks, both, waits = (
+            spent[key] / 1e3 / (steps - WARM_UP) for key in ("ranks", "all", "waits")
+        )
         label = f"{wrap}, {world} ranks, {name}, {check}"
         share = 100 * ranks / whole
         row = f"{label:34}{whole / 1e3:8.2f}ms{both:8.1f}µs{ranks:8.1f}µs{share:8.2f}%"

@@ -34,7 +34,7 @@ EVERY = 25
 PARTS = 3
 FIRST = frozenset({1, 2, 4, 8, 16})
 """The steps that are looked at besides: what is wrong from the beginning shows at once."""
-RING = 8
+RING = 4
 MOST_PRINTS = 16
 """So many sums a fingerprint has: with more parameters in a part, neighbours are added up."""
 MOST_ASKED = 64
@@ -315,11 +315,11 @@ def _prints(tensors: Sequence[Any]) -> list[int]:
         return []
     with torch.no_grad():
         sums = [_bits(torch, one) for one in tensors]
-        by_device: dict[object, list[int]] = {}
+        alike: dict[object, list[int]] = {}
         for number, one in enumerate(sums):
-            by_device.setdefault(one.device, []).append(number)
+            alike.setdefault((one.device, one.dtype), []).append(number)
         known = [0] * len(sums)
-        for numbers in by_device.values():
+        for numbers in alike.values():
             together = torch.stack([sums[number] for number in numbers]).tolist()
             for number, value in zip(numbers, together, strict=True):
                 known[number] = value
@@ -329,16 +329,18 @@ def _prints(tensors: Sequence[Any]) -> list[int]:
 
 def _bits(torch: Any, tensor: Any) -> Any:
     """The sum of a tensor's numbers, read as integers: it overflows alike on all ranks."""
-    tensor = (tensor.to_local() if hasattr(tensor, "to_local") else tensor).detach()
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
     if tensor.is_sparse:
         tensor = tensor.coalesce().values()
-    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    kind = kinds.get(tensor.element_size(), torch.uint8)
-    whole = kind if kind in (torch.int32, torch.int64) else torch.int64
-    flat = tensor.reshape(-1)
-    return flat.view(kind).sum(dtype=whole).to(torch.int64)
+    size = tensor.element_size()
+    if size in (4, 8):
+        kind = torch.int32 if size == 4 else torch.int64
+        return tensor.reshape(-1).view(kind).sum(dtype=kind)
+    kind = torch.int16 if size == 2 else torch.uint8
+    return tensor.reshape(-1).view(kind).sum(dtype=torch.int64)
 
 
 def _width(number: int) -> int:
