@@ -1,10 +1,10 @@
 """Times what watching ranks costs: DDP and FSDP2, two and four gloo ranks, and the store.
 
 Ratios: the same training bare, watched, and bare once more, in a new order each round; what bare is
-off from bare is what this machine cannot measure. Self time: processor time of what zerograd does in
-a step, and of that for the sake of ranks, to the processor time of the step: other programs on the
-machine do not change it. What is waited for the store is beside it, and they do change that. Store: what one operation takes, alone and while
-others use the store as well, and what that comes to at 1,024 ranks.
+off from bare is what this machine cannot measure. Self time: clocks around what zerograd does in a
+step for the sake of ranks, the store included; medians of steps that compare and of those that don't.
+Store: what one operation takes, alone and while others use the store as well, and what that comes to
+at 1,024 ranks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from zerograd.runtime.replicas import EVERY
+
 TRAINING = Path(__file__).with_name("ranks_training.py")
 LONGEST = 600
 WARM_UP = 100
@@ -30,57 +32,53 @@ MODELS = {"small": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=10
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 CLOCKS = """\
-import atexit, json, os, sys, time
-from zerograd.runtime import replicas, sync, watcher
-spent = {"ranks": 0, "waits": 0, "all": 0, "deep": 0}
-calls = {"ranks": 0, "all": 0}
-steps = 0
-def timed(owner, name, key):
+import atexit, json, os, statistics, time
+from zerograd.runtime import replicas, sync
+now = time.perf_counter_ns
+spent, rows, last = 0, [], 0
+def timed(owner, name):
     before = getattr(owner, name)
     def call(*args, **kwargs):
-        outer = key == "ranks" or not spent["deep"]
-        spent["deep"] += 1
-        began, used = time.perf_counter_ns(), time.thread_time_ns()
+        global spent
+        began = now()
         try:
             return before(*args, **kwargs)
         finally:
-            spent["deep"] -= 1
-            if outer:
-                used = time.thread_time_ns() - used
-                spent[key] += used
-                calls[key] += 1
-                if key == "ranks":
-                    spent["waits"] += time.perf_counter_ns() - began - used
+            spent += now() - began
     setattr(owner, name, call)
-for name in ("told", "before_step", "stepping", "forwarded", "begins"):
-    timed(sync.Sync, name, "ranks")
-for name in ("step_begins", "found"):
-    timed(replicas.Replicas, name, "ranks")
-for name in ("backward_begins", "backward_ended", "step_begins", "step_ended", "zeroed"):
-    timed(watcher.Watcher, name, "all")
+NAMES = ("told", "before_step", "stepping", "forwarded", "begins")
+for name in NAMES:
+    timed(sync.Sync, name)
+timed(replicas.Replicas, "found")
+timed(replicas.Replicas, "step_begins")
 begins = replicas.Replicas.step_begins
-def step_begins(*args):
-    global steps
-    steps += 1
-    if steps == WARM_UP:
-        spent.update(dict.fromkeys(spent, 0))
-        calls.update(dict.fromkeys(calls, 0))
-    return begins(*args)
+def step_begins(self, *args):
+    global spent, last
+    checks = self.compared
+    begins(self, *args)
+    rows.append((self.compared > checks, spent, now() - last))
+    spent, last = 0, now()
 replicas.Replicas.step_begins = step_begins
 class Empty:
     def call(self): pass
+timed(Empty, "call")
 def leave():
-    # What the clocks themselves take.
-    before = {**spent, "calls": dict(calls)}
-    timed(Empty, "call", "all")
+    global spent
+    if os.environ.get("RANK") != "1":
+        return
+    clocks = []
     for _ in range(1000):
+        spent = 0
         Empty().call()
-    clock = (spent["all"] - before["all"]) / 1000
-    spent.update(before, ranks=before["ranks"] - clock * before["calls"]["ranks"],
-                 all=before["all"] - clock * before["calls"]["all"])
-    if os.environ.get("RANK") == "1":
-        with open(os.environ["ZEROGRAD_CLOCKS"], "w") as stream:
-            json.dump(spent, stream)
+        clocks.append(spent)
+    clock = statistics.median(clocks) * (len(NAMES) + 2)
+    kept = rows[WARM_UP:]
+    with open(os.environ["ZEROGRAD_CLOCKS"], "w") as stream:
+        json.dump({
+            "usual": statistics.median([own for check, own, _ in kept if not check] or [0]) - clock,
+            "check": statistics.median([own for check, own, _ in kept if check] or [0]) - clock,
+            "step": statistics.median(step for _, _, step in kept),
+        }, stream)
 atexit.register(leave)
 """
 
@@ -95,7 +93,7 @@ def step(world: int, words: Sequence[str], *, watched: bool, steps: int, check: 
         command += ["torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
         command += [str(TRAINING), *words, f"--steps={steps}", "--warm-up=20", f"--time={told}"]
         subprocess.run(command, env=ENV, timeout=LONGEST, check=True, capture_output=True)
-        return float(told.read_text(encoding="utf-8").split()[0]) * 1e3
+        return float(told.read_text(encoding="utf-8")) * 1e3
 
 
 def ratios(rounds: int, steps: int, worlds: Sequence[int]) -> None:
@@ -118,40 +116,38 @@ def ratios(rounds: int, steps: int, worlds: Sequence[int]) -> None:
             )
 
 
-def self_time(steps: int, worlds: Sequence[int]) -> None:
-    """What a step holds of zerograd's own, on a rank that compares."""
-    print(f"\n{'':34}{'step':>10}{'all':>10}{'ranks':>10}{'share':>9}{'waiting':>11}")
+def self_time(steps: int, world: int) -> None:
+    """What a step holds of zerograd's for the sake of ranks, on a rank that compares."""
+    print(f"\n{'':34}{'step':>10}{'usual':>10}{'check':>10}{'a step':>10}{'share':>9}")
     for wrap in ("ddp", "fsdp"):
         for name, model in MODELS.items():
             for check in ("default", "every-step"):
-                _self_time(wrap, worlds[0], name, model, check, steps)
+                told = _self_time(wrap, world, model, check, steps)
+                usual, checks, whole = (told[key] / 1e3 for key in ("usual", "check", "step"))
+                own = checks if check == "every-step" else max(usual, 0) + checks / EVERY
+                label = f"{wrap}, {world} ranks, {name}, {check}"
+                row = f"{label:34}{whole / 1e3:8.2f}ms{usual:8.1f}µs{checks:8.1f}µs"
+                print(f"{row}{own:8.1f}µs{100 * own / whole:8.2f}%", flush=True)
 
 
 def _self_time(
-    wrap: str, world: int, name: str, model: Sequence[str], check: str, steps: int
-) -> None:
+    wrap: str, world: int, model: Sequence[str], check: str, steps: int
+) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         clocks = Path(folder) / "spent.json"
         script = Path(folder) / "training.py"
         script.write_text(
-            f"WARM_UP = {WARM_UP}\n{CLOCKS}\nimport runpy\nrunpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
+            f"WARM_UP = {WARM_UP}\n{CLOCKS}\nimport runpy\n"
+            f"runpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
             encoding="utf-8",
         )
-        told = Path(folder) / "time"
         command = [sys.executable, "-m", "zerograd", "run", "--quiet", f"--check-ranks={check}"]
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
-        command += [str(script), f"--wrap={wrap}", *model, f"--steps={steps}", f"--time={told}"]
+        command += [str(script), f"--wrap={wrap}", *model, f"--steps={steps}"]
         env = {**ENV, "ZEROGRAD_CLOCKS": str(clocks)}
         subprocess.run(command, env=env, timeout=LONGEST, check=True, capture_output=True)
-        spent = json.loads(clocks.read_text(encoding="utf-8"))
-        whole = float(told.read_text(encoding="utf-8").split()[1]) * 1e6
-        ranks, both, waits = (
-            spent[key] / 1e3 / (steps - WARM_UP) for key in ("ranks", "all", "waits")
-        )
-        label = f"{wrap}, {world} ranks, {name}, {check}"
-        share = 100 * ranks / whole
-        row = f"{label:34}{whole / 1e3:8.2f}ms{both:8.1f}µs{ranks:8.1f}µs{share:8.2f}%"
-        print(f"{row}{waits:9.1f}µs", flush=True)
+        told: dict[str, float] = json.loads(clocks.read_text(encoding="utf-8"))
+        return told
 
 
 # The store
@@ -199,8 +195,6 @@ def store(clients: int, rounds: int = 1000) -> dict[str, float]:
 
 def estimate() -> None:
     """What the check costs at 1,024 ranks, on paper."""
-    from zerograd.runtime.replicas import EVERY
-
     print(f"\n{'store, clients at once':32}{'set':>10}{'check':>10}{'get':>10}{'each':>10}")
     served = 0.0
     for clients in (1, 2, 4):
@@ -230,7 +224,7 @@ def main() -> int:
     if options.only in (None, "ratios"):
         ratios(options.rounds, options.steps, options.worlds)
     if options.only in (None, "self"):
-        self_time(options.steps, options.worlds)
+        self_time(options.steps, options.worlds[0])
     if options.only in (None, "store"):
         estimate()
     print(f"\n{time.monotonic() - began:.0f} s")

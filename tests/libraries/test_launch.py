@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_the_ranks_of_accelerate_are_watched(
     done = subprocess.run(
         [sys.executable, *words, "train.py"],
         cwd=tmp_path,
-        env={"PATH": str(Path(sys.executable).parent), **ENVIRONMENT},
+        env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
         timeout=240,
