@@ -22,7 +22,7 @@ torch.manual_seed(dist.get_rank())
 loader = [(torch.randn(16, 8), torch.randn(16, 1)) for _ in range(32)]
 
 for i, (x, y) in enumerate(loader):
-    last = (i + 1) % ACCUMULATE == 0
+    last = (i + 1) % ACCUMULATE == 0 or i + 1 == len(loader)
     with model.no_sync() if last else nullcontext():
         loss = loss_fn(model(x), y) / ACCUMULATE
         loss.backward()

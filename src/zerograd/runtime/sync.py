@@ -69,6 +69,8 @@ class Shared:
         self.syncs = 0
         """How many backward calls were synchronised."""
         self.steps = 0
+        self.last: tuple[Event | None, Event | None] = (None, None)
+        """The last backward that was synchronised, before and after that was said of it."""
         self.strayed = False
         """A step used what was not shared: that the ranks differ from then on is no news."""
         modules = [wrapper.module() for wrapper in wrappers]
@@ -162,7 +164,7 @@ class Sync:
             return event
         if not shared.wrappers:
             shared.syncs += 1
-            return self._letters.variant(event, synced=True, volume=shared.volume)
+            return self._synced(shared, event)
         fresh = [
             wrapper
             for wrapper in shared.wrappers
@@ -172,8 +174,9 @@ class Sync:
             wrapper.used_by = self._number
         if fresh and all(wrapper.due for wrapper in fresh):
             shared.syncs += 1
-            volume = 0 if shared.first_window_syncs and not shared.steps else shared.volume
-            return self._letters.variant(event, synced=True, volume=volume)
+            if shared.first_window_syncs and not shared.steps:
+                return self._letters.variant(event, synced=True)
+            return self._synced(shared, event)
         if not fresh:
             if not all(wrapper.known for wrapper in shared.wrappers):
                 return event
@@ -182,6 +185,14 @@ class Sync:
             return self._letters.variant(event, synced=False, unsynced=why)
         off = next((wrapper.off for wrapper in fresh if not wrapper.due), None)
         return self._letters.variant(event, synced=False, unsynced="no_sync()", off=off)
+
+    def _synced(self, shared: Shared, event: Event) -> Event:
+        """The usual answer: in a loop the next backward is most often the last."""
+        if shared.last[0] is not event:
+            told = self._letters.variant(event, synced=True, volume=shared.volume)
+            shared.last = (event, told)
+        assert shared.last[1] is not None
+        return shared.last[1]
 
     def before_step(self, subject: Subject) -> Event | None:
         """What the subject must be told before it steps: that its gradients were shared, or not."""
