@@ -49,7 +49,7 @@ def test_every_option_in_the_readme_exists() -> None:
 
 
 def test_every_file_the_readme_points_at_exists() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/fixes.md"):
         page = ROOT / name
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name} points at {target}"

@@ -41,6 +41,9 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         yield _new(scene, owner, scene.window(backward, backward, owner).start)
         return
     if code.function(backward) is not code.function(step):
+        around = scene.loop(step) or code.function(step)
+        for own in map(code.statement_of, backwards(around)):
+            yield _new(scene, owner, scene.window(own, step, owner).start, safe=False)
         yield _new(scene, owner, scene.after(step), safe=False)
         return
     window = scene.window(backward, step, owner)
