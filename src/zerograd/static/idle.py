@@ -8,7 +8,7 @@ import re
 from zerograd.static import names
 from zerograd.static.facts import nodes, text_of
 
-_LOSS = re.compile(r"loss|^err", re.IGNORECASE)
+_LOSS = re.compile(r"loss|cost|^err", re.IGNORECASE)
 _COMPUTES = re.compile(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
 
 
