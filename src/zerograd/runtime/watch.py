@@ -28,13 +28,16 @@ from zerograd.runtime import (
     hooks,
     judge,
     letters,
+    meter,
     orphans,
     subjects,
     verify,
     watcher,
 )
 from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
-from zerograd.runtime.judge import Judge, Recorder
+from zerograd.runtime.judge import Judge
+from zerograd.runtime.meter import Meter
+from zerograd.runtime.recording import Recorder
 from zerograd.runtime.traces import tidy
 from zerograd.runtime.watcher import Watcher
 from zerograd.selection import expand, resolve
@@ -203,7 +206,8 @@ class _Engine:
                 cls.running = engine
             engine.watches.append(watch)
             if watch.record is not None:
-                engine.judge.recorder = watch.record
+                measuring = Meter(watch.record, engine._torch, engine.watcher.subjects)
+                engine.judge.recorder = engine.watcher.meter = measuring
             return engine
 
     @classmethod
@@ -219,10 +223,13 @@ class _Engine:
                     cls.running = None
                     engine.judge.end(clean=clean)
                 watch.report.watched = engine.summary(watch)
+                if watch.record is not None and engine.watcher.meter is not None:
+                    engine.watcher.meter.flush()
+                    watch.record.watched(watch.report.watched)
             finally:
                 engine.watches.remove(watch)
                 if watch.record is not None:
-                    engine.judge.recorder = None
+                    engine.judge.recorder = engine.watcher.meter = None
 
     @classmethod
     def allow(cls, codes: frozenset[str]) -> None:
@@ -277,7 +284,7 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    frames, habits, hooks, judge, letters, orphans, subjects, verify, watcher, sys.modules[__name__],
+    frames, habits, hooks, judge, letters, meter, orphans, subjects, verify, watcher, sys.modules[__name__],
     sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 

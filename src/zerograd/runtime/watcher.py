@@ -25,6 +25,8 @@ from zerograd.runtime.subjects import Subject, Subjects, names_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from zerograd.runtime.meter import Meter
+
 USUAL = 3
 """After so many times in a row a meeting with used gradients that was harmless is expected."""
 MOST_PROBES = 16
@@ -129,6 +131,8 @@ class Watcher:
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
         self.length = 0
         """How long windows are meant to be, as the user says; 0 where nothing is said."""
+        self.meter: Meter | None = None
+        """Who measures what steps use, if anybody asks for it."""
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
         self.failure: Exception | None = None
@@ -167,6 +171,8 @@ class Watcher:
                 subject.inside = None
         looks: list[_Look] = []
         if lane.watched:
+            if self.meter is not None:
+                self.meter.before(lane.watched.values())
             try:
                 for subject in tuple(lane.watched.values()):
                     look = self._look(subject, event)
@@ -753,6 +759,11 @@ class Watcher:
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""
         self._letters.allow(codes)
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All there are now."""
+        return self._subjects.all
 
 
 MOST_CLIPS = 64
