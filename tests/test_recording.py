@@ -17,7 +17,9 @@ from words import ALPHABET, spell
 from zerograd import __version__
 from zerograd.events import Event, Kind, Measured, Site
 from zerograd.finding import Problem
-from zerograd.runtime.recording import FORMAT, Recorder, parsed, plain, replay
+from zerograd.runtime.plain import parsed, plain
+from zerograd.runtime.playback import replay
+from zerograd.runtime.recording import FORMAT, Recorder
 
 Posted = list[tuple[str, Event]]
 HEADER = json.dumps({"zerograd": __version__, "format": FORMAT})
@@ -31,8 +33,8 @@ RIGHT = [("SGD", ZERO), ("SGD", BACKWARD), ("SGD", STEP)]
 
 def read(path: Path) -> tuple[Posted, bool, list[Problem]]:
     posted: Posted = []
-    clean, problems = replay(str(path), lambda subject, event: posted.append((subject, event)))
-    return posted, clean, problems
+    played = replay(str(path), lambda subject, event: posted.append((subject, event)))
+    return posted, played.clean, played.problems
 
 
 def recorded(path: Path, events: Sequence[tuple[str, Event]], *, clean: bool = True) -> Path:
@@ -244,7 +246,7 @@ def test_damage_is_placed_and_what_stands_before_it_is_judged(
         ("", "is empty"),
         ("import torch\n", "this is no recording"),
         ("3\n", "this is no recording"),
-        ('{"zerograd": "9.0", "format": 2}\n0\n', "format 2, written by zerograd 9.0"),
+        ('{"zerograd": "9.0", "format": 3}\n0\n', "format 3, written by zerograd 9.0"),
         (HEADER[:-4], "this is no recording"),
         (b"\x89PNG\r\n\x1a\n\0\0", "this is no recording"),
     ],

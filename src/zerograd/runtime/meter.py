@@ -130,7 +130,7 @@ class Meter:
         if len(notes.used) >= BATCH:
             self._hand_on(subject.name)
 
-    def _right(self, notes: _Notes, used: Tensor, event: Event) -> Tensor | None:
+    def _right(self, notes: _Notes, used: Tensor, event: Event) -> Any:
         """What should have been used, after all that was done to what was."""
         if notes.right is None or notes.got is None:
             return None
@@ -142,16 +142,15 @@ class Meter:
             return self._torch.where(used < notes.got * (1 - 1e-6), smaller, notes.right)
         return notes.right * (used / notes.got) if event.scaled else notes.right
 
-    def _norm_of(self, subject: Subject) -> Tensor:
+    def _norm_of(self, subject: Subject) -> Any:
         held = verify.holding(subject.params)
         with self._torch.no_grad():
             try:
                 return self._norm([verify.plain(one.grad) for one in held if one.grad is not None])
             except RuntimeError:  # no memory, or gradients of a kind that has no norm
-                unknown: Tensor = self._torch.tensor(float("nan"))
-                return unknown
+                return self._torch.tensor(float("nan"))
 
-    def _norm(self, grads: list[Tensor]) -> Tensor:
+    def _norm(self, grads: list[Tensor]) -> Any:
         """The norm of some gradients together, wherever each of them is."""
         torch = self._torch
         alike: dict[object, list[Tensor]] = {}

@@ -36,7 +36,8 @@ def parsed(kind: Any, data: object) -> object:
     if origin is tuple and isinstance(data, list):
         return tuple(parsed(get_args(kind)[0], one) for one in data)
     if origin is dict and isinstance(data, dict):
-        return _parsed_dict(*get_args(kind), data)
+        key, value = get_args(kind)
+        return _parsed_dict(key, value, data)
     if is_dataclass(kind):
         return _parsed_dataclass(kind, data)
     if isinstance(kind, type) and issubclass(kind, Enum):

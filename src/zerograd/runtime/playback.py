@@ -11,7 +11,7 @@ from zerograd import __version__
 from zerograd.events import Event
 from zerograd.finding import Problem, Watched
 from zerograd.runtime.plain import Damaged, parsed
-from zerograd.runtime.recording import FORMAT, LONGEST_LINE
+from zerograd.runtime.recording import FORMAT, LONGEST_LINE, MOST_EVENTS, MOST_SOURCES
 
 Post = Callable[[str, Event], None]
 Norms = Callable[[str, int, int, list[float], list[float | None]], None]
@@ -100,10 +100,12 @@ class _Reader:
             self._take_norms(data)
         elif "subject" in data:
             name, title, number = _typed(data, subject=str, title=str, parameters=int)
-            played.titles[name] = (title, number)
+            if len(played.titles) < MOST_EVENTS:
+                played.titles[name] = (title, number)
         elif "source" in data:
             path, text = _typed(data, source=str, text=str)
-            played.sources[path] = text.splitlines()
+            if len(played.sources) < MOST_SOURCES:
+                played.sources[path] = text.split("\n")
         elif "watched" in data:
             watched = parsed(Watched, data["watched"])
             assert isinstance(watched, Watched)
@@ -133,6 +135,8 @@ class _Reader:
         number, subject = data["define"], data.get("subject")
         if type(number) is not int or not isinstance(subject, str):
             raise Damaged("an event needs a number and a subject")
+        if not 0 <= number < MOST_EVENTS:
+            raise Damaged(f"no event has the number {number}")
         event = parsed(Event, data.get("event"))
         assert isinstance(event, Event)
         self._known[number] = (subject, event)
