@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,9 @@ from zerograd.timeline import Timeline
 
 MOST_SUBJECTS = 2048
 """So many are followed at a time; a program that makes optimizers all the time drops them, too."""
+
+
+MOST_MIXED = 16
 
 
 @dataclass
@@ -68,15 +72,15 @@ class _Judging:
         self._timeline = timeline
         self._places: dict[tuple[str, str, int], int] = {}
         self._broken: list[int] = []
-        self._mixed: dict[str, Event] = {}
-        """By subject: the last backward that was measured."""
+        self._mixed: dict[str, deque[Event]] = {}
+        """By subject: the last backward calls that were measured."""
         self._subjects: dict[str, None] = {}
         self._subject = ""
 
     def post(self, subject: str, event: Event) -> None:
         self._subject = subject
         if event.measured is not None:
-            self._mixed[subject] = event
+            self._mixed.setdefault(subject, deque(maxlen=MOST_MIXED)).append(event)
         if subject not in self._subjects:
             self._welcome(subject)
         if self._broken:
@@ -101,10 +105,10 @@ class _Judging:
         place = (finding.code, finding.site.path, finding.site.line)
         number = self._places.setdefault(place, len(self._places))
         self._broken.append(number)
-        mixed = self._mixed.get(self._subject)
-        if number not in self.measured and mixed is not None and mixed.measured is not None:
-            if numbers(mixed) in finding.message:
-                self.measured[number] = mixed.measured
+        if number not in self.measured:
+            for mixed in self._mixed.get(self._subject, ()):
+                if mixed.measured is not None and numbers(mixed) in finding.message:
+                    self.measured[number] = mixed.measured
 
     def _welcome(self, subject: str) -> None:
         if len(self._subjects) >= MOST_SUBJECTS:

@@ -2,13 +2,16 @@
 (() => {
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const STATES = ["unknown", "empty", "live", "spent", "stale"];
+const STATES = ["unknown", "empty", "live", "spent", "stale", "misused"];
+/* The last is drawn where stale gradients were used; left alone, they are a healthy GAN's. */
+const STALE = 4, MISUSED = 5;
 const MEANING = {
   empty: "nothing there", live: "waiting for a step", spent: "used by a step, not cleared",
-  stale: "new on top of used", unknown: "not known",
+  stale: "new on top of used", misused: "and a step used it", unknown: "not known",
 };
 const SIGNS = { zero: "0", backward: "B", clip: "C", step: "S", unscale: "U", update: "↑", assign: "=", sync: "⇄" };
 const NAMES = { assign: "assigned", new: "made", unknown: "not seen", more: "more" };
+const gutter = () => innerWidth > 720 ? 46 : 0;
 const LANE = 62, BAND = 24, TOP = 26, AXIS = 24;
 
 /* ---- the look: colours and patterns of the theme that is on ---- */
@@ -17,6 +20,7 @@ function restyle() {
   const css = getComputedStyle(document.documentElement);
   for (const name of ["bg", "surface", "sunk", "text", "muted", "line", "accent", "bad", "ink", ...STATES])
     look[name] = css.getPropertyValue("--" + name).trim();
+  look.misused = look.stale;
   look.sans = css.getPropertyValue("--sans");
   look.fill = STATES.map(pattern);
 }
@@ -27,13 +31,15 @@ function pattern(state) {
   const pen = tile.getContext("2d");
   pen.scale(k, k);
   pen.fillStyle = look[state];
+  if (state === "stale") pen.globalAlpha = .2;
   pen.fillRect(0, 0, size, size);
-  pen.strokeStyle = look.surface;
+  pen.globalAlpha = 1;
+  pen.strokeStyle = state === "stale" ? look.stale : look.surface;
   pen.fillStyle = look.muted;
   pen.lineWidth = 1.6;
   const lines = (points) => { pen.beginPath(); for (const [a, b, c, d] of points) { pen.moveTo(a, b); pen.lineTo(c, d); } pen.stroke(); };
   if (state === "spent") lines([[-2, 6, 6, -2], [2, 10, 10, 2]]);
-  if (state === "stale") { pen.globalAlpha = .75; pen.lineWidth = 1.3; lines([[0, 0, 8, 8], [0, 8, 8, 0]]); }
+  if (state === "stale" || state === "misused") { pen.globalAlpha = .75; pen.lineWidth = 1.2; lines([[0, 0, 8, 8], [0, 8, 8, 0]]); }
   if (state === "unknown") { pen.globalAlpha = .55; pen.fillRect(3, 3, 1.6, 1.6); }
   const made = pen.createPattern(tile, "repeat");
   made.setTransform(new DOMMatrix().scale(1 / k));
@@ -74,15 +80,16 @@ function motif(rank, first, flat, lanes) {
   const starts = Array.from({ length: lanes }, (_, lane) => first[lane] || 0);
   const shares = starts.map(() => new Float32Array(STATES.length));
   const steps = new Uint8Array(lanes), found = new Uint8Array(lanes), now = [...starts];
+  for (const letter of letters) if (letter.lane >= 0 && letter.found.length) found[letter.lane] = 1;
   letters.forEach((letter) => {
-    for (let lane = 0; lane < lanes; lane++) shares[lane][now[lane]] += 1 / letters.length;
+    for (let lane = 0; lane < lanes; lane++) shares[lane][drawn(now[lane], found[lane])] += 1 / letters.length;
     if (letter.lane < 0) return;
     now[letter.lane] = letter.state;
     if (letter.kind === "step") steps[letter.lane] = 1;
-    if (letter.found.length) found[letter.lane] = 1;
   });
   return { letters, starts, shares, steps, found, any: found.some(Boolean) };
 }
+const drawn = (state, found) => state === STALE && found ? MISUSED : state;
 const ranks = data.ranks.map(opened);
 const total = Math.max(0, ...ranks.map((rank) => rank.ticks));
 const rows = ranks.flatMap((rank) => rank.lanes.map((lane, at) => ({ rank, lane, at })));
@@ -155,7 +162,8 @@ function goFinding(way, wanted = -1, from = view.chosen) {
 }
 
 /* ---- drawing ---- */
-function pen(canvas, height) {
+function pen(canvas, height, left = 0) {
+  /* What is drawn begins so far from the left; the width is that of the rest. */
   const k = ratio(), width = canvas.clientWidth;
   if (height) canvas.style.height = height + "px";
   const tall = height || canvas.clientHeight;
@@ -166,7 +174,8 @@ function pen(canvas, height) {
   const ctx = canvas.getContext("2d");
   ctx.setTransform(k, 0, 0, k, 0, 0);
   ctx.clearRect(0, 0, width, tall);
-  return { ctx, width, tall };
+  ctx.translate(left, 0);
+  return { ctx, width: Math.max(1, width - left), tall };
 }
 function draw() {
   if (!$("lanes")) return;
@@ -197,16 +206,16 @@ function columns(row, from, to, width) {
   }
   return { acc, found };
 }
-const ORDER = [4, 2, 3, 1, 0];
+const ORDER = [5, 4, 2, 3, 1, 0];
 function drawColumns(ctx, row, from, to, width, y, band) {
   const { acc, found } = columns(row, from, to, width), n = STATES.length;
-  /* A state that is there at all is seen: one stale step among 100,000 has its two pixels. */
+  /* A state that is there at all is seen: one misused step among 100,000 has a third of its column. */
   const heights = (x) => {
     let sum = 0;
     for (let s = 0; s < n; s++) sum += acc[x * n + s];
     if (!sum) return null;
     const tall = ORDER.map((s) => Math.round(acc[x * n + s] / sum * band));
-    if (acc[x * n + 4] > 0 && tall[0] < 3) tall[0] = 3;
+    if (acc[x * n + MISUSED] > 0 && tall[0] < band / 3) tall[0] = Math.ceil(band / 3);
     let over = tall.reduce((a, b) => a + b) - band;
     for (let i = 1; i < n && over; i++) { const cut = Math.max(-band, Math.min(over, tall[i])); tall[i] -= cut; over -= cut; }
     return tall;
@@ -223,37 +232,58 @@ function drawColumns(ctx, row, from, to, width, y, band) {
   }
   return found;
 }
+function flag(ctx, found, y, tall) {
+  /* Columns in which something was found: a bar, or a mark that one cannot miss. */
+  ctx.fillStyle = look.bad;
+  for (let x = 0; x < found.length; x++) {
+    if (!found[x]) continue;
+    const start = x;
+    while (found[x + 1]) x++;
+    const middle = (start + x + 1) / 2, half = Math.max(4, (x + 1 - start) / 2);
+    ctx.beginPath();
+    ctx.moveTo(middle - half, y - tall); ctx.lineTo(middle + half, y - tall);
+    ctx.lineTo(middle + half - 4 + .75, y); ctx.lineTo(middle - half + 4 - .75, y);
+    ctx.fill();
+  }
+}
 function drawLanes() {
   const several = ranks.length > 1;
-  const { ctx, width } = pen($("lanes"), Math.max(1, rows.length) * LANE + AXIS);
+  const { ctx, width } = pen($("lanes"), Math.max(1, rows.length) * LANE + AXIS, gutter());
   const span = view.to - view.from, per = width / span;
   const x = (tick) => (tick - view.from) * per;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(0, 0, width, rows.length * LANE);
+  ctx.clip();
   rows.forEach((row, number) => {
     const y = number * LANE + TOP;
     ctx.fillStyle = look.sunk;
     ctx.fillRect(0, y, width, BAND);
     if (per >= 6) drawTicks(ctx, row, y, x, per, width);
     else {
-      const found = drawColumns(ctx, row, view.from, view.to, width, y, BAND);
-      ctx.fillStyle = look.bad;
-      for (let at = 0; at < found.length; at++) if (found[at]) ctx.fillRect(at, y - 6, 1, 4);
+      flag(ctx, drawColumns(ctx, row, view.from, view.to, width, y, BAND), y - 2, 7);
     }
     ctx.strokeStyle = look.line;
     ctx.strokeRect(.5, y - .5, width - 1, BAND + 1);
   });
   if (view.chosen >= view.from - 1 && view.chosen < view.to) {
-    ctx.strokeStyle = look.ink;
+    ctx.strokeStyle = ctx.fillStyle = look.ink;
     ctx.lineWidth = 1.5;
-    for (let i = 0; i < rows.length; i++)
-      ctx.strokeRect(x(view.chosen), i * LANE + TOP - 2, Math.max(2, per), BAND + 4);
+    for (let i = 0; i < rows.length; i++) {
+      if (per >= 4) ctx.strokeRect(x(view.chosen), i * LANE + TOP - 2, per, BAND + 4);
+      else ctx.fillRect(x(view.chosen + .5) - .5, i * LANE + TOP, 1, BAND + 6);
+    }
     ctx.lineWidth = 1;
   }
+  ctx.restore();
   axis(ctx, width, rows.length * LANE + 2);
   const names = $("names");
-  if (names.childElementCount !== rows.length) {
+  if (names.dataset.left !== String(gutter())) {
+    names.dataset.left = gutter();
     names.replaceChildren(...rows.map((row, number) => {
       const label = document.createElement("span");
       label.style.top = number * LANE + 2 + "px";
+      label.style.left = gutter() + "px";
       label.textContent = (several ? row.rank.name + " · " : "") + row.lane.title + " ";
       const more = document.createElement("small");
       more.textContent = count(row.lane.steps) + (row.lane.steps === 1 ? " step" : " steps");
@@ -265,9 +295,9 @@ function drawLanes() {
 function drawTicks(ctx, { rank, at }, y, x, per, width) {
   const last = Math.min(rank.ticks, Math.ceil(view.to));
   for (let tick = Math.max(0, Math.floor(view.from)); tick < last; tick++) {
-    const { letters, starts } = motifAt(rank, tick), slot = per / letters.length, left = x(tick);
+    const { letters, starts, found } = motifAt(rank, tick), slot = per / letters.length, left = x(tick);
     let state = starts[at], begin = left;
-    const until = (end) => { if (end > begin) { ctx.fillStyle = look.fill[state]; ctx.fillRect(begin, y, end - begin, BAND); } begin = end; };
+    const until = (end) => { if (end > begin) { ctx.fillStyle = look.fill[drawn(state, found[at])]; ctx.fillRect(begin, y, end - begin, BAND); } begin = end; };
     letters.forEach((letter, i) => { if (letter.lane === at) { until(left + (i + .5) * slot); state = letter.state; } });
     until(left + per);
     if (per > 14 && tick > view.from) { ctx.fillStyle = look.surface; ctx.fillRect(left - .75, y, 1.5, BAND); }
@@ -283,16 +313,16 @@ function sign(ctx, letter, x, y, slot) {
     ctx.fill();
   }
   if (!mark) return;
-  if (slot < 13) {
+  if (slot < 11) {
     if (slot > 4 || letter.kind === "step") { ctx.fillStyle = look.ink; ctx.fillRect(x - .75, y + (letter.kind === "step" ? 0 : 7), 1.5, BAND - (letter.kind === "step" ? 0 : 14)); }
     return;
   }
   const wide = slot > 74;
-  ctx.font = `600 ${wide ? 12 : 10.5}px ${look.sans}`;
+  ctx.font = `600 ${wide ? 12 : slot < 15 ? 9 : 10.5}px ${look.sans}`;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   const words = (wide ? letter.kind : mark) + (letter.times > 1 && slot > 26 ? " ×" + letter.times : "");
-  const half = Math.max(8, ctx.measureText(words).width / 2 + (wide ? 8 : 4));
+  const half = Math.max(Math.min(8, slot / 2 - .5), ctx.measureText(words).width / 2 + (wide ? 8 : slot < 22 ? 1.5 : 4));
   ctx.beginPath();
   if (ctx.roundRect) ctx.roundRect(x - half, middle - 9, half * 2, 18, letter.kind === "step" ? 3 : 9);
   else ctx.rect(x - half, middle - 9, half * 2, 18);
@@ -314,7 +344,7 @@ function axis(ctx, width, y) {
   ctx.font = `11px ${look.sans}`;
   ctx.textBaseline = "top";
   let free = -99;
-  for (let step = Math.max(gap, Math.ceil((view.from + 1) / gap) * gap); step <= Math.min(total, view.to); step += gap) put(step);
+  for (let step = Math.max(gap, Math.ceil((view.from + .5) / gap) * gap); step <= Math.min(total, view.to + .5); step += gap) put(step);
   if (view.from < 1) put(1);
   function put(step) {
     const x = (step - .5 - view.from) * per, words = count(step), half = ctx.measureText(words).width / 2;
@@ -334,8 +364,7 @@ function drawOverview() {
   rows.forEach((row, number) => {
     const y = 4 + number * (tall - 8) / rows.length;
     const found = drawColumns(ctx, row, 0, total, width, y, Math.max(1, Math.min(band, (tall - 8) / rows.length) - 1));
-    ctx.fillStyle = look.bad;
-    for (let x = 0; x < found.length; x++) if (found[x]) ctx.fillRect(x, 0, 1, 3);
+    flag(ctx, found, y, 4);
   });
   const a = view.from / total * width, b = view.to / total * width;
   ctx.fillStyle = look.sunk;
@@ -362,8 +391,8 @@ function drawCharts() {
   for (const chart of charts) drawChart(chart);
 }
 function drawChart({ row, canvas, title }) {
-  const { ctx, width, tall } = pen(canvas), { each, used, right } = row.rank.norms[row.at];
-  const left = 52, base = tall - 20, room = width - left, first = stepsBefore(row, view.from), last = stepsBefore(row, view.to);
+  const { ctx, width, tall } = pen(canvas, 0, gutter()), { each, used, right } = row.rank.norms[row.at];
+  const left = 0, base = tall - 20, room = width - left, first = stepsBefore(row, view.from), last = stepsBefore(row, view.to);
   const from = Math.max(0, Math.floor(first / each) - 1), to = Math.min(used.length - 1, Math.ceil(last / each) + 1);
   const x = tickScale(row, first, last, room, left);
   let low = Infinity, high = 0, endless = 0, differs = 0;
@@ -381,19 +410,41 @@ function drawChart({ row, canvas, title }) {
   ctx.font = `11px ${look.sans}`;
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
-  for (const value of marks(bottom, top, log)) {
+  const grid = marks(bottom, top, log).filter((value) => y(value) > 12);
+  for (const value of grid) {
     ctx.fillStyle = look.line;
     ctx.fillRect(left, Math.round(y(value)), room, 1);
-    ctx.fillStyle = look.muted;
-    ctx.fillText(short(value), left - 8, y(value));
   }
   ctx.save();
   ctx.beginPath();
   ctx.rect(left, 0, room, tall);
   ctx.clip();
+  if (right) between();
+  line(used, look.ink, [], 1.8);
   if (right) line(right, look.live, [5, 4], 2.4);
-  line(used, look.stale, [], 2);
   ctx.restore();
+  ctx.textAlign = "left";
+  ctx.textBaseline = "bottom";
+  for (const value of grid) {
+    const words = short(value), wide = ctx.measureText(words).width;
+    ctx.fillStyle = look.surface;
+    ctx.globalAlpha = .8;
+    if (!gutter()) ctx.fillRect(0, y(value) - 14, wide + 6, 13);
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = look.muted;
+    ctx.fillText(words, gutter() ? -8 - wide : 2, y(value) + (gutter() ? 6 : -2));
+  }
+  function between() {
+    /* What is wrong stands out: the room between the two lines. */
+    ctx.fillStyle = look.stale;
+    ctx.globalAlpha = .28;
+    const half = Math.max(.6, (x(each) - x(0)) / 2);
+    for (let i = from; i <= to; i++) if (right[i] >= 0 && used[i] >= 0) {
+      const a = y(used[i]), b = y(right[i]);
+      ctx.fillRect(x((i + .5) * each) - half, Math.min(a, b), half * 2, Math.max(1, Math.abs(a - b)));
+    }
+    ctx.globalAlpha = 1;
+  }
   function line(values, color, dash, thick) {
     ctx.strokeStyle = ctx.fillStyle = color;
     ctx.lineWidth = thick;
@@ -455,7 +506,7 @@ function marks(bottom, top, log) {
   }
   return found;
 }
-const short = (value) => value === 0 ? "0" : Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(1).replace("e+", "e") : String(Number(value.toPrecision(3)));
+const short = (value) => value === 0 ? "0" : Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(1).replace("e+", "e").replace(".0e", "e") : String(Number(value.toPrecision(3)));
 
 /* ---- one step in words ---- */
 let told = -2;
@@ -495,16 +546,16 @@ function normWords(row, step) {
   if (!norms) return "";
   const at = Math.floor(step / norms.each), used = norms.used[at], right = norms.right ? norms.right[at] : NaN;
   if (!(used >= 0)) return "";
-  const full = (value) => value === Infinity ? "not finite" : String(Number(value.toPrecision(6)));
+  const full = (value) => value === Infinity ? "not finite" : value && value < 1e-4 ? value.toExponential(4) : String(Number(value.toPrecision(6)));
   const whose = row.rank.lanes.length > 1 ? row.lane.title + ": g" : "G";
   return `${whose}radient norm used: ${full(used)}` + (right === right ? `; it should have been ${full(right)}` : "");
 }
 
 /* ---- hands: pointer, wheel, keys, buttons ---- */
 function listen() {
-  const canvas = $("lanes"), at = (event, box) => {
+  const canvas = $("lanes"), room = () => canvas.clientWidth - gutter(), at = (event, box) => {
     const place = box.getBoundingClientRect();
-    return view.from + (event.clientX - place.left) / place.width * (view.to - view.from);
+    return view.from + Math.max(0, event.clientX - place.left - gutter()) / room() * (view.to - view.from);
   };
   const fingers = new Map();
   let grabbed = null, moved = false;
@@ -526,7 +577,7 @@ function listen() {
       moved = true;
       show(middle - wide / 2, middle + wide / 2);
     } else if (grabbed.x !== undefined) {
-      const by = (grabbed.x - event.clientX) / canvas.clientWidth * width;
+      const by = (grabbed.x - event.clientX) / room() * width;
       if (Math.abs(event.clientX - grabbed.x) > 4) moved = true;
       if (moved) show(grabbed.from + by, grabbed.to + by);
     }
@@ -544,7 +595,7 @@ function listen() {
     if (event.ctrlKey || event.metaKey) { event.preventDefault(); zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 120), at(event, canvas)); }
     else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
-      const by = event.deltaX / canvas.clientWidth * (view.to - view.from);
+      const by = event.deltaX / room() * (view.to - view.from);
       show(view.from + by, view.to + by);
     }
   }, { passive: false });
@@ -598,7 +649,7 @@ function listen() {
   window.addEventListener("resize", changed);
 }
 function legend() {
-  $("legend").replaceChildren(...["empty", "live", "spent", "stale"].map((state) => {
+  $("legend").replaceChildren(...["empty", "live", "spent", "stale", "misused"].map((state) => {
     const item = document.createElement("span"), swatch = document.createElement("canvas"), k = ratio();
     swatch.width = 30 * k; swatch.height = 16 * k;
     swatch.style.cssText = "width:30px;height:16px";
@@ -609,9 +660,9 @@ function legend() {
     ctx.fillRect(0, 0, 30, 16);
     ctx.strokeStyle = look.muted;
     ctx.strokeRect(.5, .5, 29, 15);
-    item.append(swatch, `${state}: ${MEANING[state]}`);
+    item.append(swatch, (state === "misused" ? "" : state + ": ") + MEANING[state]);
     return item;
-  }), ...["zero", "backward", "clip", "step"].map((kind) => {
+  }), Object.assign(document.createElement("span"), { className: "break" }), ...["zero", "backward", "clip", "step"].map((kind) => {
     const item = document.createElement("span"), mark = document.createElement("kbd");
     mark.textContent = SIGNS[kind];
     item.append(mark, kind);
@@ -637,7 +688,11 @@ $("theme").addEventListener("click", () => {
 });
 dark.addEventListener("change", themed);
 themed();
-if ($("lanes")) { listen(); if (total > 400) { const first = nextFinding(1, -1, -1); if (first >= 0) view.chosen = first; } }
+if ($("lanes")) {
+  listen();
+  view.chosen = nextFinding(1, -1, -1);
+  if (!charts.some(({ row }) => row.rank.norms[row.at].right)) document.querySelectorAll(".k-right").forEach((key) => key.remove());
+}
 draw();
 window.zerograd = { view, total, rows: rows.length };
 })();
