@@ -7,12 +7,12 @@ const STATES = ["unknown", "empty", "live", "spent", "stale", "misused"];
 const STALE = 4, MISUSED = 5;
 const MEANING = {
   empty: "nothing there", live: "waiting for a step", spent: "used by a step, not cleared",
-  stale: "new on top of used", misused: "and a step used it", unknown: "not known",
+  stale: "new on top of used", misused: "stale, and a step used it", unknown: "not known",
 };
 const SIGNS = { zero: "0", backward: "B", clip: "C", step: "S", unscale: "U", update: "↑", assign: "=", sync: "⇄" };
 const NAMES = { assign: "assigned", new: "made", unknown: "not seen", more: "more" };
 const gutter = () => innerWidth > 720 ? 46 : 0;
-const LANE = 62, BAND = 24, TOP = 26, AXIS = 24;
+const LANE = 74, BAND = 34, TOP = 28, AXIS = 24, SIGNS_FROM = 30, SIGN_ROW = 20;
 
 /* ---- the look: colours and patterns of the theme that is on ---- */
 let look = {};
@@ -257,14 +257,14 @@ function drawLanes() {
   ctx.clip();
   rows.forEach((row, number) => {
     const y = number * LANE + TOP;
-    ctx.fillStyle = look.sunk;
-    ctx.fillRect(0, y, width, BAND);
+    if (per < SIGNS_FROM) { ctx.fillStyle = look.sunk; ctx.fillRect(0, y, width, BAND); }
     if (per >= 6) drawTicks(ctx, row, y, x, per, width);
     else {
       flag(ctx, drawColumns(ctx, row, view.from, view.to, width, y, BAND), y - 2, 7);
     }
     ctx.strokeStyle = look.line;
-    ctx.strokeRect(.5, y - .5, width - 1, BAND + 1);
+    const down = per >= SIGNS_FROM ? SIGN_ROW : 0;
+    ctx.strokeRect(.5, y + down - .5, width - 1, BAND - down + 1);
   });
   if (view.chosen >= view.from - 1 && view.chosen < view.to) {
     ctx.strokeStyle = ctx.fillStyle = look.ink;
@@ -294,29 +294,35 @@ function drawLanes() {
 }
 function drawTicks(ctx, { rank, at }, y, x, per, width) {
   const last = Math.min(rank.ticks, Math.ceil(view.to));
+  /* With room for them, signs stand above what the gradients hold; else they are lines in it. */
+  const signs = per >= SIGNS_FROM, top = signs ? y + SIGN_ROW : y, band = signs ? BAND - SIGN_ROW : BAND;
   for (let tick = Math.max(0, Math.floor(view.from)); tick < last; tick++) {
     const { letters, starts, found } = motifAt(rank, tick), slot = per / letters.length, left = x(tick);
     let state = starts[at], begin = left;
-    const until = (end) => { if (end > begin) { ctx.fillStyle = look.fill[drawn(state, found[at])]; ctx.fillRect(begin, y, end - begin, BAND); } begin = end; };
+    const until = (end) => { if (end > begin) { ctx.fillStyle = look.fill[drawn(state, found[at])]; ctx.fillRect(begin, top, end - begin, band); } begin = end; };
     letters.forEach((letter, i) => { if (letter.lane === at) { until(left + (i + .5) * slot); state = letter.state; } });
     until(left + per);
-    if (per > 14 && tick > view.from) { ctx.fillStyle = look.surface; ctx.fillRect(left - .75, y, 1.5, BAND); }
-    letters.forEach((letter, i) => { if (letter.lane === at) sign(ctx, letter, left + (i + .5) * slot, y, slot); });
+    if (per > 14 && tick > view.from) { ctx.fillStyle = look.surface; ctx.fillRect(left - .75, top, 1.5, band); }
+    letters.forEach((letter, i) => { if (letter.lane === at) sign(ctx, letter, left + (i + .5) * slot, y, slot, signs); });
   }
 }
-function sign(ctx, letter, x, y, slot) {
-  const middle = y + BAND / 2, mark = SIGNS[letter.kind];
+function sign(ctx, letter, x, y, slot, signs) {
+  const mark = SIGNS[letter.kind], step = letter.kind === "step", middle = y + 8.5;
   if (letter.found.length) {
     ctx.fillStyle = look.bad;
     ctx.beginPath();
-    ctx.moveTo(x - 4, y - 8); ctx.lineTo(x + 4, y - 8); ctx.lineTo(x, y - 2);
+    ctx.moveTo(x - 4.5, y - 9); ctx.lineTo(x + 4.5, y - 9); ctx.lineTo(x, y - 2);
     ctx.fill();
   }
   if (!mark) return;
-  if (slot < 11) {
-    if (slot > 4 || letter.kind === "step") { ctx.fillStyle = look.ink; ctx.fillRect(x - .75, y + (letter.kind === "step" ? 0 : 7), 1.5, BAND - (letter.kind === "step" ? 0 : 14)); }
+  ctx.fillStyle = look.ink;
+  if (!signs) {
+    if (step) ctx.fillRect(x - .75, y, 1.5, BAND);
+    else if (slot > 3) ctx.fillRect(x - .5, y + 11, 1, BAND - 22);
     return;
   }
+  ctx.fillRect(x - .75, y + 14, 1.5, step ? BAND - 14 : 8);
+  if (slot < 9) return;
   const wide = slot > 74;
   ctx.font = `600 ${wide ? 12 : slot < 15 ? 9 : 10.5}px ${look.sans}`;
   ctx.textAlign = "center";
@@ -326,7 +332,6 @@ function sign(ctx, letter, x, y, slot) {
   ctx.beginPath();
   if (ctx.roundRect) ctx.roundRect(x - half, middle - 9, half * 2, 18, letter.kind === "step" ? 3 : 9);
   else ctx.rect(x - half, middle - 9, half * 2, 18);
-  const step = letter.kind === "step";
   ctx.fillStyle = step ? look.ink : look.surface;
   ctx.fill();
   ctx.strokeStyle = look.ink;
@@ -547,7 +552,7 @@ function normWords(row, step) {
   const at = Math.floor(step / norms.each), used = norms.used[at], right = norms.right ? norms.right[at] : NaN;
   if (!(used >= 0)) return "";
   const full = (value) => value === Infinity ? "not finite" : value && value < 1e-4 ? value.toExponential(4) : String(Number(value.toPrecision(6)));
-  const whose = row.rank.lanes.length > 1 ? row.lane.title + ": g" : "G";
+  const whose = row.rank.lanes.length > 1 ? `Step ${count(step + 1)} of ${row.lane.title}: g` : "G";
   return `${whose}radient norm used: ${full(used)}` + (right === right ? `; it should have been ${full(right)}` : "");
 }
 
