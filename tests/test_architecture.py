@@ -22,6 +22,7 @@ LAYERS = (
     {"comments"},
     {"needs", "edges"},
     {"explore"},
+    {"live"},
     {"static", "runtime"},
     {"settings"},
     {"discover", "cache"},

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from zerograd.check import catalogue
 from zerograd.finding import Finding, Problem, Report
+from zerograd.live import Live
 from zerograd.report import text
 from zerograd.rules import RULES
 from zerograd.runtime.launch import Ended, NotThere, Program
@@ -94,6 +95,7 @@ class _Session:
         self._recorder = _recorder(options.record, options.program.name)
         codes = sorted(self._selection.codes)
         self._watch = Watch(options.on, codes, tell=self._tell, record=self._recorder)
+        self._live: Live | None = None
         if self._output:
             self._output.write(render(Report()))
             if self._output.problem:
@@ -106,10 +108,19 @@ class _Session:
         try:
             self._watch.start()
             self._started = True
+            self._show()
         except Unsupported as error:
             self._trouble(str(error))
         except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
             self._trouble(f"zerograd could not begin to watch: {error!r}; report this as a bug")
+
+    def _show(self) -> None:
+        """Show the run while it goes on, where there is a terminal to show it on."""
+        console, watch = self._console, self._watch
+        if self._options.live and console.terminal and os.environ.get("TERM") != "dumb":
+            look, found = watch.glance, lambda: watch.report.findings
+            self._live = Live(console.fd, console.draw, look, found, color=self._color)
+            self._live.start()
 
     def torch_missing(self) -> None:
         """There is nothing that could be watched."""
@@ -144,6 +155,8 @@ class _Session:
 
     def close(self, ended: Ended) -> Outcome:
         """Watch no more, sum up, and say with which code to end."""
+        if self._live is not None and os.getpid() == self._pid:
+            self._live.stop()
         report = self._stopped(ended)
         if os.getpid() != self._pid:
             return Outcome(
@@ -243,6 +256,16 @@ class _Console:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             self._fd = self._original
+
+    @property
+    def fd(self) -> int:
+        """Its number."""
+        return self._fd
+
+    def draw(self, words: str) -> None:
+        """Write at once, in one go, whatever the program is about to write."""
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self._fd, words.encode(self._encoding, "replace"))
 
     def write(self, words: str) -> None:
         """Write, after all that the program has written so far; into a closed pipe, nothing."""

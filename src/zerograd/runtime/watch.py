@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from zerograd import comments
 from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.live import Glance
 from zerograd.rule import scaler
 from zerograd.rules import RULES
 from zerograd.runtime import (
@@ -107,6 +108,11 @@ class Watch:
             if not self._open:
                 _Engine.leave(self, clean)
         return self.report
+
+    def glance(self) -> list[Glance]:
+        """What every subject is doing now; another thread may ask."""
+        engine = _Engine.running
+        return [] if engine is None or self not in engine.watches else engine.glance()
 
     def __enter__(self) -> Report:
         return self.start()
@@ -242,6 +248,14 @@ class _Engine:
         cls.expected = length
         if cls.running is not None:
             cls.running.watcher.length = length
+
+    def glance(self) -> list[Glance]:
+        titles = self.watcher.titles
+        return [
+            Glance(titles[one.name], one.steps, one.node.state.grads, one.window, dict(one.windows))
+            for one in self.judge.books
+            if one.name in titles
+        ]
 
     def summary(self, watch: Watch) -> Watched:
         titles, parameters = self.watcher.titles, self.watcher.parameters
