@@ -203,7 +203,9 @@ class Timeline:
 
     def add(self, subject: str, event: Event, grads: Grads, findings: tuple[int, ...] = ()) -> None:
         """One event, what it leaves behind, and the numbers of what is found at it."""
-        lane = self.lane(subject)
+        lane = self._lane_of.get(subject, -1)
+        if lane < 0:
+            lane = self.lane(subject)
         if lane < 0 or ((event.may or event.foreign) and not findings):
             return
         kind = event.kind
