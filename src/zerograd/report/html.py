@@ -211,7 +211,7 @@ def _lead(page: Page, kind: str) -> str:
     unclean = [rank.name or "the run" for rank in page.ranks if not rank.clean]
     broken = f" It was broken off: {_text(', '.join(unclean))}." if unclean else ""
     if kind == "good":
-        return f"Every one of {steps} used the gradients that it should have used.{broken}"
+        return f"{steps} watched, and no rule was broken.{broken}"
     if page.findings:
         worst = page.findings[0].finding
         times = worst.seen or 1

@@ -12,7 +12,7 @@ const MEANING = {
 const SIGNS = { zero: "0", backward: "B", clip: "C", step: "S", unscale: "U", update: "↑", assign: "=", sync: "⇄" };
 const NAMES = { assign: "assigned", new: "made", unknown: "not seen", more: "more" };
 const gutter = () => innerWidth > 720 ? 46 : 0;
-const LANE = 74, BAND = 34, TOP = 28, AXIS = 24, SIGNS_FROM = 30, SIGN_ROW = 20;
+const LANE = 74, BAND = 34, TOP = 28, AXIS = 24, SIGNS_FROM = 30, SIGN_ROW = 20, FEW = 8;
 
 /* ---- the look: colours and patterns of the theme that is on ---- */
 let look = {};
@@ -92,6 +92,10 @@ function motif(rank, first, flat, lanes) {
 const drawn = (state, found) => state === STALE && found ? MISUSED : state;
 const ranks = data.ranks.map(opened);
 const total = Math.max(0, ...ranks.map((rank) => rank.ticks));
+/* What came after the last step is a tick, too, but no step. */
+const isOpen = (rank) => rank.ticks > 0 && !rank.motifs[rank.runs[rank.runs.length - 1]].steps.some(Boolean);
+const numbered = Math.max(0, ...ranks.map((rank) => rank.ticks - (rank.each === 1 && isOpen(rank) ? 1 : 0)));
+const nameOf = (tick) => tick < numbered ? `step ${count(tick + 1)}` : "after the last step";
 const rows = ranks.flatMap((rank) => rank.lanes.map((lane, at) => ({ rank, lane, at })));
 function runAt(rank, tick) {
   let low = 0, high = rank.runs.length - 1;
@@ -182,8 +186,8 @@ function draw() {
   drawLanes();
   drawOverview();
   drawCharts();
-  const from = Math.floor(view.from) + 1, to = Math.max(from, Math.ceil(view.to - 1e-9));
-  const say = total ? `${from === to ? "step" : "steps"} ${count(from)}${from === to ? "" : "–" + count(Math.min(to, total))} of ${count(total)}` : "no step";
+  const from = Math.floor(view.from) + 1, to = Math.min(numbered, Math.ceil(view.to - 1e-9));
+  const say = !numbered ? "no step" : from > to ? "after the last step" : `${from === to ? "step" : "steps"} ${count(from)}${from === to ? "" : "–" + count(to)} of ${count(numbered)}`;
   if ($("range").textContent !== say) $("range").textContent = say;
   drawDetail();
 }
@@ -193,24 +197,28 @@ function columns(row, from, to, width) {
   /* What each column of pixels holds: shares of states, and whether anything was found there. */
   const n = STATES.length, acc = new Float32Array(Math.ceil(width) * n), found = new Uint8Array(Math.ceil(width));
   const { rank, at } = row, scale = width / (to - from);
-  if (!rank.runs.length) return { acc, found };
+  /* Shares of less than a few ticks would only flicker: then several columns share them. */
+  const wide = scale < 6 ? Math.max(1, Math.ceil(FEW * scale)) : 1;
+  if (!rank.runs.length) return { acc, found, wide };
   for (let run = runAt(rank, Math.max(0, from)); run < rank.runs.length && rank.starts[run] < to; run++) {
     const motif = rank.motifs[rank.runs[run]], share = motif.shares[at];
     const x0 = Math.max(0, (rank.starts[run] - from) * scale), x1 = Math.min(width, (rank.starts[run + 1] - from) * scale);
     const last = Math.min(found.length - 1, Math.ceil(x1) - 1);
     for (let x = Math.floor(x0); x <= last; x++) {
       const part = Math.min(x1, x + 1) - Math.max(x0, x);
-      for (let s = 0; s < n; s++) acc[x * n + s] += share[s] * part;
+      const bin = Math.floor(x / wide) * n;
+      for (let s = 0; s < n; s++) acc[bin + s] += share[s] * part;
       if (motif.found[at]) found[x] = 1;
     }
   }
-  return { acc, found };
+  return { acc, found, wide };
 }
 const ORDER = [5, 4, 2, 3, 1, 0];
 function drawColumns(ctx, row, from, to, width, y, band) {
-  const { acc, found } = columns(row, from, to, width), n = STATES.length;
+  const { acc, found, wide } = columns(row, from, to, width), n = STATES.length;
   /* A state that is there at all is seen: one misused step among 100,000 has a third of its column. */
-  const heights = (x) => {
+  const heights = (column) => {
+    const x = Math.floor(column / wide);
     let sum = 0;
     for (let s = 0; s < n; s++) sum += acc[x * n + s];
     if (!sum) return null;
@@ -349,7 +357,7 @@ function axis(ctx, width, y) {
   ctx.font = `11px ${look.sans}`;
   ctx.textBaseline = "top";
   let free = -99;
-  for (let step = Math.max(gap, Math.ceil((view.from + .5) / gap) * gap); step <= Math.min(total, view.to + .5); step += gap) put(step);
+  for (let step = Math.max(gap, Math.ceil((view.from + .5) / gap) * gap); step <= Math.min(numbered, view.to + .5); step += gap) put(step);
   if (view.from < 1) put(1);
   function put(step) {
     const x = (step - .5 - view.from) * per, words = count(step), half = ctx.measureText(words).width / 2;
@@ -399,7 +407,7 @@ function drawChart({ row, canvas, title }) {
   const { ctx, width, tall } = pen(canvas, 0, gutter()), { each, used, right } = row.rank.norms[row.at];
   const left = 0, base = tall - 20, room = width - left, first = stepsBefore(row, view.from), last = stepsBefore(row, view.to);
   const from = Math.max(0, Math.floor(first / each) - 1), to = Math.min(used.length - 1, Math.ceil(last / each) + 1);
-  const x = tickScale(row, first, last, room, left);
+  const x = tickScale(row, room, left);
   let low = Infinity, high = 0, endless = 0, differs = 0;
   for (let i = from; i <= to; i++) {
     for (const value of right ? [used[i], right[i]] : [used[i]]) {
@@ -493,11 +501,18 @@ function drawChart({ row, canvas, title }) {
   const words = high > 0 ? `from ${short(low)} to ${short(high)}` : "none";
   canvas.setAttribute("aria-label", `Gradient norms of ${title} in view: ${words}${differs ? `; at ${count(differs)} points they should have been others` : ""}`);
 }
-function tickScale(row, first, last, room, left) {
-  /* Steps of one optimizer are taken as evenly spread over the ticks in view. */
-  const span = Math.max(last - first, 1e-9), a = Math.max(0, view.from), b = Math.min(row.rank.ticks, view.to);
-  const x0 = (a - view.from) / (view.to - view.from), x1 = (b - view.from) / (view.to - view.from);
-  return (step) => left + (x0 + (step - first) / span * (x1 - x0)) * room;
+function tickScale({ rank, lane, at }, room, left) {
+  /* Where a step of one optimizer stands among the ticks; asked for one step after the other. */
+  const before = rank.stepsBefore[at], all = before[rank.runs.length], per = room / (view.to - view.from);
+  const factor = rank.each > 1 && all ? all / lane.steps : 1;
+  let run = 0;
+  return (step) => {
+    const counted = step * factor;
+    if (counted < before[run]) run = 0;
+    while (run < rank.runs.length - 1 && before[run + 1] <= counted) run++;
+    const share = (counted - before[run]) / (before[run + 1] - before[run] || 1);
+    return left + (rank.starts[run] + share * (rank.starts[run + 1] - rank.starts[run]) - view.from) * per;
+  };
 }
 function marks(bottom, top, log) {
   const found = [];
@@ -525,7 +540,7 @@ function drawDetail() {
     const motif = motifAt(rank, view.chosen);
     if (!motif) continue;
     const title = document.createElement("h3"), list = document.createElement("ol");
-    title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + `step ${count(view.chosen + 1)}` + (rank.each > 1 ? ` (the most telling of ${rank.each})` : "");
+    title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + nameOf(view.chosen) + (rank.each > 1 ? ` (the most telling of ${rank.each})` : "");
     for (const letter of motif.letters) list.append(item(rank, letter));
     box.append(title, list);
     for (const row of rows) if (row.rank === rank && motif.steps[row.at]) {
@@ -630,7 +645,7 @@ function listen() {
       $("timeline").closest("section").scrollIntoView();
     });
   }
-  $("goto").max = total;
+  $("goto").max = numbered;
   $("goto").addEventListener("change", (event) => {
     const step = Number(event.target.value);
     if (step >= 1) { if (view.to - view.from > 40) show(step - 10.5, step + 9.5); choose(step - 1); }
