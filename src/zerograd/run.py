@@ -13,11 +13,11 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from zerograd import comments
 from zerograd.check import catalogue
-from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.finding import Finding, Problem, Report
+from zerograd.live import Live
 from zerograd.report import text
 from zerograd.rules import RULES
 from zerograd.runtime.launch import Ended, NotThere, Program
@@ -43,6 +43,10 @@ class Options:
     ignore: tuple[str, ...] = ()
     output: str | None = None
     record: str | None = None
+    live: bool = False
+    """Show the run while it goes on, if standard error is a terminal."""
+    home: str = field(default_factory=os.getcwd)
+    """Where the program began: what it makes of that since, names of files are told from there."""
     color: bool | None = None
     """None: if standard error is a terminal."""
     quiet: bool = False
@@ -88,9 +92,10 @@ class _Session:
         self._started = False
         self._problems: list[Problem] = []
         self._output = _Output(options.output) if options.output else None
-        self._recorder = _recorder(options.record)
+        self._recorder = _recorder(options.record, options.program.name)
         codes = sorted(self._selection.codes)
         self._watch = Watch(options.on, codes, tell=self._tell, record=self._recorder)
+        self._live: Live | None = None
         if self._output:
             self._output.write(render(Report()))
             if self._output.problem:
@@ -103,10 +108,19 @@ class _Session:
         try:
             self._watch.start()
             self._started = True
+            self._show()
         except Unsupported as error:
             self._trouble(str(error))
         except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
             self._trouble(f"zerograd could not begin to watch: {error!r}; report this as a bug")
+
+    def _show(self) -> None:
+        """Show the run while it goes on, where there is a terminal to show it on."""
+        console, watch = self._console, self._watch
+        if self._options.live and console.terminal and os.environ.get("TERM") != "dumb":
+            look, found = watch.glance, lambda: watch.report.findings
+            self._live = Live(console.fd, console.draw, look, found, color=self._color)
+            self._live.start()
 
     def torch_missing(self) -> None:
         """There is nothing that could be watched."""
@@ -141,6 +155,8 @@ class _Session:
 
     def close(self, ended: Ended) -> Outcome:
         """Watch no more, sum up, and say with which code to end."""
+        if self._live is not None and os.getpid() == self._pid:
+            self._live.stop()
         report = self._stopped(ended)
         if os.getpid() != self._pid:
             return Outcome(
@@ -191,11 +207,14 @@ class _Session:
                 self._console.write(f"zerograd: {self._output.path} {self._output.problem}\n")
 
 
-def _recorder(path: str | None) -> Recorder | None:
+def _recorder(path: str | None, program: str) -> Recorder | None:
     if path is None:
         return None
+    rank = os.environ.get("RANK", "")
     try:
-        return Recorder(os.path.abspath(path))
+        return Recorder(
+            os.path.abspath(path), program=program, rank=int(rank) if rank.isdecimal() else None
+        )
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from None
 
@@ -212,37 +231,6 @@ def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
 def fails(report: Report, selection: Selection) -> bool:
     """Whether there is an error among the findings, or advice that was asked for by name."""
     return any(one.level == "error" or one.code in selection.explicit for one in report.findings)
-
-
-def replay(
-    path: str, select: Iterable[str] | None, ignore: Iterable[str]
-) -> tuple[Report, Selection]:
-    """Judge a recording again; `Refused` or `UnknownRule` if that cannot even begin."""
-    from zerograd.runtime.judge import Judge
-    from zerograd.runtime.recording import replay as read
-    from zerograd.static.lint import add_sources
-
-    selection = chosen(select, ignore)
-    judge = Judge(rule for rule in RULES if rule.code in selection.codes)
-    try:
-        clean, problems = read(path, judge.post)
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
-    judge.end(clean=clean)
-    report = judge.report
-    report.errors += problems
-    report.watched = Watched(
-        steps=judge.steps,
-        windows=dict(sorted(judge.windows.items())),
-        ran=tuple(sorted(selection.codes)),
-    )
-    add_sources(report)
-    report.findings = [
-        finding
-        for finding in report.findings
-        if not comments.allows("\n".join(report.sources.get(finding.site.path, ())), finding)
-    ]
-    return report, selection
 
 
 class _Console:
@@ -268,6 +256,16 @@ class _Console:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             self._fd = self._original
+
+    @property
+    def fd(self) -> int:
+        """Its number."""
+        return self._fd
+
+    def draw(self, words: str) -> None:
+        """Write at once, in one go, whatever the program is about to write."""
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self._fd, words.encode(self._encoding, "replace"))
 
     def write(self, words: str) -> None:
         """Write, after all that the program has written so far; into a closed pipe, nothing."""

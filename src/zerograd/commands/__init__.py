@@ -7,6 +7,7 @@ COMMANDS = {
     "check": "find gradient-handling bugs in files and directories",
     "run": "run a script unchanged and watch its gradients",
     "replay": "judge the recording of a run again, without torch",
+    "report": "make a page of a recorded run: findings, timeline, gradient norms",
     "explain": "print a rule's page, or list all rules",
     "learn": "a course on gradients, computed while you look",
 }

@@ -7,11 +7,11 @@ it, shows in what the program does again and again; then the same rules judge it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from zerograd.events import Event, Kind
 from zerograd.ledger import Node
 from zerograd.lifecycle import Grads, State
+from zerograd.records import replace
 from zerograd.rule import Rule, Violation
 from zerograd.rules import carried_window, dropped_window, misplaced_guard, zero_in_window
 

@@ -50,6 +50,11 @@ class Judge:
         return self._books[subject]
 
     @property
+    def books(self) -> list[Book]:
+        """Of all subjects that there are."""
+        return list(self._books.values())
+
+    @property
     def steps(self) -> int:
         """How many steps there were."""
         return self._past_steps + sum(book.steps for book in self._books.values())

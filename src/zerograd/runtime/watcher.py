@@ -26,6 +26,8 @@ from zerograd.runtime.subjects import Meeting, Subject, Subjects, names_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from zerograd.runtime.meter import Meter
+
 USUAL = 3
 """After so many times in a row a meeting with used gradients that was harmless is expected."""
 MOST_PROBES = 16
@@ -138,6 +140,8 @@ class Watcher:
         nobody = judge.book("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
         self._length = 0
+        self.meter: Meter | None = None
+        """Who measures what steps use, if anybody asks for it."""
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
         self.failure: Exception | None = None
@@ -195,6 +199,8 @@ class Watcher:
                 subject.inside = None
         looks: list[_Look] = []
         if lane.watched:
+            if self.meter is not None:
+                self.meter.before(lane.watched.values())
             try:
                 for subject in tuple(lane.watched.values()):
                     look = self._look(subject, event)
@@ -862,6 +868,11 @@ class Watcher:
             subject.clear_call = subject.step_call = NO_CALL
             if subject.lane is not None:
                 subject.lane.call = NO_CALL
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All there are now."""
+        return self._subjects.all
 
 
 MOST_CLIPS = 64
