@@ -89,7 +89,9 @@ def visible_from(name: str) -> set[str]:
     for height, layer in enumerate(LAYERS):
         if name in layer:
             below = set().union(*LAYERS[:height]) | {name}
-            return below | {"report"} if name in ("run", "learn", "page", "commands", "cli") else below
+            return (
+                below | {"report"} if name in ("run", "learn", "page", "commands", "cli") else below
+            )
     raise AssertionError(
         f"zerograd.{name} has no place in LAYERS: give it one, or move what it does"
     )
