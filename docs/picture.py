@@ -72,13 +72,13 @@ def _bucket(x: int, y: int, moment: Moment, told: str, full: float, *, mixed: bo
     middle, bottom = x + BUCKET // 2, y + HEIGHT
     wrong = "wrong" if mixed else ""
     fill = "mixed" if mixed else moment.state
+    below = f"{moment.state}, weight {number(moment.weight)}"
     return [
         f'<text class="call" x="{middle}" y="{y - 12}">{escape(moment.call)}</text>',
         f'<rect class="{fill}" x="{x}" y="{bottom - level}" width="{BUCKET}" height="{level}"/>',
         f'<path class="bucket" d="M{x} {y}V{bottom}H{x + BUCKET}V{y}"/>',
         f'<text class="{wrong}" x="{middle}" y="{bottom + 20}">{escape(told)}</text>',
-        f'<text class="faint" x="{middle}" y="{bottom + 38}">{moment.state}, '
-        f"weight {number(moment.weight)}</text>",
+        f'<text class="faint" x="{middle}" y="{bottom + 38}">{below}</text>',
     ]
 
 
