@@ -27,6 +27,9 @@ from zerograd.fixes.scene import (
 )
 from zerograd.static.edits import Function, Refused
 
+_ENDS = ("ZG302", "ZG303", "ZG304")
+"""Where windows end in the wrong place, that may be all that is wrong."""
+
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """A clear for what is stepped: moved from the wrong level, or a new one."""
@@ -50,6 +53,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     block = code.meet(backward, step)
     sure = window.sure or _foreign(scene)
     safe = sure and not _two_steps(scene) and not _asked(scene, backward, owner)
+    safe = safe and not scene.also(*_ENDS)
     usable = not binds(block[scene.number(backward, block) :], owner)
     tests = list(_tests(scene, step, block))
     held = any(_counts(scene, test) or names_in(owner) & used([ast.Expr(test)]) for test in tests)
