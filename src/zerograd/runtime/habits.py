@@ -39,6 +39,7 @@ class Book:
         "cuts",
         "declared",
         "drops",
+        "lent",
         "name",
         "node",
         "steady",
@@ -62,6 +63,8 @@ class Book:
         """How long windows are meant to be, as the user says."""
         self.steady = False
         """They were alike often enough that another such window says nothing new."""
+        self.lent: Node | None = None
+        """Where it stood when another's step used what is there: whoever drops it then drops nothing."""
         self._carries = False
         self._run = 0
         self._first = 0

@@ -93,6 +93,7 @@ class Judge:
                 book.window += 1
         elif kind is _STEP:
             if event.foreign:
+                book.lent = edge.node
                 return
             if book.plain(event):
                 book.windows[book.window] += 1
@@ -104,7 +105,8 @@ class Judge:
             book.steps += 1
         elif kind is _ZERO:
             if book.window:
-                self._broken(book.dropped(event, before.state), book, event)
+                if before is not book.lent:
+                    self._broken(book.dropped(event, before.state), book, event)
                 book.window = 0
 
     def end(self, *, clean: bool = True) -> None:
