@@ -133,13 +133,23 @@ class Tool:
         return done.stdout + done.stderr
 
 
-def by_line(tool: Tool, paths: list[Path]) -> list[set[str]]:
-    """A linter's messages, without the places."""
+def by_file(tool: Tool, paths: list[Path]) -> list[set[str]]:
+    """The messages of a linter that takes one file."""
     found = []
     for path in paths:
         said = tool.python("-m", *tool.words, path).replace(str(path), "").splitlines()
         found.append({re.sub(r"\d+", "", line).strip() for line in said if WORDS.search(line)})
     return found
+
+
+def by_line(tool: Tool, paths: list[Path]) -> list[set[str]]:
+    """The messages of a linter that takes many, each line beginning with its place."""
+    found: dict[str, set[str]] = {path.stem: set() for path in paths}
+    for line in tool.python("-m", *tool.words, *paths).splitlines():
+        place = re.match(r"\S*?(train\d+)\.py:[\d:]+ *(.*)", line)
+        if place is not None:
+            found[place[1]].add(re.sub(r"\d+", "", place[2]))
+    return list(found.values())
 
 
 def by_zerograd(tool: Tool, paths: list[Path]) -> list[set[str]]:
@@ -240,10 +250,10 @@ TOOLS = (
     Tool("zerograd.watch", (), by_running, (ZEROGRAD,)),
     Tool("ruff 0.17.4, all rules", (), by_line, ("ruff", "check", "--isolated", "--preview", "--no-cache", "--output-format", "concise", "--select", "ALL")),
     Tool("flake8 7.5.0", ("flake8==7.5.0", "mccabe==0.7.0", "pycodestyle==2.15.0", "pyflakes==4.1.0"), by_line, ("flake8",)),
-    Tool("pylint 4.1.3", ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), by_line, ("pylint",)),
+    Tool("pylint 4.1.3", ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), by_line, ("pylint", "--disable=duplicate-code")),
     Tool("TorchFix 0.7.0", ("torchfix==0.7.0", "flake8==7.5.0", "mccabe==0.7.0", "pycodestyle==2.15.0", "pyflakes==4.1.0", "libcst==1.5.1", "pyyaml==6.0.3"), by_line, ("torchfix", "--select=ALL")),
-    Tool("mldoct 1.0.0", ("mldoct==1.0.0", *RICH, "pandas==2.3.3", "python-dateutil==3.0.0", "pytz==2026.6", "tzdata==2026.6", "six==1.17.0", "scikit-learn==1.9.1", "scipy==1.17.1", "joblib==1.6.0", "threadpoolctl==3.8.0", "narwhals==2.28.0"), by_line, ("mldoctor.mldoctor", "check")),
-    Tool("dslinter 2.0.9", ("dslinter==2.0.9", "pylint==2.12.2", "astroid==2.9.3", "wrapt==1.13.3", "lazy-object-proxy==1.12.0", "toml==0.10.2", "platformdirs==4.4.0", "isort==5.13.2", "mccabe==0.6.1", "typing-extensions==4.16.0", "setuptools==79.0.1"), by_line, ("pylint", "--load-plugins=dslinter"), "python3.9"),
+    Tool("mldoct 1.0.0", ("mldoct==1.0.0", *RICH, "pandas==2.3.3", "python-dateutil==3.0.0", "pytz==2026.6", "tzdata==2026.6", "six==1.17.0", "scikit-learn==1.9.1", "scipy==1.17.1", "joblib==1.6.0", "threadpoolctl==3.8.0", "narwhals==2.28.0"), by_file, ("mldoctor.mldoctor", "check")),
+    Tool("dslinter 2.0.9", ("dslinter==2.0.9", "pylint==2.12.2", "astroid==2.9.3", "wrapt==1.13.3", "lazy-object-proxy==1.12.0", "toml==0.10.2", "platformdirs==4.4.0", "isort==5.13.2", "mccabe==0.6.1", "typing-extensions==4.16.0", "setuptools==79.0.1"), by_line, ("pylint", "--load-plugins=dslinter", "--disable=duplicate-code"), "python3.9"),
     Tool("torch-audit 0.3.0", ("torch-audit==0.3.0", "click==8.5.1", *RICH), by_running, (TORCH_AUDIT,)),
     Tool("guardtower 0.1.0", ("guardtower==0.1.0",), by_running, (GUARDTOWER,)),
 )  # fmt: skip
