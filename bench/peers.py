@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from zerograd.rules import RULES
 
 HERE = Path(__file__).parent
 CACHE = HERE / ".cache" / "peers"
-ABOUT = re.compile(r"grad|backward|clip|scaler|optimizer", re.IGNORECASE)
+ABOUT = re.compile(r"ZG|grad|backward|clip|scaler|optimizer", re.IGNORECASE)
 
 RIGHT = {
     "cleared by p.grad = None": """\
@@ -93,8 +94,9 @@ class Tool:
 
     name: str
     packages: tuple[str, ...]
-    ask: Callable[[Tool, Path], set[str]]
+    ask: Callable[[Tool, list[Path]], list[set[str]]]
     words: tuple[str, ...] = ()
+    interpreter: str = sys.executable
 
     @property
     def home(self) -> Path:
@@ -104,7 +106,14 @@ class Tool:
     def install(self) -> None:
         """Once; torch and numpy are those that are there."""
         if self.packages and not (self.home / ".done").exists():
-            pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+            pip = [
+                self.interpreter,
+                "-m",
+                "pip",
+                "--quiet",
+                "--disable-pip-version-check",
+                "install",
+            ]
             subprocess.run(
                 [*pip, "--no-deps", "--target", str(self.home), *self.packages],
                 check=True,
@@ -115,7 +124,7 @@ class Tool:
     def python(self, *words: str | Path) -> str:
         """What Python says with the tool on its path."""
         done = subprocess.run(
-            [sys.executable, *map(str, words)],
+            [self.interpreter, *map(str, words)],
             env={**os.environ, "PYTHONPATH": str(self.home), "NO_COLOR": "1", "COLUMNS": "500"},
             capture_output=True,
             encoding="utf-8",
@@ -124,81 +133,127 @@ class Tool:
         return done.stdout + done.stderr
 
 
-def by_line(tool: Tool, path: Path) -> set[str]:
-    """A linter's messages, without the places."""
-    said = tool.python("-m", *tool.words, path)
-    found = {re.sub(r"\d+", "", line).replace(str(path), "") for line in said.splitlines()}
-    return {line.strip() for line in found if re.search(r"[a-z]{3}", line)}
+def by_file(tool: Tool, paths: list[Path]) -> list[set[str]]:
+    """The messages of a linter that takes one file."""
+    found = []
+    for path in paths:
+        said = tool.python("-m", *tool.words, path).replace(str(path), "").splitlines()
+        found.append({re.sub(r"\d+", "", line).strip() for line in said if WORDS.search(line)})
+    return found
 
 
-def by_zerograd(tool: Tool, path: Path) -> set[str]:
-    """Zerograd's own, as any program would read them."""
-    with tempfile.NamedTemporaryFile() as out:
-        tool.python("-m", "zerograd", *tool.words, "--format", "json", "--output", out.name, path)
-        return {one["code"] for one in json.loads(Path(out.name).read_text())["findings"]}
+def by_line(tool: Tool, paths: list[Path]) -> list[set[str]]:
+    """The messages of a linter that takes many, each line beginning with its place."""
+    found: dict[str, set[str]] = {path.stem: set() for path in paths}
+    for line in tool.python("-m", *tool.words, *paths).splitlines():
+        place = re.match(r"\S*?(train\d+)\.py:[\d:]+ *(.*)", line)
+        if place is not None:
+            found[place[1]].add(re.sub(r"\d+", "", place[2]))
+    return list(found.values())
 
 
+def by_zerograd(tool: Tool, paths: list[Path]) -> list[set[str]]:
+    """The codes of zerograd's findings."""
+    found = []
+    for path in paths:
+        said = json.loads(tool.python("-m", "zerograd", *tool.words, "--format", "json", path))
+        found.append({one["code"] for one in said["findings"]})
+    return found
+
+
+def by_running(tool: Tool, paths: list[Path]) -> list[set[str]]:
+    """What a tool says while programs run with it; torch is loaded once, and each runs in a fork."""
+    script = paths[0].with_name("with_tool.py")
+    script.write_text(RUN.replace("TOOL", tool.words[0]), encoding="utf-8")
+    said = tool.python(script, *paths).split(MARK)[1:]
+    assert len(said) == len(paths), said
+    return [
+        {SIGNS.sub("", line).strip() for line in one.splitlines() if WORDS.search(line)}
+        for one in said
+    ]
+
+
+WORDS = re.compile(r"[a-z]{3}|ZG")
+SIGNS = re.compile(r"(?<!ZG)[\d.e+-]*\d[\d.e+-]*|[│┃─━┏┓┗┛└┘├┤╭╮╰╯]")
+MARK = "===== program ====="
 RUN = """
-import ast, io, sys, warnings
-code = open(sys.argv[1], encoding="utf-8").read()
-names, said = {}, []
-warnings.showwarning = lambda message, *rest, **more: said.append(str(message))
+import ast, os, sys, warnings
 TOOL
-statements = ast.parse(code).body
-begin = next(i for i, one in enumerate(statements) if isinstance(one, (ast.For, ast.With)))
-exec(compile(ast.Module(statements[:begin], []), "train.py", "exec"), names)
-pairs = [("model", "optimizer")]
-if "G(x)" in code:
-    pairs = [("G", "opt_g"), ("D", "opt_d")]
-if "head" in names:
-    names["model"] = names["nn"].Sequential(names["body"], names["head"])
-attach([(names[net], names[optimizer]) for net, optimizer in pairs])
-try:
-    exec(compile(ast.Module(statements[begin:], []), "train.py", "exec"), names)
-except Exception as error:
-    pass
-print("\\n".join(said))
+
+def run(code):
+    names, said = {}, []
+    warnings.showwarning = lambda message, *rest, **more: said.append(str(message))
+    statements = ast.parse(code).body
+    loops = [i for i, one in enumerate(statements) if isinstance(one, (ast.For, ast.With))]
+    begin = (loops or [len(statements)])[0]
+    exec(compile(ast.Module(statements[:begin], []), "train.py", "exec"), names)
+    pairs = [("G", "opt_g"), ("D", "opt_d")] if "G(x)" in code else [("model", "optimizer")]
+    if "head" in names:
+        names["model"] = names["nn"].Sequential(names["body"], names["head"])
+    done = attach([(names[net], names[optimizer]) for net, optimizer in pairs], names, said)
+    try:
+        exec(compile(ast.Module(statements[begin:], []), "train.py", "exec"), names)
+    except (AttributeError, RuntimeError):
+        pass
+    done()
+    print("\\n".join(said))
+
+# Optimizers load half of torch when the first is made: once, before the forks.
+torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+for path in sys.argv[1:]:
+    print("===== program =====", flush=True)
+    child = os.fork()
+    if not child:
+        run(open(path, encoding="utf-8").read())
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+ZEROGRAD = """
+import torch, zerograd
+def attach(pairs, names, said):
+    watch = zerograd.watch(on="collect")
+    report = watch.start()
+    def done():
+        watch.stop()
+        said.extend(one.code for one in report.findings)
+    return done
 """
 
 TORCH_AUDIT = """
-import torch_audit
-def attach(pairs):
+import torch, torch_audit
+def attach(pairs, names, said):
     for net, optimizer in pairs:
         torch_audit.autopatch(net, optimizer=optimizer, every_n_steps=1, fail_level="FATAL")
+    return lambda: None
 """
 
 GUARDTOWER = """
-import guardtower
-def attach(pairs):
+import torch, guardtower
+def attach(pairs, names, said):
     for net, optimizer in pairs:
         x, y = names["loader"][0]
-        step = lambda net=net: names["loss_fn"](net(x)[:, :1], y)
-        report = guardtower.audit(net, step, optimizer=optimizer)
-        said.extend(f"{one.check} {one.message}" for one in report.findings)
+        report = guardtower.audit(
+            net, lambda: names["loss_fn"](net(x)[:, :1], y), optimizer=optimizer
+        )
+        said.append(str(report))
+        optimizer.zero_grad()
         guardtower.monitor(net, on_nonfinite="warn").__enter__()
+    return lambda: None
 """
-
-
-def by_running(tool: Tool, path: Path) -> set[str]:
-    """What a tool says while the program runs with it."""
-    script = path.with_name("with_tool.py")
-    script.write_text(RUN.replace("TOOL", tool.words[0]), encoding="utf-8")
-    said = tool.python(script, path)
-    lines = {
-        re.sub(r"[\d.e+-]+|[│┃─━┏┓┗┛└┘├┤╭╮╰╯]", "", line).strip() for line in said.splitlines()
-    }
-    return {line for line in lines if re.search(r"[a-z]{3}", line)}
 
 
 RICH = ("rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0")
 TOOLS = (
     Tool("zerograd check", (), by_zerograd, ("check", "--no-cache")),
-    Tool("zerograd run", (), by_zerograd, ("run", "--quiet")),
+    Tool("zerograd.watch", (), by_running, (ZEROGRAD,)),
     Tool("ruff 0.17.4, all rules", (), by_line, ("ruff", "check", "--isolated", "--preview", "--no-cache", "--output-format", "concise", "--select", "ALL")),
     Tool("flake8 7.5.0", ("flake8==7.5.0", "mccabe==0.7.0", "pycodestyle==2.15.0", "pyflakes==4.1.0"), by_line, ("flake8",)),
-    Tool("pylint 4.1.3", ("pylint==4.1.3", "astroid==4.4.0", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), by_line, ("pylint",)),
+    Tool("pylint 4.1.3", ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), by_line, ("pylint", "--disable=duplicate-code")),
     Tool("TorchFix 0.7.0", ("torchfix==0.7.0", "flake8==7.5.0", "mccabe==0.7.0", "pycodestyle==2.15.0", "pyflakes==4.1.0", "libcst==1.5.1", "pyyaml==6.0.3"), by_line, ("torchfix", "--select=ALL")),
-    Tool("mldoct 1.0.0", ("mldoct==1.0.0", *RICH, "pandas==2.3.3", "python-dateutil==3.0.0", "pytz==2026.6", "tzdata==2026.6", "six==1.17.0", "scikit-learn==1.9.1", "scipy==1.17.1", "joblib==1.6.0", "threadpoolctl==3.8.0", "narwhals==2.28.0"), by_line, ("mldoctor.mldoctor", "check")),
+    Tool("mldoct 1.0.0", ("mldoct==1.0.0", *RICH, "pandas==2.3.3", "python-dateutil==3.0.0", "pytz==2026.6", "tzdata==2026.6", "six==1.17.0", "scikit-learn==1.9.1", "scipy==1.17.1", "joblib==1.6.0", "threadpoolctl==3.8.0", "narwhals==2.28.0"), by_file, ("mldoctor.mldoctor", "check")),
+    Tool("dslinter 2.0.9", ("dslinter==2.0.9", "pylint==2.12.2", "astroid==2.9.3", "wrapt==1.13.3", "lazy-object-proxy==1.12.0", "toml==0.10.2", "platformdirs==4.4.0", "isort==5.13.2", "mccabe==0.6.1", "typing-extensions==4.16.0", "setuptools==79.0.1"), by_line, ("pylint", "--load-plugins=dslinter", "--disable=duplicate-code"), "python3.9"),
     Tool("torch-audit 0.3.0", ("torch-audit==0.3.0", "click==8.5.1", *RICH), by_running, (TORCH_AUDIT,)),
     Tool("guardtower 0.1.0", ("guardtower==0.1.0",), by_running, (GUARDTOWER,)),
 )  # fmt: skip
@@ -215,6 +270,9 @@ def main() -> int:
     shown = [one for one in pages if one.bad and one.page.code[:3] not in ("ZG4", "ZG5")]
     rows = []
     for tool in TOOLS:
+        if shutil.which(tool.interpreter) is None:
+            print(f"{tool.name} is left out: it needs {tool.interpreter}")
+            continue
         tool.install()
         found, alarms = asked(tool, shown)
         rows.append((tool.name, found, alarms))
@@ -232,27 +290,26 @@ Said = dict[str, set[str]]
 
 def asked(tool: Tool, shown: list[Explained]) -> tuple[Said, Said]:
     """What a tool found in which page, and what it said of code that is right."""
-    found: Said = {}
-    alarms: Said = {}
+    programs = [code for page in shown for code in (page.bad, page.good)]
+    # What it says of the model and the data alone is about those.
+    programs += ["", *RIGHT.values()]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "train.py"
-
-        def told(code: str) -> set[str]:
+        paths = [Path(folder) / f"train{number:03}.py" for number in range(len(programs))]
+        for path, code in zip(paths, programs, strict=True):
             given = prelude(code).replace("2 * N + 2", "8 * N + 2")
             path.write_text(given + code, encoding="utf-8")
-            return tool.ask(tool, path)
-
-        for number, page in enumerate(shown, 1):
-            good = told(page.good)
-            new = told(page.bad) - good
-            if new:
-                found[page.page.code] = new
-            progress(tool.name, number, len(shown), page.page.code)
-        bare = told("")  # what it says of the model and the data alone is about those
-        for said, code in RIGHT.items():
-            about = {one for one in told(code) - bare if ABOUT.search(one) or one.startswith("ZG")}
-            if about:
-                alarms[said] = about
+        told = tool.ask(tool, paths)
+    found, alarms = {}, {}
+    for number, page in enumerate(shown):
+        new = told[2 * number] - told[2 * number + 1]
+        if new:
+            found[page.page.code] = new
+    bare, *right = told[2 * len(shown) :]
+    for said, messages in zip(RIGHT, right, strict=True):
+        about = {one for one in messages - bare if ABOUT.search(one)}
+        if about:
+            alarms[said] = about
+    progress(tool.name, 1, 1, f"{len(found)} found")
     return found, alarms
 
 
