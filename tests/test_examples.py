@@ -12,6 +12,8 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+TOGETHER = {path for path in SCRIPTS if "torchrun" in path.read_text(encoding="utf-8")}
+"""Those that are run on several ranks: test_run_ranks does."""
 RAISES = re.compile(r"^It raises (?P<type>\w+): (?P<message>.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| `(?P<script>[\w.]+)` \|[^|]+\| (?P<verdict>[^|]+) \|$", re.MULTILINE)
 
@@ -43,7 +45,9 @@ def test_the_readme_lists_exactly_the_scripts() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in SCRIPTS if not RAISES.search(docstring(path))], ids=by_name
+    "path",
+    [path for path in SCRIPTS if path not in TOGETHER and not RAISES.search(docstring(path))],
+    ids=by_name,
 )
 def test_a_script_prints_what_it_promises(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")

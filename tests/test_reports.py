@@ -151,7 +151,9 @@ def test_a_possible_finding_is_marked_so() -> None:
 
 
 def test_what_was_seen_at_run_time_is_told() -> None:
-    assert "   seen  312 times, on rank 3\n" in text.render(report(changed(seen=312, rank=3)))
+    for ranks, told in (((3,), "rank 3"), (range(8), "ranks 0–7"), ((0, 2, 3), "ranks 0, 2–3")):
+        rendered = text.render(report(changed(seen=312, ranks=tuple(ranks))))
+        assert f"   seen  312 times, on {told}\n" in rendered
     assert "   seen  once\n" in text.render(report(changed(seen=1)))
 
 
@@ -186,7 +188,7 @@ def test_concise_is_one_line_each() -> None:
 
 def test_json_is_exactly_the_contract() -> None:
     edit = Edit("train.py", 5, 1, 5, 1, "    optimizer.zero_grad()\n")
-    finding = changed(fix=Fix("add", True, (edit,)), seen=3, rank=0)
+    finding = changed(fix=Fix("add", True, (edit,)), seen=3, ranks=(0,))
     told = json.loads(json_report.render(report(finding, problems=[Problem("b.py", "broken", 3)])))
     assert told == {
         "version": 1,
@@ -204,6 +206,7 @@ def test_json_is_exactly_the_contract() -> None:
                 "when": ["(i + 1) % 4 == 0"],
                 "seen": 3,
                 "rank": 0,
+                "ranks": [0],
                 "notes": [
                     {
                         "path": "train.py",
@@ -305,7 +308,7 @@ anything_found = st.builds(
     st.booleans(),
     st.lists(anything, max_size=2).map(tuple),
     st.none() | st.integers(0),
-    st.none() | st.integers(0),
+    st.lists(st.integers(0, 9), max_size=3).map(tuple),
     anything,
 )
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from zerograd.events import Event, Kind, Site
+from zerograd.events import Diverged, Event, Kind, Site
 
 PATH = "train.py"
 T = TypeVar("T")
@@ -30,6 +30,10 @@ def _variants() -> list[Event]:
         for divisor in (0, None, 2, 4):
             event = Event(Kind.BACKWARD, at(40), scaled=scaled, may=may, divisor=divisor)
             made.append(replace(event, alone=alone, own_gradient=divisor == 2))
+    for synced, may, volume in product(flags, flags, (0, 80)):
+        event = Event(Kind.BACKWARD, at(45), synced=synced, may=may, volume=volume)
+        made.append(replace(event, off=at(46), unsynced="no_sync()"))
+    made.append(Event(Kind.SYNC, at(47), diverged=Diverged("parameters", 3, (1,), 0)))
     for scaled, foreign, fed, last in product((False, True), flags, flags, flags):
         for length, guard in ((0, None), (2, at(60)), (3, at(61))):
             event = Event(Kind.STEP, at(50), scaled=scaled, foreign=foreign, fed=fed, last=last)

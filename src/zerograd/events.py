@@ -57,6 +57,26 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Diverged:
+    """What ranks that ought to do the same do differently, and which of them."""
+
+    what: str
+    """`parameters`, `gradients`, `steps`, `learning rate` or `scale`."""
+    step: int
+    ranks: tuple[int, ...]
+    """Those that differ from the others."""
+    than: int
+    """One of the others."""
+    names: tuple[str, ...] = ()
+    """The first few parameters among which the difference is."""
+    count: int = 0
+    """How many those are."""
+    here: str = ""
+    there: str = ""
+    """The two values, where they say something."""
+
+
+@dataclass(frozen=True)
 class Event:
     """One letter, as one subject sees it."""
 
@@ -107,6 +127,16 @@ class Event:
     """Inside a step of the optimizer itself, as in a closure. zero: of a part of what it steps."""
     again: bool = False
     """step: there was nothing to use the last time, either, and no backward in between."""
+    synced: bool | None = None
+    """backward: whether the ranks have shared its gradients; None where they have nothing to share."""
+    unsynced: str = ""
+    """backward: what kept them from it: `no_sync()`, `.module`."""
+    off: Site | None = None
+    """backward: and where that was said."""
+    volume: int = 0
+    """backward: how many bytes of gradients each rank has shared, where it need not have yet."""
+    diverged: Diverged | None = None
+    """sync: what a comparison of the ranks has shown."""
 
     allowed: tuple[str, ...] = ()
     """The codes of the rules that the program silences where it happens."""

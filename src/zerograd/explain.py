@@ -35,6 +35,16 @@ accelerator = Accelerator(gradient_accumulation_steps=N)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 """
 
+SHARED = """\
+from contextlib import nullcontext
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if not dist.is_initialized():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+"""
+
 LAYOUT = re.compile(
     r"(?P<summary>[^\n]+\.)\n\n(?P<why>.+)"
     r"\n\n## Bad\n\n```python\n(?P<bad>.+?)```\n\n## Good\n\n```python\n(?P<good>.+?)```\n",
@@ -45,6 +55,8 @@ LAYOUT = re.compile(
 
 def prelude(code: str) -> str:
     """What an example stands on."""
+    if "DistributedDataParallel" in code:
+        return PRELUDE + SHARED
     return PRELUDE + ACCELERATED if "accelerator" in code else PRELUDE
 
 

@@ -56,13 +56,19 @@ class Finding:
     when: tuple[str, ...] = ()
     """The branch decisions that lead here, as source text."""
     seen: int | None = None
-    rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    """The ranks that have shown it, where there are several."""
     help: str = ""
     step: Site | None = None
     """The step at which it shows, where that is not the site itself."""
     fix: Fix | None = None
     refused: str = ""
     """Why there is no fix, where one was looked for."""
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that has shown it, if it is one alone."""
+        return self.ranks[0] if len(self.ranks) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,10 @@ class Watched:
     """The codes of those that had not, and why."""
     unwatched: tuple[str, ...] = ()
     """What looks like an optimizer and is none of torch's: said, not guessed at."""
+    ranks: tuple[int, ...] = ()
+    """The ranks that were watched, where there are several."""
+    lost: tuple[int, ...] = ()
+    """Those that did not come to their end: what they had found until then is counted."""
 
 
 @dataclass

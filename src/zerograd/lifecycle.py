@@ -79,6 +79,10 @@ class State:
     """The subject's own backward that added onto a lent contribution."""
     divisors: frozenset[int | None] = frozenset()
     """What the window's losses were divided by."""
+    local: Event | None = None
+    """The latest backward of the window that the ranks have not shared, nor anything after it."""
+    syncs: int = 0
+    """Backward calls of the window whose gradients the ranks have shared, at most LONGEST_WINDOW."""
 
 
 FIELDS = frozenset(State.__dataclass_fields__)
@@ -149,7 +153,16 @@ def _backward(state: State, event: Event) -> State:
         held=None,
         crossed=crossed,
         divisors=state.divisors | {event.divisor},
+        local=_local(state, event),
+        syncs=min(state.syncs + bool(event.synced), LONGEST_WINDOW),
     )
+
+
+def _local(state: State, event: Event) -> Event | None:
+    """What is synchronised is all that is there: earlier contributions go with the last."""
+    if event.synced is None:
+        return state.local
+    return None if event.synced else event
 
 
 def _scale_after_backward(state: State, event: Event) -> Scale:
@@ -224,6 +237,10 @@ def _assign(state: State, event: Event) -> State:
     return State(grads=Grads.LIVE, window=1, unscaled=state.unscaled, stepped=state.stepped)
 
 
+def _sync(state: State, event: Event) -> State:
+    return state if event.diverged is not None else replace(state, local=None)
+
+
 def _new(state: State, event: Event) -> State:
     return NEW
 
@@ -242,6 +259,7 @@ _MOVES = {
     Kind.HOLD: _hold,
     Kind.ENTER: _enter,
     Kind.ASSIGN: _assign,
+    Kind.SYNC: _sync,
     Kind.NEW: _new,
     Kind.UNKNOWN: _unknown,
 }

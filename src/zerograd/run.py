@@ -12,16 +12,18 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from zerograd.check import catalogue
 from zerograd.finding import Finding, Problem, Report
 from zerograd.live import Live
+from zerograd.merge import merged
 from zerograd.report import text
 from zerograd.rules import RULES
 from zerograd.runtime.launch import Ended, NotThere, Program
 from zerograd.runtime.launch import run as launch
+from zerograd.runtime.ranks import VARIABLE, Company, Orders, give, read, who
 from zerograd.runtime.recording import Recorder, aside
 from zerograd.selection import Selection, resolve
 
@@ -53,6 +55,9 @@ class Options:
     exit_zero: bool = False
     report_to_stdout: bool = False
     """The report is for another program to read."""
+    check_ranks: str = "default"
+    ranks: str | None = None
+    """The directory where the processes of the run leave what they find."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ class Outcome:
 
 def run(options: Options, render: Render) -> Outcome:
     """Run a program and watch it; `Refused` or `UnknownRule` if it cannot even begin."""
-    session = _Session(options, render)
+    disarm()
+    session = Session(options, render)
     try:
         ended = launch(options.program, session)
     except NotThere as error:
@@ -74,14 +80,26 @@ def run(options: Options, render: Render) -> Outcome:
     return session.close(ended)
 
 
-class _Session:
-    """One run: hears of torch and of findings, and sums up."""
+def disarm() -> None:
+    """This process is watched from here: not once more because of what it was told at its start."""
+    sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "zerograd", False)]
+
+
+class Session:
+    """One process of a run: hears of torch and of findings, and, if it leads, sums up."""
 
     def __init__(self, options: Options, render: Render) -> None:
         from zerograd.runtime.watch import Watch
 
-        self._options = options
         self._selection = chosen(options.select, options.ignore)
+        try:
+            self._company = Company(options.program.name, options.ranks)
+        except OSError as error:
+            where = options.ranks or error.filename
+            raise Refused(f"{where} cannot be written: {error.strerror}") from None
+        if not self._company.leads:
+            options = replace(options, output=None, report_to_stdout=False)
+        self._options = options
         self._here = os.getcwd()
         self._pid = os.getpid()
         self._console = _Console(2)
@@ -94,21 +112,65 @@ class _Session:
         self._output = _Output(options.output) if options.output else None
         self._recorder = _recorder(options.record, options.program.name)
         codes = sorted(self._selection.codes)
-        self._watch = Watch(options.on, codes, tell=self._tell, record=self._recorder)
+        self._watch = Watch(
+            options.on,
+            codes,
+            tell=self._tell,
+            record=self._recorder,
+            check_ranks=options.check_ranks,
+            met=self._company.met,
+        )
         self._live: Live | None = None
+        self._closed = False
+        self._give_orders(codes)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
         if self._output:
             self._output.write(render(Report()))
             if self._output.problem:
                 raise Refused(f"{options.output} {self._output.problem}")
 
+    def _give_orders(self, codes: Sequence[str]) -> None:
+        """Let what the program starts be watched, too."""
+        options = self._options
+        self._environment = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
+        record = None if options.record is None else os.path.abspath(options.record)
+        give(
+            Orders(
+                self._company.directory,
+                options.on,
+                tuple(codes),
+                options.check_ranks,
+                self._color,
+                record,
+            )
+        )
+
+    def _forked(self) -> None:
+        """This process is a child of the one that the session began in."""
+        if self._closed:
+            return
+        self._company.forked()
+        self._output = self._stdout = None
+        self._watch.forked()
+
+    def _at_end_of_worker(self) -> None:
+        """Called where multiprocessing has started this process, which it ends without python's help."""
+        from multiprocessing.util import Finalize
+
+        Finalize(None, self.close, (Ended(0, clean=False),), exitpriority=0)
+
     def torch_imported(self) -> None:
         """Begin to watch."""
+        from multiprocessing.util import register_after_fork
+
         from zerograd.runtime.hooks import Unsupported
 
         try:
             self._watch.start()
             self._started = True
             self._show()
+            register_after_fork(self, Session._at_end_of_worker)
         except Unsupported as error:
             self._trouble(str(error))
         except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
@@ -134,10 +196,12 @@ class _Session:
     def _tell(self, finding: Finding) -> None:
         """Say it at once, and bring the files up to date."""
         report = self._watch.report
-        self._add_sources(report)
-        alone = replace(finding, seen=None)
-        self._console.write(text.block(alone, report, color=self._color))
-        if self._output and os.getpid() == self._pid:
+        self._company.found(finding)
+        if finding.seen == 1 and self._company.first_to_tell(finding):
+            self._add_sources(report)
+            alone = replace(finding, seen=None)
+            self._console.write(text.block(alone, report, color=self._color))
+        if self._output:
             self._output.write(self._render(report))
 
     def _add_sources(self, report: Report) -> None:
@@ -152,23 +216,66 @@ class _Session:
         """Nothing was run."""
         if self._recorder:
             self._recorder.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """No more of this session; what it has put into the environment goes."""
+        self._closed = True
+        self._company.close()
+        for name, value in self._environment.items():
+            if value is not None:
+                os.environ[name] = value
+            else:
+                os.environ.pop(name, None)
 
     def close(self, ended: Ended) -> Outcome:
         """Watch no more, sum up, and say with which code to end."""
         if self._live is not None and os.getpid() == self._pid:
             self._live.stop()
+        worker = self._started and not self._company.leads and self._watch.idle
+        if self._closed or (worker and not self._company.opened):
+            return Outcome(ended.code, ended.interrupted)  # it did not train
         report = self._stopped(ended)
-        if os.getpid() != self._pid:
-            return Outcome(
-                ended.code
-            )  # a child that the program forked: the summary is its parent's
+        self._company.ended(report, clean=ended.clean)
+        if not ended.clean and not self._company.formed:
+            self._never_met()
+        if not self._company.leads:
+            self._leave()
+            return Outcome(ended.code, ended.interrupted)  # the summary is another's
+        whole = self._company.wait()
+        report = self._with_others(report)
         self._sum_up(report)
         self._hand_out(report)
+        if not whole:
+            self._company.kept = True
+            told = "some ranks have not come to their end yet"
+            self._console.write(f"zerograd: {told}: zerograd merge {self._company.directory}\n")
+        self._leave()
         code = ended.code
-        if code & 0xFF == 0:
+        # A launcher stops the ranks that are still there when one ends in an error.
+        if code & 0xFF == 0 and whole:
             failed = not self._options.exit_zero and fails(report, self._selection)
             code = COULD_NOT if report.errors else int(failed)
         return Outcome(code, ended.interrupted)
+
+    def _never_met(self) -> None:
+        """The program has failed, maybe because the others did not come."""
+        now = self._company.who
+        if now.one_of_many:
+            self._console.write(
+                f"zerograd: rank {now.rank} of {now.world} has ended before the ranks had formed a "
+                "process group, so nothing was compared; the error above is the program's own\n"
+            )
+
+    def _with_others(self, report: Report) -> Report:
+        """What all processes of the run have found."""
+        company = self._company
+        if company.who.one_of_many:
+            report = merged(read(company.directory))
+        elif not company.alone:
+            report = merged(company.others(), report, company.rank)
+        self._add_sources(report)
+        return report
 
     def _stopped(self, ended: Ended) -> Report:
         try:
@@ -189,7 +296,7 @@ class _Session:
             self._console.write(f"zerograd: {path} is not the whole run: {problem}\n")
         if self._options.quiet and not report.findings and not report.errors:
             return
-        if not self._started and not report.errors:
+        if not self._started and not report.errors and report.watched is None:
             self._console.write(f"zerograd: {name} never imported torch: nothing to watch\n")
             return
         self._console.write(text.closing(report, name, color=self._color))
@@ -210,11 +317,12 @@ class _Session:
 def _recorder(path: str | None, program: str) -> Recorder | None:
     if path is None:
         return None
-    rank = os.environ.get("RANK", "")
+    now = who()
+    if now.one_of_many:
+        stem, suffix = os.path.splitext(path)
+        path = f"{stem}.rank{now.rank}{suffix}"
     try:
-        return Recorder(
-            os.path.abspath(path), program=program, rank=int(rank) if rank.isdecimal() else None
-        )
+        return Recorder(os.path.abspath(path), program=program, rank=now.rank)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from None
 
@@ -231,6 +339,28 @@ def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
 def fails(report: Report, selection: Selection) -> bool:
     """Whether there is an error among the findings, or advice that was asked for by name."""
     return any(one.level == "error" or one.code in selection.explicit for one in report.findings)
+
+
+def merge(
+    directories: Iterable[str], select: Iterable[str] | None, ignore: Iterable[str]
+) -> tuple[Report, Selection]:
+    """What the processes of a run have left; `Refused` or `UnknownRule` if nothing can be read."""
+    from zerograd.static.lint import add_sources
+
+    selection = chosen(select, ignore)
+    parts = []
+    for directory in directories:
+        try:
+            found = read(directory)
+        except OSError as error:
+            raise Refused(f"{directory} cannot be read: {error.strerror}") from None
+        if not found:
+            raise Refused(f"{directory} holds no findings: `zerograd run --ranks DIR` leaves some")
+        parts += found
+    report = merged(parts)
+    report.findings = [one for one in report.findings if one.code in selection.codes]
+    add_sources(report)
+    return report, selection
 
 
 class _Console:

@@ -30,6 +30,8 @@ examples:
   zerograd run --html report.html train.py  and make a page of it: findings, timeline, norms
   zerograd run --record run.jsonl train.py  keep the events, for zerograd replay and report
   zerograd run --live train.py              show the state of the gradients while it runs
+  torchrun --nproc-per-node 8 -m zerograd run train.py      every rank is watched, one report;
+  zerograd run -m torch.distributed.run --nproc-per-node 8 train.py       the same from outside
 
 findings are told on standard error as they happen, and summed up at the end; standard output is
 the script's own. what is meant to be so is silenced in the script:
@@ -38,7 +40,10 @@ the script's own. what is meant to be so is silenced in the script:
 exit: the script's own code if it is not 0; else 0 clean, 1 findings (advice counts where it was
 selected), 2 it could not be run, or not be watched
 """
-_VALUED = ("--on", "--select", "--ignore", "--format", "--output", "--record", "--html", "--color")
+_VALUED = (
+    "--on", "--select", "--ignore", "--format", "--output", "--record", "--html", "--color",
+    "--check-ranks", "--ranks",
+)  # fmt: skip
 """The options of `run` that are followed by a word."""
 
 
@@ -64,6 +69,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-q", "--quiet", action="store_true", help="no summary when there is nothing to report"
     )
     output.add_argument("--exit-zero", action="store_true", help="findings do not fail the run")
+    ranks = parser.add_argument_group("many ranks")
+    ranks.add_argument(
+        "--check-ranks",
+        choices=("default", "every-step", "off"),
+        default="default",
+        help="how often ranks compare what they hold; default: every 25 steps",
+    )
+    ranks.add_argument(
+        "--ranks", metavar="DIR", help="where each rank leaves what it finds, for zerograd merge"
+    )
     parser.set_defaults(statistics=False)
 
 
@@ -151,6 +166,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         quiet=arguments.quiet,
         exit_zero=arguments.exit_zero,
         report_to_stdout=arguments.format != "text",
+        check_ranks=arguments.check_ranks,
+        ranks=arguments.ranks,
     )
 
 

@@ -46,6 +46,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "when": list(finding.when),
         "seen": finding.seen,
         "rank": finding.rank,
+        "ranks": list(finding.ranks),
         "notes": [
             {"path": note.site.path, "line": note.site.line, "message": note.message}
             for note in finding.notes

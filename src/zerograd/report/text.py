@@ -68,8 +68,8 @@ def _seen(finding: Finding) -> str:
     if finding.site.iteration is not None:
         first = "first " if (finding.seen or 1) > 1 else ""
         parts.append(f"{first}at step {finding.site.iteration}")
-    if finding.rank is not None:
-        parts.append(f"on rank {finding.rank}")
+    if finding.ranks:
+        parts.append(f"on {_ranks(finding.ranks)}")
     return ", ".join(parts)
 
 
@@ -99,7 +99,9 @@ def summary(report: Report) -> str:
     ]
     told = ", ".join(part for part in parts if part) or "nothing to report"
     if report.watched is not None:
-        return f"watched {_count(report.watched.steps, 'step', 'steps') or 'no step'}: {told}"
+        steps = _count(report.watched.steps, "step", "steps") or "no step"
+        ranks = f" on {len(report.watched.ranks)} ranks" if report.watched.ranks else ""
+        return f"watched {steps}{ranks}: {told}"
     checked = f"checked {_count(report.files, 'file', 'files') or 'no file'}: {told}"
     return (
         checked if report.fixed is None else f"{checked}\n{report.fixed} fixed, {remaining(report)}"
@@ -138,6 +140,10 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
         yield "optimizer", optimizer if times == 1 else f"{optimizer} ({times} of them)"
     for optimizer in watched.unwatched:
         yield "not watched", f"{optimizer}: it is no torch.optim.Optimizer"
+    if watched.ranks:
+        yield "ranks", _runs(watched.ranks)
+    if watched.lost:
+        yield "broken off", f"{_ranks(watched.lost)}: what was found until then is counted"
     yield "parameters", str(watched.parameters)
     yield "steps", str(watched.steps)
     if watched.windows:
@@ -152,15 +158,27 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
         yield "not run", f"{_codes(codes)}: {reason}"
 
 
+def _ranks(ranks: Iterable[int]) -> str:
+    """`rank 3`, or `ranks 0–7`."""
+    numbers = set(ranks)
+    return f"rank{'' if len(numbers) == 1 else 's'} {_runs(numbers)}"
+
+
 def _codes(codes: Iterable[str]) -> str:
     """Codes in order, neighbours drawn together: `ZG101–ZG106, ZG108`."""
-    runs: list[list[str]] = []
-    for code in sorted(codes):
-        if runs and int(code[2:]) == int(runs[-1][-1][2:]) + 1:
-            runs[-1].append(code)
+    return _runs((int(code[2:]) for code in codes), "ZG")
+
+
+def _runs(numbers: Iterable[int], before: str = "") -> str:
+    """Numbers in order, neighbours drawn together: `0–3, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
         else:
-            runs.append([code])
-    return ", ".join(run[0] if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+            runs.append([number])
+    ends = [[run[0]] if len(run) == 1 else [run[0], run[-1]] for run in runs]
+    return ", ".join("–".join(f"{before}{end}" for end in run) for run in ends)
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -9,6 +9,7 @@ from zerograd.rules import (
     clip_before_unscale,
     clip_in_window,
     discarded_gradient,
+    diverged_ranks,
     dropped_window,
     empty_step,
     foreign_gradient,
@@ -23,6 +24,8 @@ from zerograd.rules import (
     stale_gradient,
     unscaled_backward,
     unscaled_window,
+    unsynced_step,
+    wasted_sync,
     zero_in_window,
 )
 
@@ -48,5 +51,8 @@ RULES: tuple[Rule, ...] = (
     misplaced_guard.RULE,
     dropped_window.RULE,
     carried_window.RULE,
+    unsynced_step.RULE,
+    diverged_ranks.RULE,
+    wasted_sync.RULE,
     bypassed_wrapper.RULE,
 )

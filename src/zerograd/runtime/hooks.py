@@ -10,9 +10,12 @@ import contextlib
 import importlib
 import inspect
 import math
+import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
+
+from zerograd.runtime import distributed
 
 OLDEST = (2, 4)
 
@@ -23,6 +26,11 @@ class Unsupported(RuntimeError):
 
 class Listener(Protocol):
     """Who hears what happens to gradients. `None` as an answer means: nothing to tell afterwards."""
+
+    sync: Any
+    """Who hears of torch.distributed."""
+    scaler: Any
+    """The scaler that has stepped last, as a weak reference."""
 
     def backward_begins(self, outputs: Any) -> Any:
         """A backward that accumulates is about to run."""
@@ -112,6 +120,7 @@ class Hooks:
             self._clears()
             self._clips()
             self._scalers()
+            self._ranks()
         except BaseException:
             self.remove()
             raise
@@ -288,6 +297,7 @@ class Hooks:
         def stepped(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._enabled:
                 return step(self, optimizer, *args, **kwargs)
+            listener.scaler = weakref.ref(self)
             _quietly(fault, listener.scaler_step_begins, optimizer)
             try:
                 result = step(self, optimizer, *args, **kwargs)
@@ -307,6 +317,20 @@ class Hooks:
         self._set(scaler_class, "unscale_", _as(unscale_, unscaled))
         self._set(scaler_class, "step", _as(step, stepped))
         self._set(scaler_class, "update", _as(update, updated))
+
+    def _ranks(self) -> None:
+        sync = self._listener.sync
+        distributed.listen(self._set, self._wrap_inside, sync)
+        heard: list[bool] = []
+
+        def hear_shards() -> bool:
+            if not heard and self._undo and distributed.listen_to_shards(self._set, sync):
+                heard.append(True)
+            return bool(heard)
+
+        sync.hear_shards = hear_shards
+        sync.look_for_wrappers()
+        hear_shards()
 
 
 def _as(original: Any, wrapper: Any) -> Any:

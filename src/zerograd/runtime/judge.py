@@ -65,7 +65,12 @@ class Judge:
         total = Counter(self._past_windows)
         for book in self._books.values():
             total.update(book.windows)
-        return total
+        return +total
+
+    def forked(self) -> None:
+        """This process is a child of the one that it was: what that has done does not count here."""
+        self._past_steps -= self.steps
+        self._past_windows.subtract(self.windows)
 
     def forget(self, subject: str) -> None:
         """The subject is gone: what it has done counts, what it was about to do does not."""
@@ -146,4 +151,5 @@ class Judge:
     def _broken(self, broken: Iterable[tuple[Rule, Violation]], book: Book, event: Event) -> None:
         for rule, violation in broken:
             if rule.code in self._codes and rule.code not in event.allowed:
-                self.tell(rule, violation, book.steps + 1)
+                at = book.steps + 1 if event.diverged is None else event.diverged.step
+                self.tell(rule, violation, at)

@@ -254,7 +254,7 @@ def _at_torch(watching: Watching) -> Iterator[None]:
         watching.torch_imported()
         yield
         return
-    finder = _Finder(watching)
+    finder = Finder(watching)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -262,7 +262,7 @@ def _at_torch(watching: Watching) -> Iterator[None]:
         finder.leave()
 
 
-class _Finder:
+class Finder:
     """Finds torch as the other finders do, and is there when its import has ended."""
 
     def __init__(self, watching: Watching) -> None:

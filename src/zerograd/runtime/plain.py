@@ -7,7 +7,7 @@ import types
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 class Damaged(ValueError):
@@ -21,7 +21,7 @@ def plain(value: object) -> object:
     if is_dataclass(value):
         held = ((field, getattr(value, field.name)) for field in fields(value))
         return {field.name: plain(one) for field, one in held if one != field.default}
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return [plain(one) for one in value]
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
@@ -38,6 +38,8 @@ def parsed(kind: Any, data: object) -> object:
     if origin is dict and isinstance(data, dict):
         key, value = get_args(kind)
         return _parsed_dict(key, value, data)
+    if origin is Literal and data in get_args(kind):
+        return data
     if is_dataclass(kind):
         return _parsed_dataclass(kind, data)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -70,7 +70,7 @@ class Recorder:
         self._sources: set[str] = set()
         self.problem = ""
         """Why the recording is not whole."""
-        self._file = open(path, "wb", 0, opener=_open_aside)  # noqa: SIM115  # see `close`
+        self._file = open(path, "wb", 0, opener=open_aside)  # noqa: SIM115  # see `close`
         self._most = most_bytes - _RESERVE
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -228,7 +228,8 @@ class Recorder:
         return at
 
 
-def _open_aside(path: str, flags: int) -> int:
+def open_aside(path: str, flags: int) -> int:
+    """Open a file where no program will come upon it."""
     fd = os.open(path, flags, 0o666)
     try:
         return aside(fd)

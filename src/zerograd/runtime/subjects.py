@@ -9,14 +9,19 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from zerograd.events import Event
+from zerograd.runtime import verify
 from zerograd.runtime.habits import Book
 from zerograd.runtime.letters import NO_CALL
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+_VERSION = attrgetter("_version")
 
 
 class Meeting:
@@ -69,6 +74,8 @@ class Subject:
         "repeated_at",
         "same_optimizer",
         "scaling",
+        "shared",
+        "shared_at",
         "stale",
         "step_call",
         "stepped_by",
@@ -76,6 +83,7 @@ class Subject:
         "touched",
         "uneven",
         "used",
+        "version",
         "weighed",
         "weights",
     )
@@ -102,6 +110,9 @@ class Subject:
         """Other subjects that share some of these."""
         self.probe: Tensor = next((p for p in params if p.requires_grad), params[0])
         """A parameter that the subject's own backward reaches, as far as is known."""
+        meshed = hasattr(self.probe, "device_mesh")
+        self.version: Callable[[Tensor], int] = verify.version if meshed else _VERSION
+        """How often a gradient was written to: of a distributed one, the part that is here."""
         self.probe_grad: Tensor | None = None
         self.probe_version = -1
         self.weights = -1
@@ -148,6 +159,9 @@ class Subject:
         """The thread that drives it; None until one does."""
         self.weighed: Tensor | None = None
         """The probe's weights at the last backward, once a clear has dropped something."""
+        self.shared: Any = None
+        """What ranks share of it, as far as that was known then."""
+        self.shared_at = -1
 
 
 class Subjects:

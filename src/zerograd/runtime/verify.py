@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 MOST_NAMES = 3
+_GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 def holding(params: Iterable[Tensor]) -> list[Tensor]:
@@ -91,6 +92,8 @@ class Touch:
         self._squares: dict[int, float] = {}
         self._error: Exception | None = None
         self._handles: list[RemovableHandle] = []
+        # FSDP2 puts gradients where they belong by itself: no hook of the parameter is called.
+        self._sharded = Versions([one for one in params if hasattr(one, "device_mesh")], version)
         try:
             for param in params:
                 if param.requires_grad:
@@ -118,7 +121,12 @@ class Touch:
         self.remove()
         if self._error is not None:
             raise self._error
-        return [param for param in self.params if id(param) in self._squares]
+        found = set(self._squares) | set(map(id, self._sharded.changed()))
+        return [param for param in self.params if id(param) in found]
+
+    def saw(self, params: Iterable[Tensor]) -> bool:
+        """Whether it is known what the backward brought to each of them."""
+        return all(id(param) in self._squares for param in params)
 
     def expected(self, params: Iterable[Tensor]) -> float:
         """The norm of what the backward brought to them."""
@@ -131,8 +139,10 @@ class Touch:
         self._handles.clear()
 
 
-def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured:
-    """The numbers of a backward that added onto what was there."""
+def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured | None:
+    """The numbers of a backward that added onto what was there, as far as they were seen."""
+    if not touch.saw(params):
+        return None
     squares = (
         float(plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
     )
@@ -143,17 +153,27 @@ def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Me
 class Versions:
     """Whether gradients were written to since: exact for what one backward does to plain tensors."""
 
-    def __init__(self, params: Sequence[Tensor]) -> None:
+    def __init__(
+        self, params: Sequence[Tensor], version: Callable[[Tensor], int] = _VERSION
+    ) -> None:
         self.params = params
+        self._version = version
         self._grads = list(map(_GRAD, params))
-        self._versions = _versions(self._grads)
+        self._versions = _versions(self._grads, version)
         self._changed: list[Tensor] | None = None
 
     def changed(self) -> list[Tensor]:
         """The parameters whose gradient was another object, or written to, when first asked."""
         if self._changed is None:
             now = list(map(_GRAD, self.params))
-            seen = zip(self.params, now, self._grads, _versions(now), self._versions, strict=True)
+            seen = zip(
+                self.params,
+                now,
+                self._grads,
+                _versions(now, self._version),
+                self._versions,
+                strict=True,
+            )
             self._changed = [
                 param
                 for param, grad, grad_before, version, version_before in seen
@@ -162,8 +182,12 @@ class Versions:
         return self._changed
 
 
-_GRAD = attrgetter("grad")
+def _versions(grads: Iterable[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
+    return [-1 if grad is None else version(grad) for grad in grads]
 
 
-def _versions(grads: Iterable[Tensor | None]) -> list[int]:
-    return [-1 if grad is None else grad._version for grad in grads]
+def version(grad: Tensor) -> int:
+    """How often a gradient was written to; of a distributed one, what this process holds of it."""
+    # FSDP2 writes to the tensor inside, and the version of the one outside stands still.
+    inside = getattr(grad, "_local_tensor", None)
+    return grad._version if inside is None else grad._version + int(inside._version)

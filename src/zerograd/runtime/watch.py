@@ -24,6 +24,7 @@ from zerograd.live import Glance
 from zerograd.rule import scaler
 from zerograd.rules import RULES
 from zerograd.runtime import (
+    distributed,
     frames,
     habits,
     hooks,
@@ -31,7 +32,10 @@ from zerograd.runtime import (
     letters,
     meter,
     orphans,
+    ranks,
+    replicas,
     subjects,
+    sync,
     verify,
     watcher,
 )
@@ -47,6 +51,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 WAYS = ("warn", "raise", "collect")
 WATCHABLE = tuple(rule for rule in RULES if rule.only != "static")
+_SHARING = ("ZG401", "ZG403")
 _SCALING = tuple(rule.code for rule in WATCHABLE if scaler in rule.needs)
 
 
@@ -67,6 +72,8 @@ class Watch:
 
     `on` says what a finding does: "warn" makes it a warning at the user's line, "raise" an error,
     "collect" leaves it in the report. `rules` are codes, names, or beginnings of codes.
+    `check_ranks` says how often the ranks of a distributed training compare what they hold:
+    "default" (every 25 steps), "every-step", or "off".
     """
 
     def __init__(
@@ -76,12 +83,26 @@ class Watch:
         *,
         tell: Callable[[Finding], None] | None = None,
         record: Recorder | None = None,
+        check_ranks: str = "default",
+        met: Callable[[], None] | None = None,
     ) -> None:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
+        if check_ranks not in replicas.SETTINGS:
+            settings = ", ".join(map(repr, replicas.SETTINGS))
+            raise ValueError(f"check_ranks={check_ranks!r} is not one of {settings}")
         words = [rules] if isinstance(rules, str) else rules
         self.codes = resolve(words, (), RULES).codes
-        self._options: dict[str, Any] = {"on": on, "rules": rules, "tell": tell, "record": record}
+        self._options: dict[str, Any] = {
+            "on": on,
+            "rules": rules,
+            "tell": tell,
+            "record": record,
+            "check_ranks": check_ranks,
+            "met": met,
+        }
+        self.check_ranks = check_ranks
+        self.met = met
         self._on = on
         self._tell = tell
         self.record = record
@@ -143,9 +164,12 @@ class Watch:
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
         seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
-        mine = replace(finding, seen=seen)
+        now = ranks.who()
+        mine = replace(finding, seen=seen, ranks=now.several)
         if known:
             self.report.findings[known[0]] = mine
+            if self._tell is not None and seen & (seen - 1) == 0:
+                self._tell(mine)  # how often: not each time, but soon enough to be near
         else:
             self.report.findings.append(mine)
             for site in (finding.site, *(note.site for note in finding.notes)):
@@ -153,6 +177,20 @@ class Watch:
             self._announce(mine)
         if self._on == "raise" and finding.level == "error":
             raise GradientError(mine)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there was nothing to watch so far."""
+        engine = _Engine.running
+        return not self.report.findings and (engine is None or not engine.judge.steps)
+
+    def forked(self) -> None:
+        """This process is a child of the one that it was, with a report of its own."""
+        engine = _Engine.running
+        if self._open and engine is not None:
+            self.report = Report()
+            self._before = {_place(one): one.seen or 0 for one in engine.judge.report.findings}
+            engine.judge.forked()
 
     def _allowed(self, finding: Finding) -> bool:
         """Whether a comment in the source says that it is meant that way."""
@@ -197,6 +235,8 @@ class _Engine:
         self.watcher = Watcher(self.judge, torch)
         self.watcher.passing = (GradientError, GradientWarning)
         self.watcher.on_fault = self._fault
+        self.watcher.replicas.tell = self._trouble
+        self.watcher.sync.on_met = self._met
         self.watcher.expect(self.expected)
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
@@ -211,6 +251,7 @@ class _Engine:
                 engine.hooks.install()
                 cls.running = engine
             engine.watches.append(watch)
+            engine.watcher.replicas.setting = watch.check_ranks
             if watch.record is not None:
                 measuring = Meter(watch.record, engine._torch, engine.watcher.subjects)
                 engine.judge.recorder = engine.watcher.meter = measuring
@@ -264,6 +305,9 @@ class _Engine:
             could_not = dict.fromkeys(_SCALING, "no gradient scaler was used")
         if len(titles) < 2:
             could_not["ZG106"] = "there was no second optimizer"
+        if not self.watcher.sync.active:
+            could_not |= dict.fromkeys(_SHARING, "no gradients were shared by ranks")
+        could_not |= self.watcher.replicas.could_not()
         chosen = [rule.code for rule in WATCHABLE if rule.code in watch.codes]
         others = orphans.strangers(self._torch)
         return Watched(
@@ -279,6 +323,19 @@ class _Engine:
     def _hear(self, finding: Finding) -> None:
         for watch in tuple(self.watches):
             watch.hear(finding)
+
+    def _met(self) -> None:
+        for watch in self.watches:
+            if watch.met is not None:
+                watch.met()
+
+    def _trouble(self, message: str, wrong: bool) -> None:
+        """Something that the ranks have to say, wrong with the run or only with our comparison."""
+        if wrong:
+            for watch in self.watches:
+                watch.report.errors.append(Problem("zerograd", message))
+        with contextlib.suppress(Exception):
+            sys.stderr.write(f"zerograd: {message}\n")
 
     def _fault(self, error: Exception) -> None:
         self.hooks.remove()
@@ -298,8 +355,8 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    frames, habits, hooks, judge, letters, meter, orphans, subjects, verify, watcher, sys.modules[__name__],
-    sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
+    distributed, frames, habits, hooks, judge, letters, meter, orphans, replicas, subjects, sync, verify,
+    watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 
 

@@ -21,7 +21,9 @@ from zerograd.runtime.frames import NOWHERE, Places
 from zerograd.runtime.judge import Judge
 from zerograd.runtime.letters import NO_CALL, Letters
 from zerograd.runtime.orphans import Orphans, names_in_modules, optimizers
+from zerograd.runtime.replicas import Replicas
 from zerograd.runtime.subjects import Meeting, Subject, Subjects, names_of
+from zerograd.runtime.sync import Sync
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,11 +141,17 @@ class Watcher:
         self.scalers = False
         nobody = judge.book("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
+        self.sync = Sync(torch, self._places, self._letters)
+        self.sync.fault = self.fault
+        self._begins, self._told = self.sync.begins, self.sync.told
+        self.replicas = Replicas(torch, self._names)
+        self.replicas.scaler = lambda: self.scaler and self.scaler()
         self._length = 0
         self.meter: Meter | None = None
         """Who measures what steps use, if anybody asks for it."""
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
+        self.scaler: Any = None
         self.failure: Exception | None = None
         self.on_fault: Any = None
         self.passing: tuple[type[Exception], ...] = ()
@@ -182,7 +190,8 @@ class Watcher:
         if self.scalers:
             scaled = self._is_scaled(outputs, frame)
         event = self._at(frame, _BACKWARD, scaled)
-        lane.call = self._letters.call(frame, event)
+        lane.call = NO_CALL if self.sync.active else self._letters.call(frame, event)
+        self._begins(event)
         if self._backwards >= self._next_walk:
             leaves = hooks.leaves(outputs)
             if not self._searched and self._orphans.unclaimed(leaves):
@@ -192,7 +201,7 @@ class Watcher:
         for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
-            subject.probe_version = -1 if grad is None else grad._version
+            subject.probe_version = -1 if grad is None else subject.version(grad)
             if subject.company and not verify.filled(subject.probe, subject.params):
                 subject.company = frozenset()  # cleared by hand
             if subject.depth:
@@ -216,7 +225,7 @@ class Watcher:
         if self.failure:
             _close(looks)
             return
-        if not looks and len(outer) == 1 and not failed:
+        if not looks and len(outer) == 1 and not failed and not self.sync.active:
             [subject] = outer
             probe, book = subject.probe, subject.book
             grad, now = subject.probe_grad, probe.grad
@@ -236,7 +245,9 @@ class Watcher:
         met = {look.subject.name for look in looks} if looks else ()
         for subject in outer:
             grad, now = subject.probe_grad, subject.probe.grad
-            probed = now is not grad or (now is not None and now._version != subject.probe_version)
+            probed = now is not grad or (
+                now is not None and subject.version(now) != subject.probe_version
+            )
             subject.probed = subject.touched = probed
             if not probed and not failed and subject.name not in met:
                 subject.touched = self._reaches(subject, event)
@@ -265,7 +276,7 @@ class Watcher:
             if subject.name in met:
                 continue
             if subject.touched and not failed:
-                self._move(subject.book, event)
+                self._move(subject.book, self._told(subject, event))
             else:
                 self._post(subject, self._variant(event, may=True))
 
@@ -292,6 +303,8 @@ class Watcher:
         subject.depth += 1
         if subject.depth == 1:
             subject.inside = None
+            if self.sync.active:
+                self.replicas.step_begins(subject, self.sync.stepping(subject), optimizer)
         if subject.stale:
             self._prune(subject)
         elif subject.book.node.crossed is not None:
@@ -469,6 +482,7 @@ class Watcher:
     def grouped(self, optimizer: Any) -> None:
         if not self.failure:
             self._subjects.changed(optimizer)
+            self.sync.grouped(optimizer.param_groups[-1]["params"])
             self._here.lane.pending.append(weakref.ref(optimizer))
 
     def fault(self, error: Exception) -> None:
@@ -492,7 +506,7 @@ class Watcher:
             self._inner_step(subject, scaled, frame)
             return
         event = self._at(frame, _STEP, scaled, self._length)
-        plain = not (scaled or self._length)
+        plain = not (scaled or self._length or self.sync.active)
         subject.step_call = self._letters.call(frame, event) if plain else NO_CALL
         if subject.lane is not lane and not self._adopt(subject):
             self._post(subject, event)
@@ -506,7 +520,9 @@ class Watcher:
             self._post(subject, event)
             self._post(subject, clear)
             return
-        if grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
+        if self.sync.active and self._shared_step(subject, event):
+            pass  # there is something, and no rank has shared it
+        elif grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
             event = self._look_at_step(subject, event)
             grad = subject.probe.grad
         elif subject.book.drops and self._rewritten(subject):
@@ -529,6 +545,16 @@ class Watcher:
             if other is not subject:
                 self._foreign_step(other, subject, event)
         subject.company = NOBODY
+
+    def _shared_step(self, subject: Subject, event: Event) -> bool:
+        """What ranks have to say before a step; True if the gradients are where no step sees them."""
+        for diverged in self.replicas.found(subject):
+            seen = self._event(Kind.SYNC, event.site)
+            self._post(subject, self._variant(seen, diverged=diverged))
+        told = self.sync.before_step(subject)
+        if told is not None:
+            self._post(subject, told)
+        return told is not None and told.kind is _BACKWARD
 
     def _inner_step(self, subject: Subject, scaled: bool, frame: Any) -> None:
         """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
@@ -719,6 +745,8 @@ class Watcher:
             meeting.missed = 0 if subject.touched else meeting.missed + 1
         subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
         state = subject.book.node.state
+        if reached or subject.touched:
+            event = self._told(subject, event)
         if not reached:
             if subject.left is not None and subject.touched:
                 self._post(subject, self._variant(event, leftover=False))

@@ -1,0 +1,108 @@
+"""Four ranks train for 2,000 steps, something goes wrong on one of them, and it has to be told.
+
+A rank is killed at a random step, a rank forgets to clear once, a rank's parameters are changed, the
+first rank's are, and nothing goes wrong at all. Every run has to end by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TRAINING = Path(__file__).with_name("ranks_training.py")
+LONGEST = 300
+"""Seconds after which a run is taken to hang."""
+WITHIN = 100
+"""Steps within which ranks that differ are found."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong, where and when."""
+
+    name: str
+    rank: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a run has ended, and what was told of it."""
+
+    code: int
+    seconds: float
+    findings: list[dict[str, object]]
+    screen: str
+
+
+def run(fault: Fault, steps: int, world: int = 4) -> Told:
+    """One run, from the launcher to the merged report."""
+    words = [sys.executable, "-m", "zerograd", "run", "--format", "json", "--output"]
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "found.json"
+        words += [str(output), "-m", "torch.distributed.run", f"--nproc-per-node={world}"]
+        words += ["--standalone", str(TRAINING), f"--steps={steps}", f"--fault={fault.name}"]
+        words += [f"--rank={fault.rank}", f"--at={fault.at}"]
+        began = time.monotonic()
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=LONGEST, check=False, encoding="utf-8"
+        )
+        found = json.loads(output.read_text(encoding="utf-8"))["findings"]
+    return Told(done.returncode, time.monotonic() - began, found, done.stderr)
+
+
+def missing(fault: Fault, told: Told) -> str:
+    """What a run ought to have told and has not; nothing, if all is right."""
+    found = [(one["code"], one["ranks"]) for one in told.findings]
+    steps = [int(step) for step in re.findall(r"at step (\d+)", told.screen)]
+    if fault.name == "none":
+        return "" if not found and told.code == 0 else f"{found}, exit {told.code}"
+    if fault.name == "kill":
+        killed = re.search(rf"rank +: {fault.rank} .*\n.*exitcode +: -9 ", told.screen)
+        named = re.search(rf"broken off +ranks? [^:]*\b{fault.rank}\b", told.screen)
+        named = named or re.search(r"broken off +ranks 0–3", told.screen)
+        return "" if killed and named else f"no word of rank {fault.rank}: {told.screen[-2000:]}"
+    code, last = ("ZG101", fault.at) if fault.name == "forget" else ("ZG402", fault.at + WITHIN)
+    if told.code != 1 or [one for one, _ in found] != [code]:
+        return f"{found}, exit {told.code}: {told.screen[-2000:]}"
+    if not steps or not fault.at <= steps[0] <= last:
+        return f"told at step {steps}, not from {fault.at} to {last}"
+    who = f"rank {fault.rank} " if code == "ZG402" else f"on rank {fault.rank}\n"
+    return "" if who in told.screen else f"{who!r} is not named: {told.screen[-2000:]}"
+
+
+def main() -> int:
+    """Run all faults; 1 if one of them was not told as it should be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=None)
+    options = parser.parse_args()
+    random.seed(options.seed)
+    at = 1357 * options.steps // 2000
+    faults = (
+        Fault("none"),
+        Fault("kill", 2, random.randrange(2, options.steps)),
+        Fault("forget", 1, at),
+        Fault("perturb", 3, at),
+        Fault("perturb", 0, at),
+    )
+    wrong = 0
+    for fault in faults:
+        told = run(fault, options.steps)
+        word = missing(fault, told)
+        wrong += bool(word)
+        place = f"rank {fault.rank}, step {fault.at}" if fault.at else ""
+        print(f"{fault.name:8} {place:18} {told.seconds:5.1f} s  {word or 'as it should be'}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

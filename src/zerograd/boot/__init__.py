@@ -1,0 +1,1 @@
+"""The directory that stands in the path of the processes that a watched program starts."""

@@ -1,0 +1,96 @@
+"""Ranks that ought to be replicas hold different parameters, or step differently.
+
+DDP makes the parameters of all ranks those of the first when it wraps a model, and from then on it
+averages gradients, not parameters: it relies on every rank taking the same steps. A step that one rank skips, a weight that one rank changes, a learning rate
+that differs, and the replicas are no replicas any more: the averaged gradients belong to none of
+them. The gradients do not show it, they agree on all ranks after the averaging.
+
+Only a run of several ranks shows it: they leave fingerprints of their steps, gradients and
+parameters in the process group's store, and compare.
+
+## Bad
+
+```python
+checkpoint = {name: value / 2 for name, value in model.state_dict().items()}
+model = DistributedDataParallel(model)
+if dist.get_rank() == 0:
+    model.module.load_state_dict(checkpoint)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+
+## Good
+
+```python
+checkpoint = {name: value / 2 for name, value in model.state_dict().items()}
+if dist.get_rank() == 0:
+    model.load_state_dict(checkpoint)
+model = DistributedDataParallel(model)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+```
+"""
+
+from zerograd.events import Diverged, Event
+from zerograd.lifecycle import State
+from zerograd.rule import Rule, Violation
+
+_HELP = {
+    "parameters": "find what only this rank does to its parameters: a step it takes or skips alone, "
+    "a change by hand, a checkpoint that only one rank loads",
+    "gradients": "find what only this rank does to its gradients after the backward",
+    "steps": "let all ranks decide together whether to step: all_reduce what the decision reads",
+    "learning rate": "give every rank the same schedule, and let it step as often",
+    "scale": "update the scaler on all ranks alike",
+}
+
+
+def check(before: State, event: Event) -> Violation | None:
+    seen = event.diverged
+    if seen is None:
+        return None
+    return Violation(
+        site=event.site,
+        message=_message(seen),
+        label="the ranks do not do the same here",
+        help=_HELP[seen.what],
+    )
+
+
+def _message(seen: Diverged) -> str:
+    several = len(seen.ranks) > 1
+    who = ("ranks " if several else "rank ") + ", ".join(map(str, seen.ranks))
+    if seen.what == "steps":
+        return (
+            f"{who} had synchronised {seen.here} times when {'they' if several else 'it'} took step "
+            f"{seen.step}, rank {seen.than} {seen.there} times: the ranks don't step together"
+        )
+    verb = "hold" if seen.what == "parameters" else "use"
+    if several is False:
+        verb += "s"
+    what = (
+        f"another {seen.what}" if seen.what in ("learning rate", "scale") else f"other {seen.what}"
+    )
+    values = f" ({seen.here}, not {seen.there})" if seen.here else ""
+    more = seen.count - len(seen.names)
+    names = (
+        f": {', '.join(seen.names)}{f' and {more} more' if more > 0 else ''}" if seen.names else ""
+    )
+    return f"{who} {verb} {what} than rank {seen.than}{values}{names}"
+
+
+RULE = Rule(
+    code="ZG402",
+    name="diverged-ranks",
+    doc=__doc__,
+    check=check,
+    reads=frozenset(),
+    needs=(lambda event: event.diverged is not None,),
+    only="runtime",
+)

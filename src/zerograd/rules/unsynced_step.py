@@ -1,0 +1,82 @@
+"""The step uses gradients that the ranks have not shared.
+
+Under DDP the backward averages the gradients over all ranks, unless `no_sync()` says that more
+micro-batches follow. What the last micro-batch of a window leaves unsynchronised, every rank adds
+to its own weights alone: the replicas drift apart, and nothing says so. `no_sync()` has to be
+around every micro-batch but the last, and around its forward: that is where DDP looks. A loss that
+comes through `model.module` instead of `model` is not synchronised at all. Under FSDP2
+(`set_requires_gradient_sync(False)`) what was not synchronised does not even reach the step.
+
+Only a run shows it.
+
+## Bad
+
+```python
+model = DistributedDataParallel(model)
+for i, (x, y) in enumerate(loader):
+    last = (i + 1) % N == 0 or i + 1 == len(loader)
+    with model.no_sync() if last else nullcontext():
+        loss = loss_fn(model(x), y) / N
+        loss.backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+
+```python
+model = DistributedDataParallel(model)
+for i, (x, y) in enumerate(loader):
+    last = (i + 1) % N == 0 or i + 1 == len(loader)
+    with nullcontext() if last else model.no_sync():
+        loss = loss_fn(model(x), y) / N
+        loss.backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import State
+from zerograd.rule import Evidence, Rule, Violation
+
+_HELP = {
+    ".module": "call the wrapped model: model(x), not model.module(x)",
+    "set_requires_gradient_sync(False)": "set_requires_gradient_sync(True) before the backward of "
+    "the window's last micro-batch",
+}
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.part or event.may:
+        return None
+    backward = before.local
+    if backward is None:
+        return None
+    evidence = [Evidence(backward.site, "what this adds stays on its rank")]
+    if backward.off is not None:
+        evidence.append(Evidence(backward.off, "here the synchronisation is put off"))
+    why = f", because of {backward.unsynced}" if backward.unsynced else ""
+    return Violation(
+        site=event.site,
+        message=f"step() uses gradients that the ranks have not shared{why}",
+        label="each rank steps on its own",
+        evidence=tuple(evidence),
+        help=_HELP.get(
+            backward.unsynced,
+            "leave no_sync() before the forward of the window's last micro-batch",
+        ),
+    )
+
+
+RULE = Rule(
+    code="ZG401",
+    name="unsynced-step",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"local"}),
+    needs=(lambda event: event.synced is False,),
+    only="runtime",
+)

@@ -1,0 +1,83 @@
+"""Gradients are synchronised on every micro-batch of a window, although the last one is enough.
+
+The ranks average their gradients in each backward unless they are told that more follow. With a
+window of N micro-batches that is N times the traffic for the same result: what accumulates is
+averaged whole, in the last backward of the window. `no_sync()` around the forward and backward of
+the others saves it (FSDP2: `set_requires_gradient_sync(False)`, which keeps whole gradients in
+memory meanwhile).
+
+Only a run shows it.
+
+## Bad
+
+```python
+model = DistributedDataParallel(model)
+for i, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y) / N
+    loss.backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Good
+
+```python
+model = DistributedDataParallel(model)
+for i, (x, y) in enumerate(loader):
+    last = (i + 1) % N == 0 or i + 1 == len(loader)
+    with nullcontext() if last else model.no_sync():
+        loss = loss_fn(model(x), y) / N
+        loss.backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+"""
+
+from zerograd.events import Event, Kind
+from zerograd.lifecycle import LONGEST_WINDOW, State
+from zerograd.rule import Evidence, Rule, Violation
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+def check(before: State, event: Event) -> Violation | None:
+    if event.kind is not Kind.STEP or event.foreign or event.part or event.may:
+        return None
+    backward = before.backward
+    if backward is None or not backward.volume or before.syncs < max(before.window, 2):
+        return None
+    more = "or more " if before.window == LONGEST_WINDOW else ""
+    wasted = _amount(backward.volume * (before.window - 1))
+    return Violation(
+        site=backward.site,
+        message=f"the ranks share gradients {before.window} {more}times for one step(), where once "
+        f"is enough: {wasted} in vain in each window, on each rank",
+        label="synchronised every time",
+        evidence=(Evidence(event.site, "needed here"),),
+        help="put no_sync() around all but the window's last micro-batch, forward and backward",
+        step=event.site,
+    )
+
+
+def _amount(number: int) -> str:
+    """A number of bytes for a person: `12.5 MB`."""
+    size = float(number)
+    for unit in _UNITS:
+        if size < 1000 or unit == _UNITS[-1]:
+            break
+        size /= 1000
+    return f"{size:.3g} {unit}"
+
+
+RULE = Rule(
+    code="ZG403",
+    name="wasted-sync",
+    doc=__doc__,
+    check=check,
+    reads=frozenset({"backward", "syncs", "window"}),
+    level="advice",
+    needs=(lambda event: bool(event.synced),),
+    only="runtime",
+)

@@ -1,0 +1,207 @@
+"""Where torch.distributed is listened to: who is wrapped, what is synchronised, what is sent by hand.
+
+Like `hooks`, of which it is a part: every patch calls what was there before. Nothing of
+torch.distributed is imported that the program has not imported itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Set = Callable[[Any, str, Any], None]
+"""Sets an attribute, and puts back what was there when the listening ends."""
+WrapInside = Callable[[Any, Callable[[Any], Any]], None]
+"""Puts a wrapper into a decorated function."""
+
+SENDERS = (
+    "all_reduce",
+    "reduce",
+    "reduce_scatter_tensor",
+    "all_gather",
+    "all_gather_into_tensor",
+    "broadcast",
+)
+"""Collectives by which a program may share gradients by hand: the tensor, or the list, comes first."""
+_SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
+
+
+class Listener(Protocol):
+    """Who hears of it."""
+
+    def met(self) -> None:
+        """The ranks have formed a process group."""
+        ...
+
+    def wrapped(self, module: Any) -> None:
+        """A module is under DDP."""
+        ...
+
+    def forwarded(self, module: Any, syncs: bool) -> None:
+        """A forward went through DDP; the backward after it will synchronise, or will not."""
+        ...
+
+    def put_off(self, module: Any, what: str) -> None:
+        """From now on gradients are not synchronised; called below the user's call."""
+        ...
+
+    def taken_up(self, module: Any) -> None:
+        """From now on they are."""
+        ...
+
+    def sent(self, numbers: int) -> None:
+        """A collective has moved so many numbers."""
+        ...
+
+    def fault(self, error: Exception) -> None:
+        """Listening failed."""
+        ...
+
+
+def listen(set_: Set, wrap_inside: WrapInside, listener: Listener) -> None:
+    """Begin to listen to DDP and to collectives."""
+    module = sys.modules.get("torch.nn.parallel.distributed")
+    if module is not None:
+        _ddp(set_, module.DistributedDataParallel, listener)
+    collectives = sys.modules.get("torch.distributed.distributed_c10d")
+    meet = getattr(collectives, "init_process_group", None)
+    if getattr(meet, "__closure__", None):
+        wrap_inside(meet, lambda inner: _meeting(inner, listener))
+    for name in SENDERS if collectives is not None else ():
+        sender = getattr(collectives, name, None)
+        if getattr(sender, "__closure__", None):
+            wrap_inside(sender, lambda inner: _sending(inner, listener))
+
+
+def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
+    init, forward, no_sync = ddp.__init__, ddp.forward, ddp.no_sync
+    enabled = sys.modules["torch"].is_grad_enabled
+
+    def wraps(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        _tell(listener, listener.wrapped, self)
+
+    def forwards(self: Any, *args: Any, **kwargs: Any) -> Any:
+        syncs = enabled() and self.require_backward_grad_sync
+        result = forward(self, *args, **kwargs)
+        if enabled():
+            _tell(listener, listener.forwarded, self, syncs)
+        return result
+
+    def puts_off(self: Any) -> Any:
+        _tell(listener, listener.put_off, self, "no_sync()")
+        return no_sync(self)
+
+    for name, before, now in (
+        ("__init__", init, wraps),
+        ("forward", forward, forwards),
+        ("no_sync", no_sync, puts_off),
+    ):
+        set_(ddp, name, _named(before, now))
+
+
+def listen_to_shards(set_: Set, listener: Listener) -> bool:
+    """Begin to listen to FSDP2; False while the program has not imported it."""
+    module = sys.modules.get(_SHARDING)
+    if module is None:
+        return False
+    sharded: Any = module.FSDPModule
+    before = sharded.set_requires_gradient_sync
+
+    def set_requires_gradient_sync(
+        self: Any, requires_gradient_sync: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        before(self, requires_gradient_sync, *args, **kwargs)
+        if requires_gradient_sync:
+            _tell(listener, listener.taken_up, self)
+        else:
+            _tell(listener, listener.put_off, self, "set_requires_gradient_sync(False)")
+
+    set_(sharded, "set_requires_gradient_sync", _named(before, set_requires_gradient_sync))
+    return True
+
+
+def is_sharded(module: Any) -> bool:
+    """Whether a module is under FSDP2."""
+    known = sys.modules.get(_SHARDING)
+    # Not isinstance: some of torch's objects warn when they are asked for their class.
+    return known is not None and issubclass(type(module), known.FSDPModule)
+
+
+def waiting(module: Any) -> list[Any]:
+    """The parameters of an FSDP2 module, and below, whose gradients wait inside to be synchronised."""
+    found = []
+    for one in module.modules():
+        if is_sharded(one):
+            state = one._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None)
+            if groups is None:
+                group = getattr(state, "_fsdp_param_group", None)
+                groups = [] if group is None else [group]
+            for group in groups:
+                found += [param.sharded_param for param in group.fsdp_params if _waits(param)]
+    return found
+
+
+def _waits(param: Any) -> bool:
+    """Whether FSDP2 keeps a whole gradient of a parameter: in the dtype of the reduction, or as is."""
+    whole = getattr(param, "_unsharded_param", None)
+    return param.unsharded_accumulated_grad is not None or (
+        whole is not None and whole.grad is not None
+    )
+
+
+def store(torch: Any) -> tuple[Any, Any] | None:
+    """The default process group and its store; None where there is none."""
+    dist = getattr(torch, "distributed", None)
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    c10d = sys.modules["torch.distributed.distributed_c10d"]
+    return c10d._get_default_group(), c10d._get_default_store()
+
+
+def rank_and_world(torch: Any) -> tuple[int, int] | None:
+    """Who this process is in the default process group; None while there is none."""
+    dist = getattr(torch, "distributed", None)
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    return dist.get_rank(), dist.get_world_size()
+
+
+def _meeting(inner: Any, listener: Listener) -> Any:
+    def meet(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        _tell(listener, listener.met)
+        return result
+
+    return _named(inner, meet)
+
+
+def _named(inner: Any, wrapper: Any) -> Any:
+    wrapper.__name__, wrapper.__qualname__ = inner.__name__, inner.__qualname__
+    wrapper.__doc__, wrapper.__module__ = inner.__doc__, inner.__module__
+    return wrapper
+
+
+def _sending(inner: Any, listener: Listener) -> Any:
+    def send(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        _tell(listener, _count, listener, args or tuple(kwargs.values()))
+        return result
+
+    return _named(inner, send)
+
+
+def _count(listener: Listener, args: tuple[Any, ...]) -> None:
+    first = args[0] if args else None
+    tensors = first if isinstance(first, (list, tuple)) else (first,)
+    numbers = sum(one.numel() for one in tensors if hasattr(one, "is_floating_point"))
+    listener.sent(numbers)
+
+
+def _tell(listener: Listener, call: Callable[..., object], *args: Any) -> None:
+    try:
+        call(*args)
+    except Exception as error:
+        listener.fault(error)
