@@ -66,6 +66,8 @@ class Outcome:
 
     code: int
     interrupted: bool = False
+    leads: bool = True
+    """Whether this process speaks for the run: of several ranks only one does."""
 
 
 def run(options: Options, render: Render) -> Outcome:
@@ -234,14 +236,14 @@ class Session:
             self._live.stop()
         worker = self._started and not self._company.leads and self._watch.idle
         if self._closed or (worker and not self._company.opened):
-            return Outcome(ended.code, ended.interrupted)  # it did not train
+            return Outcome(ended.code, ended.interrupted, leads=False)  # it did not train
         report = self._stopped(ended)
         self._company.ended(report, clean=ended.clean)
         if not ended.clean and not self._company.formed:
             self._never_met()
         if not self._company.leads:
             self._leave()
-            return Outcome(ended.code, ended.interrupted)  # the summary is another's
+            return Outcome(ended.code, ended.interrupted, leads=False)  # the summary is another's
         whole = self._company.wait()
         report = self._with_others(report)
         self._sum_up(report)
@@ -319,12 +321,17 @@ def _recorder(path: str | None, program: str) -> Recorder | None:
         return None
     now = who()
     if now.one_of_many:
-        stem, suffix = os.path.splitext(path)
-        path = f"{stem}.rank{now.rank}{suffix}"
+        path = of_rank(path, str(now.rank))
     try:
         return Recorder(os.path.abspath(path), program=program, rank=now.rank)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from None
+
+
+def of_rank(path: str, rank: str) -> str:
+    """Where a rank's recording goes, if the whole run's is to go there."""
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.rank{rank}{suffix}"
 
 
 def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import os
 import sys
 from collections.abc import Sequence
@@ -104,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         for name, errors in arguments.strictness.items():
             getattr(sys, name).reconfigure(errors=errors)
         outcome = watched(options, lambda report: render(report, arguments))
-        if arguments.html and os.getpid() == pid:
+        if arguments.html and outcome.leads and os.getpid() == pid:
             outcome = _page(arguments, options, outcome)
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))
@@ -117,19 +118,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
-    """Make the page of `--html`. Its recording is kept where it was asked for, or is needed still."""
+    """Make the page of `--html`. Recordings are kept where they were asked for, or are needed still."""
     from zerograd.page import make
-    from zerograd.run import Outcome, Refused
+    from zerograd.run import Outcome, Refused, of_rank
 
     assert options.record is not None
-    page, recording = (os.path.join(options.home, one) for one in (arguments.html, options.record))
+    page, whole = (os.path.join(options.home, one) for one in (arguments.html, options.record))
+    ranks = sorted(glob.glob(of_rank(glob.escape(whole), "*")))
     try:
-        make([recording], page, options.select, options.ignore)
+        make(ranks or [whole], page, options.select, options.ignore)
     except Refused as error:
         _tell(f"there is no page: {error}")
         return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
     if not arguments.record:
-        os.remove(recording)
+        for recording in (whole, *ranks):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(recording)
     _tell(f"{arguments.html} shows the run")
     return outcome
 
