@@ -1,6 +1,6 @@
-"""Writes the parts of README.md that the tool itself says: its real output, its catalogue of rules.
+"""Writes what the tool itself says into README.md and docs/fixes.md: its output, its rules, its fixes.
 
-    python docs/readme.py           bring README.md up to date
+    python docs/readme.py           bring the pages up to date
     python docs/readme.py --check   change nothing; show what differs and exit with 1
 
 A part stands between `<!-- name:begin -->` and `<!-- name:end -->`. Nothing outside is touched.
@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from zerograd.rules import RULES
@@ -58,36 +59,59 @@ def rules() -> str:
     return "\n".join(rows)
 
 
-def renewed(text: str) -> str:
-    """The text with every part said anew."""
-    for name, say in (("finding", finding), ("proof", proof), ("rules", rules)):
+def fixes() -> str:
+    """What each rule's page says about its repair."""
+    rows = ["| code | name | repair |", "|---|---|---|"]
+    for rule in sorted(RULES, key=lambda rule: rule.code):
+        found = re.search(r"\n\nFix: (.+?)\n\n", rule.doc, re.DOTALL)
+        assert found is not None, f"{rule.code} does not say whether it can be repaired"
+        kind, _, how = " ".join(found[1].split()).partition(". ")
+        rows.append(f"| {rule.code} | {rule.name} | **{kind}.** {how} |")
+    return "\n".join(rows)
+
+
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"finding": finding, "proof": proof, "rules": rules},
+    "docs/fixes.md": {"fixes": fixes},
+}
+"""The pages, and who says which part of them."""
+
+
+def renewed(text: str, page: str) -> str:
+    """The text of a page with every part said anew."""
+    for name, say in PARTS[page].items():
         part = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.DOTALL)
         if len(part.findall(text)) != 1:
-            raise SystemExit(f"README needs one part named {name}")
+            raise SystemExit(f"{page} needs one part named {name}")
         said = say()
         text = part.sub(lambda marks, said=said: f"{marks[1]}{said}\n{marks[2]}", text)  # type: ignore[misc]
     return text
 
 
 def main() -> int:
-    """Bring the README up to date, or say what is not."""
+    """Bring the pages up to date, or say what is not."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only compare")
-    parser.add_argument("path", nargs="?", type=Path, default=ROOT / "README.md")
+    parser.add_argument("path", nargs="?", type=Path, help="a README that lies elsewhere")
     options = parser.parse_args()
+    pages = {name: ROOT / name for name in PARTS}
+    if options.path is not None:
+        pages = {"README.md": options.path}
+    stale = [name for name, path in pages.items() if not _renew(name, path, check=options.check)]
+    return int(bool(stale))
 
-    before = options.path.read_text(encoding="utf-8")
-    after = renewed(before)
-    if before == after:
-        return 0
-    if options.check:
+
+def _renew(page: str, path: Path, *, check: bool) -> bool:
+    before = path.read_text(encoding="utf-8")
+    after = renewed(before, page)
+    if before != after and check:
         lines = difflib.unified_diff(
-            before.splitlines(), after.splitlines(), "README.md", "as the tool says it", lineterm=""
+            before.splitlines(), after.splitlines(), page, "as the tool says it", lineterm=""
         )
         print(*lines, sep="\n")
-        return 1
-    options.path.write_text(after, encoding="utf-8")
-    return 0
+        return False
+    path.write_text(after, encoding="utf-8")
+    return True
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ LAYERS = (
     {"events", "guard", "patterns", "records", "selection", "stepper"},
     {"lifecycle"},
     {"rule"},
-    {"rules", "finding", "ledger", "flow", "paths"},
+    {"rules", "finding", "ledger", "flow", "paths", "timeline"},
     {"comments"},
     {"needs", "edges"},
     {"explore"},
+    {"live"},
     {"static", "runtime"},
     {"merge"},
     {"settings", "snippet"},
@@ -32,12 +33,14 @@ LAYERS = (
     {"run", "learn", "explain"},
     {"child"},
     {"boot"},
+    {"replay"},
+    {"page"},
     {"commands"},
     {"cli"},
 )
 """From the bottom up. A part sees the layers below its own, and of its own layer only itself."""
 
-RENDERERS_SEE = {"report", "finding", "events"}
+RENDERERS_SEE = {"report", "finding", "events", "timeline"}
 FRONT_DOOR = {"__init__", "__main__"}
 """What users enter by: it may see everything, and nothing inside goes out through it."""
 
@@ -89,7 +92,9 @@ def visible_from(name: str) -> set[str]:
     for height, layer in enumerate(LAYERS):
         if name in layer:
             below = set().union(*LAYERS[:height]) | {name}
-            return below | {"report"} if name in ("run", "learn", "commands", "cli") else below
+            return (
+                below | {"report"} if name in ("run", "learn", "page", "commands", "cli") else below
+            )
     raise AssertionError(
         f"zerograd.{name} has no place in LAYERS: give it one, or move what it does"
     )

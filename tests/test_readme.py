@@ -29,6 +29,11 @@ def test_the_finding_and_the_rules_are_what_the_tool_says() -> None:
     assert done.returncode == 0, f"run `python docs/readme.py`:\n{done.stdout}{done.stderr}"
 
 
+def test_the_picture_is_what_torch_computes() -> None:
+    done = run("docs/picture.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_readme_that_says_something_else_is_noticed(tmp_path: Path) -> None:
     told = README.read_text(encoding="utf-8")
     for true, untrue in (("| ZG101 |", "| ZG999 |"), ("ZG101 stale-gradient", "all is well")):
@@ -49,7 +54,7 @@ def test_every_option_in_the_readme_exists() -> None:
 
 
 def test_every_file_the_readme_points_at_exists() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/fixes.md"):
         page = ROOT / name
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name} points at {target}"

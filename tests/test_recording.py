@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from command import write, zerograd
 from words import ALPHABET, spell
 from zerograd import __version__
-from zerograd.events import Diverged, Event, Kind, Measured, Site
-from zerograd.finding import Problem
-from zerograd.runtime.recording import FORMAT, Recorder, parsed, plain, replay
+from zerograd.events import Event, Kind, Measured, Site
+from zerograd.finding import Problem, Watched
+from zerograd.runtime.plain import parsed, plain
+from zerograd.runtime.playback import replay
+from zerograd.runtime.recording import FORMAT, THIN, Recorder
 
 Posted = list[tuple[str, Event]]
 HEADER = json.dumps({"zerograd": __version__, "format": FORMAT})
@@ -31,8 +33,8 @@ RIGHT = [("SGD", ZERO), ("SGD", BACKWARD), ("SGD", STEP)]
 
 def read(path: Path) -> tuple[Posted, bool, list[Problem]]:
     posted: Posted = []
-    clean, problems = replay(str(path), lambda subject, event: posted.append((subject, event)))
-    return posted, clean, problems
+    played = replay(str(path), lambda subject, event: posted.append((subject, event)))
+    return posted, played.clean, played.problems
 
 
 def recorded(path: Path, events: Sequence[tuple[str, Event]], *, clean: bool = True) -> Path:
@@ -62,7 +64,6 @@ def test_every_field_survives() -> None:
         "str": "é\udcff",
         "Site | None": Site("a b.ipynb", 3, 4, 5, 6, 7, 8),
         "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),
-        "Diverged | None": Diverged("steps", 3, (1, 2), 0, ("weight",), 2, "4", "5"),
     }
     for field in fields(Event)[2:]:
         value = others[str(field.type)]
@@ -245,7 +246,7 @@ def test_damage_is_placed_and_what_stands_before_it_is_judged(
         ("", "is empty"),
         ("import torch\n", "this is no recording"),
         ("3\n", "this is no recording"),
-        ('{"zerograd": "9.0", "format": 2}\n0\n', "format 2, written by zerograd 9.0"),
+        ('{"zerograd": "9.0", "format": 3}\n0\n', "format 3, written by zerograd 9.0"),
         (HEADER[:-4], "this is no recording"),
         (b"\x89PNG\r\n\x1a\n\0\0", "this is no recording"),
     ],
@@ -273,3 +274,68 @@ def test_what_cannot_be_replayed_is_said(here: Path, words: list[str], said: str
     done = zerograd("replay", *words, cwd=here)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_what_else_was_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"train.py": "x = 1\n\f\ny = '\u2028'\n"})
+    recorder = Recorder("run.jsonl", program="train.py", rank=3)
+    recorder.title("SGD", "SGD over 2 parameters", 2)
+    for subject, event in RIGHT:
+        recorder.write(subject, event)
+    watched = Watched(("SGD",), 2, 1, {1: 1}, ("ZG101",), {"ZG106": "no second"}, ("Lion",))
+    recorder.watched(watched)
+    recorder.close(clean=True)
+    played = replay("run.jsonl", lambda *_: None)
+    assert (played.program, played.rank, played.watched) == ("train.py", 3, watched)
+    assert played.titles == {"SGD": ("SGD over 2 parameters", 2)}
+    assert played.sources == {"train.py": ["x = 1", "\f", "y = '\u2028'", ""]}
+
+
+def test_norms_come_behind_the_cycle_that_goes_on(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "run.jsonl"))
+    for number in range(1, 301):
+        for subject, event in RIGHT:
+            recorder.write(subject, event)
+        if number % 100 == 0:
+            recorder.norms("SGD", number - 99, [float(number)] * 100, [None] * 99 + [0.5])
+    recorder.close(clean=True)
+    taken: list[tuple[Any, ...]] = []
+    posted: Posted = []
+    replay(
+        str(tmp_path / "run.jsonl"),
+        lambda subject, event: posted.append((subject, event)),
+        lambda *norms: taken.append(norms),
+    )
+    assert posted == RIGHT * 300
+    assert taken == [
+        ("SGD", at + 1, 1, [at + 100.0] * 100, [None] * 99 + [0.5]) for at in (0, 100, 200)
+    ]
+
+
+@given(st.integers(1, 10**9), st.lists(st.floats(0, 1e30), min_size=1, max_size=300))
+def test_late_norms_are_fewer_and_the_largest(
+    tmp_path_factory: pytest.TempPathFactory, first: int, used: list[float]
+) -> None:
+    path = tmp_path_factory.mktemp("norms") / "run.jsonl"
+    recorder = Recorder(str(path))
+    recorder.norms("SGD", first, used, [None] * len(used))
+    recorder.close()
+    taken: list[tuple[Any, ...]] = []
+    replay(str(path), lambda *_: None, lambda *norms: taken.append(norms))
+    ((_, begins, each, kept, _),) = taken
+    assert begins == first
+    assert each & (each - 1) == 0
+    assert (each == 1) == (first <= THIN)
+    assert first <= THIN * each < 2 * max(first, THIN), "as many as there are in a doubling"
+    groups = [used[at : at + each] for at in range(0, len(used), each)]
+    assert kept == pytest.approx([max(group) for group in groups], rel=1e-5)
+
+
+def test_a_file_too_large_for_a_line_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"train.py": "x = 1\n" * 200_000})
+    path = recorded(tmp_path / "run.jsonl", RIGHT)
+    assert path.stat().st_size < 2000

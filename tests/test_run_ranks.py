@@ -105,12 +105,17 @@ def test_ranks_that_share_what_they_step_are_silent(tmp_path: Path) -> None:
 
 def test_the_launcher_may_be_what_is_run(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
-    options = ("--format", "json", "--output", found)
+    page = tmp_path / "page.html"
+    options = ("--format", "json", "--output", found, "--html", page)
     done = command("zerograd", "run", *options, "-m", *TORCHRUN, UNSYNCED, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     (finding,) = findings(found)
     assert (finding["code"], finding["rank"], finding["ranks"]) == ("ZG401", None, [0, 1])
     assert len(lines(done.stderr, "ZG401 unsynced-step")) == 2
+    shown = page.read_text(encoding="utf-8")
+    assert "rank 0" in shown
+    assert "rank 1" in shown
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "page.html"]
 
 
 @pytest.mark.parametrize("how", ["spawn", "fork", "os.fork"])

@@ -1261,6 +1261,28 @@ def test_a_gan_that_clears_everything_through_its_modules_is_right() -> None:
     assert_found(report, right=True)
 
 
+@pytest.mark.parametrize("cleared_twice", [False, True])
+def test_a_gan_whose_phases_share_a_function_for_backward_is_right(cleared_twice: bool) -> None:
+    generator, judge = net(), nn.Linear(2, 1)
+    opt_g, opt_d = sgd(generator), sgd(judge)
+
+    def run(loss: Any) -> None:
+        loss.backward()
+
+    with zerograd.watch(on="collect") as report:
+        for x in batches(10):
+            fake = generator(x)
+            opt_d.zero_grad()
+            run(judge(fake.detach()).mean())
+            opt_d.step()
+            if cleared_twice:
+                opt_d.zero_grad()
+            opt_g.zero_grad()
+            run(-judge(fake).mean())
+            opt_g.step()
+    assert_found(report, right=True)
+
+
 def test_a_discriminator_of_two_backward_calls_leaves_no_window_open() -> None:
     generator, judge = net(), nn.Linear(2, 1)
     opt_g, opt_d = sgd(generator), sgd(judge)

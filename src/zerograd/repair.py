@@ -20,8 +20,8 @@ from zerograd.static.lint import Verdict, judge
 from zerograd.static.places import edit_in_cell, in_text
 from zerograd.static.source import Source, Unreadable, parse
 
-ROUNDS = 200
-"""So many fixes in one file are enough."""
+MOST = 20_000_000
+"""Characters that are checked again for one file: some hundred ways for a long one."""
 
 Wanted = Callable[[Finding], bool]
 
@@ -35,72 +35,97 @@ class Repaired:
     fixed: list[Finding] = field(default_factory=list)
 
 
+@dataclass
+class Tries:
+    """How much may still be tried for one file: counted, not timed."""
+
+    left: int = MOST
+
+    def spend(self, document: Document) -> None:
+        """Counts one more check; `Refused` when there were too many."""
+        self.left -= len(document.data)
+        if self.left < 0:
+            raise Refused(
+                "too much was tried in this file already; repair some of it, then the rest"
+            )
+
+
 def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
     """Every wanted finding of a document fixed that can be; only safely, or else `unsafe` too."""
     done = Repaired(document, look(document))
-    tried: set[tuple[str, str]] = set()
+    tries = Tries()
+    tried: set[tuple[str, str, int]] = set()
     moved = False
-    while len(done.fixed) < ROUNDS:
-        finding = next((f for f in _asked(done, wanted) if _key(f, done) not in tried), None)
-        if finding is None:
+    while True:
+        todo = [(f, key) for f, key in _keyed(done) if key not in tried and wanted(f)]
+        if not todo:
             if not moved:
                 break
             # What could not be done before another fix may be done after it.
             tried, moved = set(), False
             continue
-        tried.add(_key(finding, done))
-        fix = with_fix(done.document, finding, done.verdict).fix
+        finding, key = todo[0]
+        tried.add(key)
+        fix = with_fix(done.document, finding, done.verdict, tries).fix
         if fix is not None and (fix.safe or unsafe):
             done.fixed.append(finding)
             moved = True
             done.document = done.document.edited(fix.edits)
             done.verdict = look(done.document)
-    done.verdict = with_fixes(done.document, done.verdict, wanted)
+    done.verdict = with_fixes(done.document, done.verdict, wanted, tries)
     return done
 
 
-def _asked(done: Repaired, wanted: Wanted) -> Iterator[Finding]:
-    path = done.document.path
-    return (f for f in done.verdict.findings if f.site.path == path and wanted(f))
-
-
-def _key(finding: Finding, done: Repaired) -> tuple[str, str]:
-    """A finding told apart from others whatever is inserted above it."""
+def _keyed(done: Repaired) -> Iterator[tuple[Finding, tuple[str, str, int]]]:
+    """The findings of the document itself, each told apart whatever is inserted above it."""
+    if not done.verdict.findings:
+        return
     source = done.document.source
-    line = in_text(finding, source).site.line
-    return finding.code, source.lines[line - 1].strip()
+    lines = source.lines
+    seen: Counter[tuple[str, str]] = Counter()
+    for finding in done.verdict.findings:
+        if finding.site.path == source.path:
+            about = (finding.code, lines[in_text(finding, source).site.line - 1].strip())
+            seen[about] += 1
+            yield finding, (*about, seen[about])
 
 
-def with_fixes(document: Document, verdict: Verdict, wanted: Wanted) -> Verdict:
+def with_fixes(
+    document: Document, verdict: Verdict, wanted: Wanted, tries: Tries | None = None
+) -> Verdict:
     """The verdict with a fix for each wanted finding that has one, and the reason where not."""
+    tries = tries or Tries()
     findings = tuple(
-        with_fix(document, finding, verdict) if wanted(finding) else finding
+        with_fix(document, finding, verdict, tries) if wanted(finding) else finding
         for finding in verdict.findings
     )
     return replace(verdict, findings=findings)
 
 
-def with_fix(document: Document, finding: Finding, verdict: Verdict) -> Finding:
-    """A finding with the first fix that holds."""
-    refused = ""
+def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Tries) -> Finding:
+    """A finding with the first fix that holds, or with the reason why there is none."""
     try:
         source = document.source
         code = Code(source.text, parse(source), source.path)
         others = [in_text(one, source) for one in verdict.findings]
-        for one in repairs(code, in_text(finding, source), others):
+        refused = "there is no plain repair for it"
+        for number, one in enumerate(repairs(code, in_text(finding, source), others)):
             try:
                 edits = _placed(one, source)
-                if holds(document.edited(edits), finding, verdict):
+                repaired = document.edited(edits)
+                tries.spend(repaired)
+                if holds(repaired, finding, verdict):
                     safe = one.safe and finding.certain
                     return replace(finding, fix=Fix(one.message, safe, edits))
-                refused = refused or "what it would lead to is not right"
-            except (Refused, Overlap) as reason:
-                refused = refused or str(reason)
-    except Refused as reason:
-        refused = str(reason)
-    except Unreadable:
-        refused = "the file cannot be read any more"
-    return replace(finding, refused=refused or "there is no plain repair for it")
+                reason = "what it would lead to is not right"
+            except (Refused, Overlap) as error:
+                reason = str(error)
+            refused = refused if number else reason
+    except Refused as error:
+        refused = str(error)
+    except Exception as error:  # noqa: BLE001 (our own bug in one repair must not lose the report)
+        refused = f"zerograd failed ({error!r}); report this as a bug in zerograd"
+    return replace(finding, refused=refused)
 
 
 def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:

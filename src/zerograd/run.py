@@ -13,11 +13,11 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from zerograd import comments
 from zerograd.check import catalogue
-from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.finding import Finding, Problem, Report
+from zerograd.live import Live
 from zerograd.merge import merged
 from zerograd.report import text
 from zerograd.rules import RULES
@@ -45,6 +45,10 @@ class Options:
     ignore: tuple[str, ...] = ()
     output: str | None = None
     record: str | None = None
+    live: bool = False
+    """Show the run while it goes on, if standard error is a terminal."""
+    home: str = field(default_factory=os.getcwd)
+    """Where the program began: what it makes of that since, names of files are told from there."""
     color: bool | None = None
     """None: if standard error is a terminal."""
     quiet: bool = False
@@ -62,6 +66,8 @@ class Outcome:
 
     code: int
     interrupted: bool = False
+    leads: bool = True
+    """Whether this process speaks for the run: of several ranks only one does."""
 
 
 def run(options: Options, render: Render) -> Outcome:
@@ -106,7 +112,7 @@ class Session:
         self._started = False
         self._problems: list[Problem] = []
         self._output = _Output(options.output) if options.output else None
-        self._recorder = _recorder(options.record)
+        self._recorder = _recorder(options.record, options.program.name)
         codes = sorted(self._selection.codes)
         self._watch = Watch(
             options.on,
@@ -116,6 +122,7 @@ class Session:
             check_ranks=options.check_ranks,
             met=self._company.met,
         )
+        self._live: Live | None = None
         self._closed = False
         self._give_orders(codes)
         if hasattr(os, "register_at_fork"):
@@ -164,11 +171,20 @@ class Session:
         try:
             self._watch.start()
             self._started = True
+            self._show()
             register_after_fork(self, Session._at_end_of_worker)
         except Unsupported as error:
             self._trouble(str(error))
         except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
             self._trouble(f"zerograd could not begin to watch: {error!r}; report this as a bug")
+
+    def _show(self) -> None:
+        """Show the run while it goes on, where there is a terminal to show it on."""
+        console, watch = self._console, self._watch
+        if self._options.live and console.terminal and os.environ.get("TERM") != "dumb":
+            look, found = watch.glance, lambda: watch.report.findings
+            self._live = Live(console.fd, console.draw, look, found, color=self._color)
+            self._live.start()
 
     def torch_missing(self) -> None:
         """There is nothing that could be watched."""
@@ -216,16 +232,18 @@ class Session:
 
     def close(self, ended: Ended) -> Outcome:
         """Watch no more, sum up, and say with which code to end."""
+        if self._live is not None and os.getpid() == self._pid:
+            self._live.stop()
         worker = self._started and not self._company.leads and self._watch.idle
         if self._closed or (worker and not self._company.opened):
-            return Outcome(ended.code, ended.interrupted)  # it did not train
+            return Outcome(ended.code, ended.interrupted, leads=False)  # it did not train
         report = self._stopped(ended)
         self._company.ended(report, clean=ended.clean)
         if not ended.clean and not self._company.formed:
             self._never_met()
         if not self._company.leads:
             self._leave()
-            return Outcome(ended.code, ended.interrupted)  # the summary is another's
+            return Outcome(ended.code, ended.interrupted, leads=False)  # the summary is another's
         whole = self._company.wait()
         report = self._with_others(report)
         self._sum_up(report)
@@ -298,17 +316,22 @@ class Session:
                 self._console.write(f"zerograd: {self._output.path} {self._output.problem}\n")
 
 
-def _recorder(path: str | None) -> Recorder | None:
+def _recorder(path: str | None, program: str) -> Recorder | None:
     if path is None:
         return None
     now = who()
     if now.one_of_many:
-        stem, suffix = os.path.splitext(path)
-        path = f"{stem}.rank{now.rank}{suffix}"
+        path = of_rank(path, str(now.rank))
     try:
-        return Recorder(os.path.abspath(path))
+        return Recorder(os.path.abspath(path), program=program, rank=now.rank)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from None
+
+
+def of_rank(path: str, rank: str) -> str:
+    """Where a rank's recording goes, if the whole run's is to go there."""
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.rank{rank}{suffix}"
 
 
 def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
@@ -323,37 +346,6 @@ def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
 def fails(report: Report, selection: Selection) -> bool:
     """Whether there is an error among the findings, or advice that was asked for by name."""
     return any(one.level == "error" or one.code in selection.explicit for one in report.findings)
-
-
-def replay(
-    path: str, select: Iterable[str] | None, ignore: Iterable[str]
-) -> tuple[Report, Selection]:
-    """Judge a recording again; `Refused` or `UnknownRule` if that cannot even begin."""
-    from zerograd.runtime.judge import Judge
-    from zerograd.runtime.recording import replay as read
-    from zerograd.static.lint import add_sources
-
-    selection = chosen(select, ignore)
-    judge = Judge(rule for rule in RULES if rule.code in selection.codes)
-    try:
-        clean, problems = read(path, judge.post)
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
-    judge.end(clean=clean)
-    report = judge.report
-    report.errors += problems
-    report.watched = Watched(
-        steps=judge.steps,
-        windows=dict(sorted(judge.windows.items())),
-        ran=tuple(sorted(selection.codes)),
-    )
-    add_sources(report)
-    report.findings = [
-        finding
-        for finding in report.findings
-        if not comments.allows("\n".join(report.sources.get(finding.site.path, ())), finding)
-    ]
-    return report, selection
 
 
 def merge(
@@ -401,6 +393,16 @@ class _Console:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             self._fd = self._original
+
+    @property
+    def fd(self) -> int:
+        """Its number."""
+        return self._fd
+
+    def draw(self, words: str) -> None:
+        """Write at once, in one go, whatever the program is about to write."""
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self._fd, words.encode(self._encoding, "replace"))
 
     def write(self, words: str) -> None:
         """Write, after all that the program has written so far; into a closed pipe, nothing."""

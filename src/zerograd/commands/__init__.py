@@ -8,6 +8,7 @@ COMMANDS = {
     "run": "run a script unchanged and watch its gradients",
     "merge": "tell what the ranks of a run have found as one report",
     "replay": "judge the recording of a run again, without torch",
+    "report": "make a page of a recorded run: findings, timeline, gradient norms",
     "explain": "print a rule's page, or list all rules",
     "learn": "a course on gradients, computed while you look",
 }

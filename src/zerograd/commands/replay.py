@@ -32,16 +32,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge the recording that the words name; the exit code."""
-    from zerograd.run import Refused, fails, replay
+    from zerograd.replay import judged
+    from zerograd.run import Refused, fails
     from zerograd.selection import UnknownRule
 
     try:
-        report, selection = replay(arguments.recording, *chosen(arguments))
+        done = judged(arguments.recording, *chosen(arguments))
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))
         return COULD_NOT
+    report = done.report
     if not write(render(report, arguments), arguments.output):
         return COULD_NOT
     if report.errors:
         return COULD_NOT
-    return int(fails(report, selection) and not arguments.exit_zero)
+    return int(fails(report, done.selection) and not arguments.exit_zero)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import glob
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +14,7 @@ from zerograd.commands.output import COULD_NOT, render, say, silent
 from zerograd.commands.words import NoRules, add_output, add_rules, chosen
 
 if TYPE_CHECKING:
-    from zerograd.run import Options
+    from zerograd.run import Options, Outcome
 
 _USAGE = """\
 zerograd run [options] SCRIPT [ARGUMENTS…]
@@ -26,7 +28,9 @@ examples:
   zerograd run --on raise train.py          stop at the first error, with a traceback
   zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
   zerograd run --format json --output found.json train.py
-  zerograd run --record run.jsonl train.py  keep the events; zerograd replay judges them again
+  zerograd run --html report.html train.py  and make a page of it: findings, timeline, norms
+  zerograd run --record run.jsonl train.py  keep the events, for zerograd replay and report
+  zerograd run --live train.py              show the state of the gradients while it runs
   torchrun --nproc-per-node 8 -m zerograd run train.py      every rank is watched, one report;
   zerograd run -m torch.distributed.run --nproc-per-node 8 train.py       the same from outside
 
@@ -38,8 +42,8 @@ exit: the script's own code if it is not 0; else 0 clean, 1 findings (advice cou
 selected), 2 it could not be run, or not be watched
 """
 _VALUED = (
-    "--on", "--select", "--ignore", "--format", "--output", "--record", "--color", "--check-ranks",
-    "--ranks",
+    "--on", "--select", "--ignore", "--format", "--output", "--record", "--html", "--color",
+    "--check-ranks", "--ranks",
 )  # fmt: skip
 """The options of `run` that are followed by a word."""
 
@@ -55,7 +59,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_rules(parser.add_argument_group("what counts"))
     output = parser.add_argument_group("how it is told")
     add_output(output)
-    output.add_argument("--record", metavar="FILE", help="write the events to a file, for replay")
+    output.add_argument("--html", metavar="FILE", help="make a page of the run")
+    output.add_argument(
+        "--record", metavar="FILE", help="write the events to a file, for replay and report"
+    )
+    output.add_argument(
+        "--live", action="store_true", help="show the run while it goes on, on a terminal"
+    )
     output.add_argument(
         "-q", "--quiet", action="store_true", help="no summary when there is nothing to report"
     )
@@ -89,11 +99,14 @@ def run(arguments: argparse.Namespace) -> int:
     from zerograd.run import run as watched
     from zerograd.selection import UnknownRule
 
+    pid = os.getpid()
     try:
         options = _options(arguments)
         for name, errors in arguments.strictness.items():
             getattr(sys, name).reconfigure(errors=errors)
         outcome = watched(options, lambda report: render(report, arguments))
+        if arguments.html and outcome.leads and os.getpid() == pid:
+            outcome = _page(arguments, options, outcome)
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))
         return COULD_NOT
@@ -102,6 +115,32 @@ def run(arguments: argparse.Namespace) -> int:
         sys.excepthook = silent
         raise KeyboardInterrupt
     return outcome.code
+
+
+def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
+    """Make the page of `--html`. Recordings are kept where they were asked for, or are needed still."""
+    from zerograd.page import make
+    from zerograd.run import Outcome, Refused, of_rank
+
+    assert options.record is not None
+    page, whole = (os.path.join(options.home, one) for one in (arguments.html, options.record))
+    ranks = sorted(glob.glob(of_rank(glob.escape(whole), "*")))
+    try:
+        make(ranks or [whole], page, options.select, options.ignore)
+    except Refused as error:
+        _tell(f"there is no page: {error}")
+        return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
+    if not arguments.record:
+        for recording in (whole, *ranks):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(recording)
+    _tell(f"{arguments.html} shows the run")
+    return outcome
+
+
+def _tell(message: str) -> None:
+    with contextlib.suppress(Exception):  # the program may have closed its standard error
+        say(message)
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -125,7 +164,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         select=select,
         ignore=ignore,
         output=arguments.output,
-        record=arguments.record,
+        record=arguments.record or _beside(arguments.html),
+        live=arguments.live,
         color=colors.get(arguments.color),
         quiet=arguments.quiet,
         exit_zero=arguments.exit_zero,
@@ -133,3 +173,14 @@ def _options(arguments: argparse.Namespace) -> Options:
         check_ranks=arguments.check_ranks,
         ranks=arguments.ranks,
     )
+
+
+def _beside(page: str | None) -> str | None:
+    """Where the recording goes that a page is made from: a run that is killed leaves it there."""
+    if page is None:
+        return None
+    if os.path.isdir(page):
+        from zerograd.run import Refused
+
+        raise Refused(f"{page} is a directory: name the file that the page is to be")
+    return f"{page}.jsonl"

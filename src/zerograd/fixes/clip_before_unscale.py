@@ -13,6 +13,7 @@ from zerograd.fixes.scene import (
     Place,
     Repair,
     Scene,
+    clips,
     is_call_of,
     own_nodes,
     steps,
@@ -30,8 +31,10 @@ def repairs(scene: Scene) -> Iterator[Repair]:
                 unit, holder = node, code.holder(node)
                 while isinstance(holder, ast.If) and not holder.orelse and len(holder.body) == 1:
                     unit, holder = holder, code.holder(holder)
+                block = code.block(unit)
+                alone = not any(clips(one) for one in block[block.index(unit) + 1 :])
                 moved = partial(scene.carry, [unit], Place(before=here), CLIP_WORDS)
-                yield Repair("move the unscale_ before the clip", moved)
+                yield Repair("move the unscale_ before the clip", moved, alone)
     tests = _tests(scene)
     inside = around if isinstance(around, LOOPS) else ast.Module(_body(around), [])
     through = [call for call in steps(inside) if scene.scaler(call)]

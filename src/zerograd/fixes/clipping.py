@@ -47,17 +47,17 @@ def clip_of(scene: Scene, statement: ast.stmt) -> Clip:
     """The clip, with the `if` or the loop over parameters around it where that holds nothing else."""
     unit = statement
     holder = scene.code.holder(unit)
-    while (
-        isinstance(holder, (ast.If, ast.For))
-        and not holder.orelse
-        and all(map(_clips, holder.body))
-    ):
+    while isinstance(holder, (ast.If, ast.For)) and not holder.orelse and _only_clips(holder):
         unit, holder = holder, scene.code.holder(holder)
     block = scene.code.block(unit)
     number = block.index(unit)
     if number and is_call_of(block[number - 1], "unscale_"):
         return Clip((block[number - 1], unit), unscales=True)
     return Clip((unit,), unscales=any(_unscales(node) for node in own_nodes(unit)))
+
+
+def _only_clips(holder: ast.If | ast.For) -> bool:
+    return len(holder.body) == 1 or all(map(_clips, holder.body))
 
 
 def _clips(statement: ast.stmt) -> bool:

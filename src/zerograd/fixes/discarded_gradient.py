@@ -28,10 +28,11 @@ def repairs(scene: Scene) -> Iterator[Repair]:
             alone = sum(len(backwards(one)) for one in block) == 1
             yield Repair(message, lambda: (code.erase(unit),), alone)
     window = scene.window(backward, step, cleared(unit))
+    asked = isinstance(unit, ast.If)
     places = ((window.start, "before the backward"), (scene.after(step), "after the step"))
     for place, where in places:
         moved = partial(scene.carry, [unit], place, CLEAR_WORDS)
-        yield Repair(f"move the clear {where}", moved, window.sure)
+        yield Repair(f"move the clear {where}", moved, window.sure and not asked)
 
 
 def _never_stepped(scene: Scene) -> Iterator[Repair]:

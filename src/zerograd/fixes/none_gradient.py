@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from zerograd.fixes.scene import Repair, Scene, backwards, is_gradient, own_nodes
 from zerograd.static.edits import Refused
+from zerograd.static.facts import text_of
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
@@ -16,6 +17,8 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         raise Refused("what it gives is used")
     if any(isinstance(node, (ast.comprehension, ast.Lambda)) for node in ast.walk(here)):
         raise Refused("it stands inside an expression")
+    if any(one.site == scene.finding.site for one in scene.others if one.code != "ZG107"):
+        raise Refused("what else is found here has to be repaired first")
     if not backwards(code.function(here)):
         raise Refused("no backward() runs around it")
     found = {
@@ -25,14 +28,32 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     }
     if len(found) != 1:
         raise Refused("it is about several gradients")
-    test = f"{found.pop()} is not None"
-    yield Repair(f"ask `if {test}`", lambda: (code.wrap([here], test),))
+    gradient = found.pop()
+    test = f"{gradient} is not None"
+    unit = _run(scene, here, gradient)
+    yield Repair(f"ask `if {test}`", lambda: (code.wrap(unit, test),))
     loop = code.holder(here)
     if isinstance(loop, ast.For) and len(loop.body) == 1 and _clears_all(loop, here):
         assert isinstance(loop.iter, ast.Call)
         assert isinstance(loop.iter.func, ast.Attribute)
         clear = f"{code.text(loop.iter.func.value)}.zero_grad(set_to_none=False)"
         yield Repair(f"call {clear}", lambda: (code.edit(code.span(loop), clear),))
+
+
+def _run(scene: Scene, here: ast.stmt, gradient: str) -> list[ast.stmt]:
+    """The statement with its neighbours that use the same gradient."""
+
+    def uses(one: ast.stmt) -> bool:
+        found = {text_of(node) for node in own_nodes(one) if isinstance(node, ast.Attribute)}
+        return isinstance(one, (ast.Expr, ast.AugAssign)) and gradient in found
+
+    block = scene.code.block(here)
+    first = last = block.index(here)
+    while first > 0 and uses(block[first - 1]):
+        first -= 1
+    while last + 1 < len(block) and uses(block[last + 1]):
+        last += 1
+    return block[first : last + 1]
 
 
 def _clears_all(loop: ast.For, here: ast.stmt) -> bool:

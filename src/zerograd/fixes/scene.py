@@ -90,6 +90,15 @@ class Scene:
             raise Refused("no step shows it")
         return self.finding.step
 
+    def also(self, *codes: str) -> bool:
+        """Whether one of these rules is broken in the same function."""
+        here = self.code.function(self.here)
+        for one in self.others:
+            if one.code in codes and one.site.path == self.finding.site.path:
+                if self.code.function(self.code.statement(one.site)) is here:
+                    return True
+        return False
+
     # Edits
 
     def put(self, place: Place, *lines: str) -> tuple[Edit, ...]:
@@ -277,10 +286,13 @@ def is_clear(statement: ast.stmt) -> bool:
         if _CLEARS.match(method(call)):
             return True
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        return method(call) == "zero_" and owner is not None and mentions_gradients([owner])
-    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
-        targets = statement.targets
-        return statement.value.value is None and all(is_gradient(one) for one in targets)
+        words = ("zero_", "detach_")
+        return method(call) in words and owner is not None and mentions_gradients([owner])
+    if isinstance(statement, ast.Assign) and all(map(is_gradient, statement.targets)):
+        value = statement.value
+        if isinstance(value, ast.Call):
+            return method(value) in ("zeros_like", "zeros", "new_zeros")
+        return isinstance(value, ast.Constant) and value.value is None
     if isinstance(statement, (ast.For, ast.If)) and not statement.orelse:
         return all(map(is_clear, statement.body))
     return False

@@ -15,17 +15,25 @@ from zerograd.fixes.scene import (
     backwards,
     binds,
     bound,
+    calls,
     cleared,
     is_clear,
     is_gradient,
     is_modulo,
     mentions_gradients,
+    method,
     names_in,
     own_nodes,
     steps,
     used,
 )
 from zerograd.static.edits import Function, Refused
+
+_ENDS = ("ZG302", "ZG303", "ZG304")
+"""Where windows end in the wrong place, that may be all that is wrong."""
+
+
+_HARMLESS = ("item", "isnan", "isfinite", "isinf", "len", "size", "numel", "abs", "mean", "float")
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
@@ -41,12 +49,18 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         yield _new(scene, owner, scene.window(backward, backward, owner).start)
         return
     if code.function(backward) is not code.function(step):
+        around = scene.loop(step) or code.function(step)
+        for own in map(code.statement_of, backwards(around)):
+            yield _new(scene, owner, scene.window(own, step, owner).start, safe=False)
         yield _new(scene, owner, scene.after(step), safe=False)
         return
     window = scene.window(backward, step, owner)
     block = code.meet(backward, step)
     sure = window.sure or _foreign(scene)
-    safe = sure and not _two_steps(scene) and not _asked(scene, backward, owner)
+    asked = _asked(scene, backward, owner)
+    safe = sure and not _two_steps(scene) and not scene.also(*_ENDS)
+    yield from _freed(scene, asked, safe=safe)
+    safe = safe and not asked
     usable = not binds(block[scene.number(backward, block) :], owner)
     tests = list(_tests(scene, step, block))
     held = any(_counts(scene, test) or names_in(owner) & used([ast.Expr(test)]) for test in tests)
@@ -116,18 +130,37 @@ def _two_steps(scene: Scene) -> bool:
     return scene.finding.notes[0].site.line < scene.finding.site.line
 
 
-def _asked(scene: Scene, backward: ast.stmt, owner: str) -> bool:
-    """Whether a test is about a clear of the same object and no part of the training is: a guess."""
+def _asked(scene: Scene, backward: ast.stmt, owner: str) -> list[ast.If | ast.IfExp]:
+    """Tests that are about a clear of the same object, and about no part of the training."""
     around = scene.loop(backward) or scene.code.function(backward)
+    found = []
     for node in own_nodes(around):
         if isinstance(node, (ast.If, ast.IfExp)):
-            calls = (ast.Expr(one) for one in ast.walk(node) if isinstance(one, ast.Call))
-            if not any(cleared(one) == owner for one in calls):
+            made = (ast.Expr(one) for one in ast.walk(node) if isinstance(one, ast.Call))
+            if not any(cleared(one) == owner for one in made):
                 continue
             arms = [node] if isinstance(node, ast.If) else []
             if not (steps(node) or backwards(node) or bound(arms) & used([backward])):
-                return True
-    return False
+                found.append(node)
+    return found
+
+
+def _freed(scene: Scene, asked: list[ast.If | ast.IfExp], *, safe: bool) -> Iterator[Repair]:
+    """The clear without its test, where that asks for something that every iteration computes."""
+    for node in asked:
+        if not isinstance(node, ast.If) or not is_clear(node):
+            continue
+        loop = scene.loop(node)
+        computed = {
+            name
+            for one in own_nodes(loop or node)
+            if isinstance(one, ast.Assign) and not isinstance(one.value, ast.Constant)
+            for name in bound([one])
+        }
+        plain = all(method(one) in _HARMLESS for one in calls(node.test))
+        depends = bool(computed & used([ast.Expr(node.test)])) and not _counts(scene, node.test)
+        unwrapped = partial(lambda node: (scene.code.unwrap(node),), node)
+        yield Repair("clear whatever the test says", unwrapped, safe and plain and depends)
 
 
 def _misplaced(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[ast.stmt]:

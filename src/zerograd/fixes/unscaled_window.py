@@ -15,9 +15,13 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """`loss.backward()` becomes `(loss / N).backward()`: what is logged stays what it was."""
-    if "different" in scene.finding.message:
-        raise Refused("it is divided already, by what is for a person to see")
     call = scene.call(scene.finding.site)
+    if "different" in scene.finding.message:
+        for divisor in _divisors(scene):
+            for length in dict.fromkeys(_lengths(scene)):
+                edit = partial(_instead, scene, divisor, length)
+                yield Repair(f"divide the loss by {length}", edit, safe=False)
+        return
     for length in dict.fromkeys(_lengths(scene)):
         divided = partial(_divided, scene, call, length)
         yield Repair(f"divide the loss by {length}", divided, safe=False)
@@ -60,6 +64,20 @@ def _guards(node: ast.If) -> bool:
 def _tight(scene: Scene, node: ast.expr) -> str:
     text = scene.code.text(node)
     return text if isinstance(node, (*_TIGHT, ast.Constant)) else f"({text})"
+
+
+def _divisors(scene: Scene) -> Iterator[ast.expr]:
+    """What losses are divided by, from the backward upwards."""
+    around = scene.loop(scene.here) or scene.code.function(scene.here)
+    for node in reversed(list(own_nodes(around))):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            yield node.value
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            yield node.right
+
+
+def _instead(scene: Scene, divisor: ast.expr, length: str) -> tuple[Edit, ...]:
+    return (scene.code.edit(scene.code.span(divisor), length),)
 
 
 def _divided(scene: Scene, call: ast.Call, length: str) -> tuple[Edit, ...]:

@@ -7,11 +7,11 @@ it, shows in what the program does again and again; then the same rules judge it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from zerograd.events import Event, Kind
 from zerograd.ledger import Node
 from zerograd.lifecycle import Grads, State
+from zerograd.records import replace
 from zerograd.rule import Rule, Violation
 from zerograd.rules import carried_window, dropped_window, misplaced_guard, zero_in_window
 
@@ -39,6 +39,7 @@ class Book:
         "cuts",
         "declared",
         "drops",
+        "lent",
         "name",
         "node",
         "steady",
@@ -62,6 +63,8 @@ class Book:
         """How long windows are meant to be, as the user says."""
         self.steady = False
         """They were alike often enough that another such window says nothing new."""
+        self.lent: Node | None = None
+        """Where it stood when another's step used what is there: whoever drops it then drops nothing."""
         self._carries = False
         self._run = 0
         self._first = 0

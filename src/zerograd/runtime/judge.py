@@ -50,6 +50,11 @@ class Judge:
         return self._books[subject]
 
     @property
+    def books(self) -> list[Book]:
+        """Of all subjects that there are."""
+        return list(self._books.values())
+
+    @property
     def steps(self) -> int:
         """How many steps there were."""
         return self._past_steps + sum(book.steps for book in self._books.values())
@@ -93,6 +98,7 @@ class Judge:
                 book.window += 1
         elif kind is _STEP:
             if event.foreign:
+                book.lent = edge.node
                 return
             if book.plain(event):
                 book.windows[book.window] += 1
@@ -104,7 +110,8 @@ class Judge:
             book.steps += 1
         elif kind is _ZERO:
             if book.window:
-                self._broken(book.dropped(event, before.state), book, event)
+                if before is not book.lent:
+                    self._broken(book.dropped(event, before.state), book, event)
                 book.window = 0
 
     def end(self, *, clean: bool = True) -> None:

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from zerograd.finding import Finding, Problem, Report, Watched
-from zerograd.runtime.recording import Damaged, open_aside, parsed, plain
+from zerograd.runtime.plain import Damaged, parsed, plain
+from zerograd.runtime.recording import open_aside
 
 VARIABLE = "ZEROGRAD_RUN"
 """The environment variable that tells a child what to do."""

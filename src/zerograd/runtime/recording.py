@@ -1,14 +1,21 @@
-"""The events of a run as JSON lines, so that it can be judged again: `run --record`, `replay`.
+"""The events of a run as JSON lines, so that it can be judged and shown again: `run --record`.
 
-    {"zerograd": "0.1.0", "format": 1}
-    {"define": 0, "subject": "SGD", "event": {"kind": "backward", "site": {"path": "a.py", "line": 7}}}
+    {"zerograd": "0.1.0", "format": 2, "program": "a.py"}
+    {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2}
+    {"source": "a.py", "text": "import torch …"}
+    {"define": 0, "subject": "SGD#1", "event": {"kind": "backward", "site": {"path": "a.py", "line": 7}}}
     0                                              event 0 happened
     {"cycle": [0, 1, 2], "events":       299997}   these, over and over, so many events altogether
+    {"norms": "SGD#1", "first": 1, "each": 1, "used": [5, 8], "right": [null, 5]}
+    {"watched": {"steps": 100001}}                 what the run was watched for
     {"end": true}                                  the run ended by itself
 
 An event is written before `write` returns: a crash loses at most the last one. What repeats itself
-is counted in place, in its line, so that a long run is no longer than a short one. A file never
-grows beyond MOST_BYTES; what comes after `{"cut": …}` was not kept.
+is counted in place, in its line, so that the events of a long run are no longer than those of a short
+one. Norms come in batches, and behind the events they belong to; from THIN steps on, one stands for
+several. A file never grows beyond MOST_BYTES; what comes after `{"cut": …}` was not kept.
+
+Format 1 had neither subjects nor sources nor norms; it is read all the same.
 """
 
 from __future__ import annotations
@@ -16,20 +23,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import linecache
+import math
 import os
 import threading
-import types
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
-from enum import Enum
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterator, Sequence
 
 from zerograd import __version__
 from zerograd.events import Event
-from zerograd.finding import Problem
+from zerograd.finding import Watched
+from zerograd.runtime.plain import plain
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 64 * 1024 * 1024
 MOST_EVENTS = 4096
 """So many different events have a number at a time; then numbers are given anew."""
@@ -41,18 +46,28 @@ _RESERVE = 128
 """Bytes kept for the last line."""
 _ASIDE = 100
 """File descriptors from here on are ours."""
-_NO_RECORDING = "this is no recording: zerograd run --record makes one"
-_NO_LINE = "this is no line of a recording"
-
-Post = Callable[[str, Event], None]
+THIN = 100_000
+"""From this step on a norm stands for two steps, from twice as many on for four, and so on."""
+MOST_SOURCES = 64
+_SHORT = 6
+"""Digits of a norm."""
 
 
 class Recorder:
-    """Writes events to a file. Trouble with the file ends the recording, never the run."""
+    """Writes a run to a file. Trouble with the file ends the recording, never the run."""
 
-    def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        program: str = "",
+        rank: int | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
         """Open the file; `OSError` where it cannot be written."""
         self.path = path
+        self._home = os.getcwd()
+        self._sources: set[str] = set()
         self.problem = ""
         """Why the recording is not whole."""
         self._file = open(path, "wb", 0, opener=open_aside)  # noqa: SIM115  # see `close`
@@ -69,23 +84,64 @@ class Recorder:
         try:
             if not self._file.seekable():
                 raise OSError(errno.ESPIPE, "it has to be a file that can be written in place")
-            self._append(json.dumps({"zerograd": __version__, "format": FORMAT}))
+            about = {"program": program} if program else {}
+            ranked = {} if rank is None else {"rank": rank}
+            header = {"zerograd": __version__, "format": FORMAT, **about, **ranked}
+            self._append(json.dumps(header))
         except OSError:
             self._file.close()
             raise
 
     def write(self, subject: str, event: Event) -> None:
         """Keep one event."""
+        with self._kept() as open_:
+            if not open_:
+                return
+            number = self._numbers.get((subject, event))
+            if number is None:
+                number = self._define(subject, event)
+            if not self._goes_on(number):
+                self._begin(number)
+
+    def title(self, subject: str, title: str, parameters: int) -> None:
+        """Keep what a subject is called."""
+        self._line({"subject": subject, "title": title, "parameters": parameters})
+
+    def norms(
+        self, subject: str, first: int, used: Sequence[float], right: Sequence[float | None]
+    ) -> None:
+        """Keep the norms that steps used, from a subject's first of them on.
+
+        Beside them what they should have been, None where that is what was used.
+        """
+        each = thinning(first)
+        groups = range(0, len(used), each)
+        tallest = [max(range(at, min(at + each, len(used))), key=used.__getitem__) for at in groups]
+        line: dict[str, object] = {"norms": subject, "first": first, "each": each}
+        line["used"] = [_short(used[at]) for at in tallest]
+        if any(right[at] is not None for at in tallest):
+            line["right"] = [_short(right[at]) for at in tallest]
+        self._line(line)
+
+    def watched(self, watched: Watched) -> None:
+        """Keep what the run was watched for."""
+        self._line({"watched": plain(watched)})
+
+    def _line(self, line: object) -> None:
+        with self._kept() as open_:
+            if open_:
+                self._append(json.dumps(line))
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[bool]:
+        """Whether there is a file to write to; trouble in here ends the recording."""
         # A forked child has the parent's file, and must leave it alone.
         if self._file.closed or os.getpid() != self._pid:
+            yield False
             return
         with self._lock:
             try:
-                number = self._numbers.get((subject, event))
-                if number is None:
-                    number = self._define(subject, event)
-                if not self._goes_on(number):
-                    self._begin(number)
+                yield True
             except _Full:
                 self._end({"cut": f"at {self._most + _RESERVE} bytes"})
                 self.problem = f"it reached {self._most + _RESERVE} bytes; the rest was not kept"
@@ -106,6 +162,7 @@ class Recorder:
 
     def _define(self, subject: str, event: Event) -> int:
         self._leave()
+        self._keep_source(event.site.path)
         if len(self._numbers) >= MOST_EVENTS:
             self._numbers.clear()
             self._past.clear()
@@ -114,6 +171,17 @@ class Recorder:
         self._append(json.dumps(line))
         self._numbers[subject, event] = number
         return number
+
+    def _keep_source(self, path: str) -> None:
+        """Keep the file that a call stands in: allow comments hold, wherever it is judged again."""
+        if path in self._sources or not path or len(self._sources) >= MOST_SOURCES:
+            return
+        self._sources.add(path)
+        file = os.path.join(self._home, path)
+        if os.path.isfile(file) and os.path.getsize(file) < LONGEST_LINE:
+            line = json.dumps({"source": path, "text": "".join(linecache.getlines(file))})
+            if len(line) < LONGEST_LINE:
+                self._append(line)
 
     def _goes_on(self, number: int) -> bool:
         """Whether the event is the next one of the open cycle; then it is counted."""
@@ -179,6 +247,18 @@ def aside(fd: int) -> int:
         return os.dup(fd)
 
 
+def thinning(step: int) -> int:
+    """For how many steps one norm stands, from that step on: a power of two."""
+    return 1 if step <= THIN else 1 << math.ceil(math.log2(step / THIN))
+
+
+def _short(norm: float | None) -> float | str | None:
+    """A norm as JSON has it: with few digits, in words where it is no number."""
+    if norm is None:
+        return None
+    return float(f"{norm:.{_SHORT}g}") if math.isfinite(norm) else str(norm)
+
+
 class _Full(Exception):
     """The file has reached its size."""
 
@@ -189,171 +269,3 @@ def _cycle(past: list[int], number: int) -> list[int]:
         if past[-length] == number and past[-length:] == past[-2 * length : -length]:
             return past[-length:]
     return []
-
-
-class Damaged(ValueError):
-    """A line that no recorder wrote."""
-
-
-def replay(path: str, post: Post) -> tuple[bool, list[Problem]]:
-    """Post the events of a recording; whether its run ended by itself, and what is wrong with it.
-
-    All that stands before a damaged line is posted. `OSError` where the file cannot be read.
-    """
-    reader = _Reader(post)
-    number = 0
-    with open(path, "rb") as stream:
-        while line := stream.readline(LONGEST_LINE):
-            number += 1
-            if number > 1 and not line.endswith(b"\n") and not stream.read(1):
-                break  # the last line, cut by a crash
-            try:
-                reader.take(line)
-            except Damaged as error:
-                return False, [Problem(path, f"{error}; nothing from there on is judged", number)]
-    if not number:
-        return False, [Problem(path, "is empty, and no recording")]
-    if reader.cut:
-        whole = "was cut when it grew too large: the rest of the run is not judged"
-        return False, [Problem(path, whole)]
-    return reader.clean, []
-
-
-class _Reader:
-    """Takes the lines of a recording one by one."""
-
-    def __init__(self, post: Post) -> None:
-        self.clean = self.cut = False
-        self._post = post
-        self._known: dict[int, tuple[str, Event]] = {}
-        self._begun = False
-
-    def take(self, line: bytes) -> None:
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            raise Damaged("this is not JSON" if self._begun else _NO_RECORDING) from None
-        if not self._begun:
-            self._header(data)
-        elif not isinstance(data, dict):
-            self._post(*self._find(data))
-        elif "define" in data:
-            self._define(data)
-        elif "cycle" in data:
-            self._cycle(data)
-        elif "cut" in data:
-            self.cut = True
-        elif "end" in data:
-            self.clean = data["end"] is True
-        else:
-            raise Damaged(_NO_LINE)
-
-    def _header(self, data: object) -> None:
-        if not isinstance(data, dict) or "format" not in data:
-            raise Damaged(_NO_RECORDING)
-        if data["format"] != FORMAT:
-            by = data.get("zerograd", "another version")
-            raise Damaged(
-                f"the recording has format {data['format']!r}, written by zerograd {by}; "
-                f"this is {__version__}, which reads format {FORMAT}: replay it with that version"
-            )
-        self._begun = True
-
-    def _define(self, data: dict[str, object]) -> None:
-        number, subject = data["define"], data.get("subject")
-        if type(number) is not int or not isinstance(subject, str):
-            raise Damaged("an event needs a number and a subject")
-        event = parsed(Event, data.get("event"))
-        assert isinstance(event, Event)
-        self._known[number] = (subject, event)
-
-    def _cycle(self, data: dict[str, object]) -> None:
-        cycle, events = data["cycle"], data.get("events")
-        if not isinstance(cycle, list) or not cycle or type(events) is not int or events < 1:
-            raise Damaged("a cycle needs the numbers of its events, and how many they are")
-        known = [self._find(number) for number in cycle]
-        for at in range(events):
-            self._post(*known[at % len(known)])
-
-    def _find(self, number: object) -> tuple[str, Event]:
-        if type(number) is not int:
-            raise Damaged(_NO_LINE)
-        if number not in self._known:
-            raise Damaged(f"event {number} is not defined")
-        return self._known[number]
-
-
-def plain(value: object) -> object:
-    """A value as JSON can hold it; of a dataclass the fields that are not what they always are."""
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value):
-        held = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: plain(one) for field, one in held if one != field.default}
-    if isinstance(value, (tuple, list)):
-        return [plain(one) for one in value]
-    if isinstance(value, dict):
-        return [[plain(key), plain(one)] for key, one in value.items()]
-    return value
-
-
-def parsed(kind: Any, data: object) -> object:
-    """The value of a type that `plain` made into data; `Damaged` if it is no such thing."""
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return _parsed_union(get_args(kind), data)
-    if origin is tuple and isinstance(data, list):
-        return tuple(parsed(get_args(kind)[0], one) for one in data)
-    if origin is dict and isinstance(data, list):
-        return _parsed_dict(get_args(kind), data)
-    if origin is Literal and data in get_args(kind):
-        return data
-    if is_dataclass(kind):
-        return _parsed_dataclass(kind, data)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        try:
-            return kind(data)
-        except ValueError:
-            raise Damaged(f"{data!r} is no {kind.__name__.lower()}") from None
-    if kind is float and type(data) is int:
-        return float(data)
-    if type(data) is not kind and not (kind is type(None) and data is None):
-        raise Damaged(f"{data!r} is not of the kind that belongs there")
-    return data
-
-
-def _parsed_union(kinds: tuple[Any, ...], data: object) -> object:
-    for kind in kinds:
-        with contextlib.suppress(Damaged):
-            return parsed(kind, data)
-    raise Damaged(f"{data!r} is not of the kind that belongs there")
-
-
-def _parsed_dict(kinds: tuple[Any, ...], data: list[Any]) -> object:
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in data):
-        raise Damaged("this is no table")
-    return {parsed(kinds[0], key): parsed(kinds[1], one) for key, one in data}
-
-
-def _parsed_dataclass(kind: Any, data: object) -> object:
-    hints, needed = _hints(kind)
-    if not isinstance(data, dict):
-        raise Damaged(f"this is no {kind.__name__.lower()}")
-    name = kind.__name__.lower()
-    for unknown in data.keys() - hints.keys():
-        raise Damaged(f"no {name} has a {unknown!r}: a newer zerograd may have written it")
-    for missing in needed - data.keys():
-        raise Damaged(f"the {name} has no {missing!r}")
-    made: object = kind(**{name: parsed(hints[name], one) for name, one in data.items()})
-    return made
-
-
-@cache
-def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """The types of a dataclass's fields, and the fields without which there is none."""
-    needed = [
-        field.name
-        for field in fields(kind)
-        if field.default is MISSING and field.default_factory is MISSING
-    ]
-    return get_type_hints(kind), frozenset(needed)

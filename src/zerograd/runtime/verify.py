@@ -61,7 +61,7 @@ def norms(params: Sequence[Tensor]) -> list[float]:
     import torch
 
     with torch.no_grad():
-        grads = [_plain(param.grad) for param in params if param.grad is not None]
+        grads = [plain(param.grad) for param in params if param.grad is not None]
         by_device: dict[object, list[int]] = {}
         for number, grad in enumerate(grads):
             by_device.setdefault((grad.device, grad.dtype), []).append(number)
@@ -73,7 +73,7 @@ def norms(params: Sequence[Tensor]) -> list[float]:
         return found
 
 
-def _plain(grad: Tensor) -> Tensor:
+def plain(grad: Tensor) -> Tensor:
     """The gradient as a tensor that norms can be taken of: what this process holds of it."""
     if hasattr(grad, "to_local"):
         grad = grad.to_local()
@@ -108,7 +108,7 @@ class Touch:
             if grad is None:
                 return
             try:
-                square = float(_plain(grad).double().norm()) ** 2
+                square = float(plain(grad).double().norm()) ** 2
                 self._squares[key] = self._squares.get(key, 0.0) + square
             except Exception as error:
                 # It must not come up in the user's backward.
@@ -144,7 +144,7 @@ def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Me
     if not touch.saw(params):
         return None
     squares = (
-        float(_plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
+        float(plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
     )
     got = math.sqrt(sum(squares))
     return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params))

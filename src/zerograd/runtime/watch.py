@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from zerograd import comments
 from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.live import Glance
 from zerograd.rule import scaler
 from zerograd.rules import RULES
 from zerograd.runtime import (
@@ -29,6 +30,7 @@ from zerograd.runtime import (
     hooks,
     judge,
     letters,
+    meter,
     orphans,
     ranks,
     replicas,
@@ -38,7 +40,9 @@ from zerograd.runtime import (
     watcher,
 )
 from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
-from zerograd.runtime.judge import Judge, Recorder
+from zerograd.runtime.judge import Judge
+from zerograd.runtime.meter import Meter
+from zerograd.runtime.recording import Recorder
 from zerograd.runtime.traces import tidy
 from zerograd.runtime.watcher import Watcher
 from zerograd.selection import expand, resolve
@@ -125,6 +129,11 @@ class Watch:
             if not self._open:
                 _Engine.leave(self, clean)
         return self.report
+
+    def glance(self) -> list[Glance]:
+        """What every subject is doing now; another thread may ask."""
+        engine = _Engine.running
+        return [] if engine is None or self not in engine.watches else engine.glance()
 
     def __enter__(self) -> Report:
         return self.start()
@@ -244,7 +253,8 @@ class _Engine:
             engine.watches.append(watch)
             engine.watcher.replicas.setting = watch.check_ranks
             if watch.record is not None:
-                engine.judge.recorder = watch.record
+                measuring = Meter(watch.record, engine._torch, engine.watcher.subjects)
+                engine.judge.recorder = engine.watcher.meter = measuring
             return engine
 
     @classmethod
@@ -260,10 +270,13 @@ class _Engine:
                     cls.running = None
                     engine.judge.end(clean=clean)
                 watch.report.watched = engine.summary(watch)
+                if watch.record is not None and engine.watcher.meter is not None:
+                    engine.watcher.meter.flush()
+                    watch.record.watched(watch.report.watched)
             finally:
                 engine.watches.remove(watch)
                 if watch.record is not None:
-                    engine.judge.recorder = None
+                    engine.judge.recorder = engine.watcher.meter = None
 
     @classmethod
     def allow(cls, codes: frozenset[str]) -> None:
@@ -276,6 +289,14 @@ class _Engine:
         cls.expected = length
         if cls.running is not None:
             cls.running.watcher.expect(length)
+
+    def glance(self) -> list[Glance]:
+        titles = self.watcher.titles
+        return [
+            Glance(titles[one.name], one.steps, one.node.state.grads, one.window, dict(one.windows))
+            for one in self.judge.books
+            if one.name in titles
+        ]
 
     def summary(self, watch: Watch) -> Watched:
         titles, parameters = self.watcher.titles, self.watcher.parameters
@@ -334,7 +355,7 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    distributed, frames, habits, hooks, judge, letters, orphans, replicas, subjects, sync, verify,
+    distributed, frames, habits, hooks, judge, letters, meter, orphans, replicas, subjects, sync, verify,
     watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 

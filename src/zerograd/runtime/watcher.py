@@ -28,6 +28,8 @@ from zerograd.runtime.sync import Sync
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from zerograd.runtime.meter import Meter
+
 USUAL = 3
 """After so many times in a row a meeting with used gradients that was harmless is expected."""
 MOST_PROBES = 16
@@ -145,6 +147,8 @@ class Watcher:
         self.replicas = Replicas(torch, self._names)
         self.replicas.scaler = lambda: self.scaler and self.scaler()
         self._length = 0
+        self.meter: Meter | None = None
+        """Who measures what steps use, if anybody asks for it."""
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
         self.scaler: Any = None
@@ -204,6 +208,8 @@ class Watcher:
                 subject.inside = None
         looks: list[_Look] = []
         if lane.watched:
+            if self.meter is not None:
+                self.meter.before(lane.watched.values())
             try:
                 for subject in tuple(lane.watched.values()):
                     look = self._look(subject, event)
@@ -890,6 +896,11 @@ class Watcher:
             subject.clear_call = subject.step_call = NO_CALL
             if subject.lane is not None:
                 subject.lane.call = NO_CALL
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All there are now."""
+        return self._subjects.all
 
 
 MOST_CLIPS = 64

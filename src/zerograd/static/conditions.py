@@ -115,10 +115,10 @@ def _at_the_end(lower: Lower, test: Op) -> Op:
     for counter in test.reads if len(test.reads) == 1 else ():
         if counter in lower.ends:
             ident, end = lower.ends[counter]
-            said = [evaluate(test, {counter: value}) for value in (end - 1, end)]
-            if said == [False, True]:
+            said = [evaluate(test, {counter: value}) for value in (0, end - 1, end)]
+            if said == [False, False, True]:
                 return Op("and", (Var(f"@last:{ident}"),), test.text)
-            if said == [True, False]:
+            if said == [True, True, False]:
                 return Op("not", (Var(f"@last:{ident}"),), test.text)
     return test
 

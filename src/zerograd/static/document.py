@@ -81,7 +81,7 @@ def edit_text(text: str, edits: Sequence[Edit]) -> str:
     at = 0
     for start, end, _, new in spans:
         if start < at:
-            raise Overlap
+            raise Overlap("its edits overlap")
         parts += [text[at:start], new.replace("\n", newline)]
         at = end
     return "".join([*parts, text[at:]])

@@ -294,6 +294,19 @@ class Code:
         text = "\n".join(f"{indent}{line}" if line else "" for line in [f"if {test}:", *lines])
         return self.edit(Span(first, 1, last, len(self.lines[last - 1]) + 1), text)
 
+    def unwrap(self, statement: ast.If) -> Edit:
+        """Take the test away from around its statements."""
+        first, last = self.span(statement).line, self.span(statement).end_line
+        header = self.lines[first - 1 : self.span(statement.body[0]).line - 1]
+        own = self.starts_line(statement) and self.starts_line(statement.body[0])
+        if not own or not self.ends_line(statement) or statement.orelse:
+            raise Refused("a statement shares its line with others")
+        if any("#" in line for line in header):
+            raise Refused("something is said about the test")
+        indent = self._indent(first)
+        lines = [f"{indent}{line}".rstrip() for line in self.taken(statement.body)]
+        return self.edit(Span(first, 1, last, len(self.lines[last - 1]) + 1), "\n".join(lines))
+
 
 def _one(lines: Sequence[str]) -> str:
     """The only line, where there is no room for more."""

@@ -8,22 +8,27 @@ import re
 from zerograd.static import names
 from zerograd.static.facts import nodes, text_of
 
-_LOSS = re.compile(r"loss|^err", re.IGNORECASE)
+_LOSS = re.compile(r"loss|cost|^err", re.IGNORECASE)
+_RUNS_BACKWARD = re.compile(r"backward|train_|training|_step$|closure|fit|learn", re.IGNORECASE)
+"""Unseen functions with such names may run the backward themselves."""
 _COMPUTES = re.compile(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
 
 
 def idle_loss(around: ast.AST) -> ast.AST | None:
     """A loss that a loop or a function computes and then only logs: where it is computed."""
     assigned: dict[str, ast.AST] = {}
+    bare: ast.AST | None = None
     for node in nodes(around):
         if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp)):
             for target in node.targets:
                 if isinstance(target, ast.Name) and _LOSS.search(target.id):
                     assigned[target.id] = node
         elif isinstance(node, ast.Expr) and _is_computed(node.value):
-            return node
-    if not assigned:
-        return None
+            bare = bare or node
+        if isinstance(node, ast.Call) and _may_run_backward(node):
+            return None
+    if bare is not None or not assigned:
+        return bare
     parents = {child: node for node in nodes(around) for child in ast.iter_child_nodes(node)}
     used: set[str] = set()
     feeds: dict[str, set[str]] = {}
@@ -38,6 +43,22 @@ def idle_loss(around: ast.AST) -> ast.AST | None:
         used |= {name for name, into in feeds.items() if into & used}
     idle = [node for name, node in assigned.items() if name not in used]
     return idle[-1] if idle else None
+
+
+def _may_run_backward(node: ast.Call) -> bool:
+    """Whether a call may do what seems to be forgotten: a training step, a schedule of a pipeline."""
+    name = text_of(node.func).rsplit(".", 1)[-1]
+    if name == "step":
+        return bool(node.args or node.keywords) and not _is_scaler(node.func)
+    own = name in ("backward", "manual_backward")  # what these fill was seen
+    return not own and _RUNS_BACKWARD.search(name) is not None
+
+
+def _is_scaler(func: ast.expr) -> bool:
+    return (
+        isinstance(func, ast.Attribute)
+        and names.SCALER_NAME.search(text_of(func.value)) is not None
+    )
 
 
 def _is_computed(node: ast.expr) -> bool:

@@ -78,7 +78,8 @@ class Loops(Evaluate):
     def items(self, value: Value) -> list[Value] | None:
         """The items of a short collection of objects, to be gone through one by one."""
         if isinstance(value, Many) and 0 < len(value.items) <= 8:
-            if any(is_object(item) for item in value.items):
+            named = value.items[0] == Lit("name")  # as `named_parameters` gives them
+            if not named and any(is_object(item) for item in value.items):
                 return list(value.items)
         if isinstance(value, Table) and 0 < len(value.items) <= 8:
             keys: list[Value] = [

@@ -30,6 +30,8 @@ class Subject:
 
     key: str
     params: frozenset[str] | None = None
+    beside: frozenset[str] = frozenset()
+    """What the optimizer steps besides, where one module of several is looked at."""
 
 
 def subjects(flow: Flow, params: dict[str, frozenset[str] | None]) -> list[Subject]:
@@ -50,7 +52,10 @@ def parts(subject: Subject) -> list[Subject]:
     """A subject that steps several modules is looked at one module at a time."""
     if subject.params is None or not 1 < len(subject.params) <= MOST_PARTS:
         return [subject]
-    return [Subject(subject.key, frozenset({key})) for key in sorted(subject.params)]
+    return [
+        Subject(subject.key, frozenset({key}), subject.params - {key})
+        for key in sorted(subject.params)
+    ]
 
 
 @dataclass
@@ -242,6 +247,8 @@ class View:
         if act.anyone:
             return replace(event, may=True)
         relations = [self.relation(key, act) for key in act.whose]
+        if True in relations and act.event.kind is Kind.ZERO and self.spares(act):
+            event = replace(event, inner=True)
         if True in relations:
             sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
             return event if sure else replace(event, bare=False)
@@ -255,6 +262,12 @@ class View:
         ):
             return event
         return None
+
+    def spares(self, act: Act) -> bool:
+        """Whether a clear leaves something to its optimizer's step: then it freezes the rest."""
+        if any(map(self.is_mine, act.whose)):
+            return False
+        return any(not any(within(p, k) for k in act.whose) for p in self.subject.beside)
 
     def relation(self, key: str, act: Act) -> bool | None:
         """True: covers the subject; False: does not touch it; None: may touch some of it."""

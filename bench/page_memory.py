@@ -1,0 +1,60 @@
+"""How long `zerograd report` takes for a recording of a given size, and how much memory.
+
+    .venv/bin/python bench/page_memory.py [MEGABYTES]        default: 1024
+
+The recording is written first: steps with windows of changing length, one line per event, and the
+norms of its steps, as a recorder writes a run in which nothing repeats itself.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+KINDS = ("zero", "backward", "clip", "step")
+
+
+def write(path: Path, megabytes: int) -> int:
+    """Write a recording of about that size; how many steps it has."""
+    draw = random.Random(0)
+    steps = 0
+    with path.open("w", encoding="ascii") as stream:
+        stream.write('{"zerograd": "0.1.0", "format": 2, "program": "train.py"}\n')
+        for number, kind in enumerate(KINDS):
+            event = {"kind": kind, "site": {"path": "train.py", "line": number + 1}}
+            made = {"define": number, "subject": "SGD#1", "event": event}
+            stream.write(f"{json.dumps(made)}\n")
+        while stream.tell() < megabytes * 1e6:
+            for _ in range(128):
+                clip = "2\n" if draw.random() < 0.5 else ""
+                stream.write("0\n" + "1\n" * draw.randint(1, 4) + f"{clip}3\n")
+            norms = {"norms": "SGD#1", "first": steps + 1, "each": 1, "used": [1.23456] * 128}
+            stream.write(f"{json.dumps(norms)}\n")
+            steps += 128
+        stream.write('{"end": true}\n')
+    return steps
+
+
+def main() -> None:
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
+    with tempfile.TemporaryDirectory() as folder:
+        recording, page = Path(folder, "run.jsonl"), Path(folder, "page.html")
+        steps = write(recording, megabytes)
+        print(f"recording {recording.stat().st_size / 1e6:9.1f} MB, {steps:,} steps")
+        begun = time.perf_counter()
+        words = ["report", str(recording), "-o", str(page)]
+        subprocess.run([sys.executable, "-m", "zerograd", *words], check=True, capture_output=True)
+        print(f"page      {page.stat().st_size / 1e6:9.1f} MB")
+        print(f"time      {time.perf_counter() - begun:9.1f} s")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"memory    {used:9.1f} MB at most")
+
+
+if __name__ == "__main__":
+    main()

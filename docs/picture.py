@@ -1,0 +1,97 @@
+"""Draws README's picture: one weight, two batches, and the bucket between them. torch fills it.
+
+python docs/picture.py           bring docs/buckets.svg up to date
+python docs/picture.py --check   change nothing; exit with 1 if it would differ
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from zerograd.learn.lessons.bucket import CLEARED, FORGOTTEN, moments
+from zerograd.learn.parts import Moment, number
+
+PICTURE = Path(__file__).with_name("buckets.svg")
+
+WIDTH, COLUMN, LEFT = 860, 132, 34
+HEIGHT, BUCKET = 96, 64
+"""A bucket that is full, and how wide it is."""
+ROW = 232
+
+STYLE = """\
+text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
+.title { font-size: 16px; font-weight: 600; text-anchor: start }
+.call { font: 13px ui-monospace, monospace }
+.faint { fill: #59636e; font-size: 12px }
+.wrong { fill: #b3261e; font-weight: 700 }
+.bucket { fill: none; stroke: #59636e; stroke-width: 2; stroke-linejoin: round }
+.live { fill: #4a7fe0 } .spent { fill: #a8b0ba } .mixed { fill: #d9502f }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3 } .faint { fill: #9198a1 } .wrong { fill: #ff8a75 }
+  .bucket { stroke: #9198a1 } .spent { fill: #6b737d }
+}"""
+
+
+def picture() -> str:
+    """The two loops, one above the other."""
+    wrong, used = moments(FORGOTTEN)
+    right, clean = moments(CLEARED)
+    full = max(used)
+    told = (
+        f"Without a clear the second step uses {number(used[1])} where {number(clean[1])} is right."
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {2 * ROW}" role="img">',
+            f"<title>{escape(told)}</title>",
+            f"<style>\n{STYLE}\n</style>",
+            *_row(0, told, wrong, full, clean),
+            *_row(ROW, "With one more line:", right, full, clean),
+            "</svg>\n",
+        ]
+    )
+
+
+def _row(top: int, title: str, shown: list[Moment], full: float, clean: list[float]) -> list[str]:
+    parts = [f'<text class="title" x="{LEFT - 14}" y="{top + 26}">{escape(title)}</text>']
+    right = iter(clean)
+    mixed = False
+    for column, moment in enumerate(shown):
+        mixed = moment.state == "stale" or (mixed and moment.state == "spent")
+        told = "None" if moment.gradient is None else number(moment.gradient)
+        if moment.call == "step()" and told != (should := number(next(right))):
+            told += f", not {should}"
+        parts += _bucket(LEFT + column * COLUMN, top + 66, moment, told, full, mixed=mixed)
+    return parts
+
+
+def _bucket(x: int, y: int, moment: Moment, told: str, full: float, *, mixed: bool) -> list[str]:
+    level = round(HEIGHT * (moment.gradient or 0) / full)
+    middle, bottom = x + BUCKET // 2, y + HEIGHT
+    wrong = "wrong" if mixed else ""
+    fill = "mixed" if mixed else moment.state
+    below = f"{moment.state}, weight {number(moment.weight)}"
+    return [
+        f'<text class="call" x="{middle}" y="{y - 12}">{escape(moment.call)}</text>',
+        f'<rect class="{fill}" x="{x}" y="{bottom - level}" width="{BUCKET}" height="{level}"/>',
+        f'<path class="bucket" d="M{x} {y}V{bottom}H{x + BUCKET}V{y}"/>',
+        f'<text class="{wrong}" x="{middle}" y="{bottom + 20}">{escape(told)}</text>',
+        f'<text class="faint" x="{middle}" y="{bottom + 38}">{below}</text>',
+    ]
+
+
+def main() -> int:
+    """Write the picture, or say that it is out of date."""
+    made = picture()
+    if sys.argv[1:] == ["--check"]:
+        same = PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == made
+        print("" if same else f"{PICTURE.name} is out of date: run python docs/picture.py", end="")
+        return int(not same)
+    PICTURE.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

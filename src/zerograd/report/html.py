@@ -1,0 +1,444 @@
+"""A run as one page: a file that needs no network, no server and nothing beside it.
+
+What stands in the page as text is written here; the timeline and the norms are drawn by
+`assets/page.js` from the data at the page's end. The page runs no script but that one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+
+from zerograd.events import Measured
+from zerograd.finding import Finding, Problem, Watched
+from zerograd.report import source
+from zerograd.report.place import visible, where, where_problem
+from zerograd.timeline import Lane, Norms, Timeline
+
+
+@dataclass
+class Rank:
+    """One process of a run."""
+
+    name: str
+    """`rank 0`; nothing where there is only one."""
+    timeline: Timeline
+    watched: Watched
+    findings: list[int]
+    """The number in the page of each finding of this rank."""
+    clean: bool = True
+
+
+@dataclass
+class Shown:
+    """A finding, and what the page adds to it."""
+
+    finding: Finding
+    measured: Measured | None = None
+    ranks: list[str] = field(default_factory=list)
+    """Where it was found, if there are several ranks."""
+
+
+@dataclass
+class Page:
+    """All that a page tells."""
+
+    program: str
+    ranks: list[Rank]
+    findings: list[Shown]
+    errors: list[Problem]
+    sources: Mapping[str, Sequence[str]]
+    rules: Mapping[str, tuple[str, str]]
+    """By code: the rule's name, and its law in one line."""
+    version: str
+
+
+def render(page: Page) -> Iterator[str]:
+    """The page, part by part."""
+    style, script = _asset("page.css"), _asset("page.js")
+    yield _HEAD.format(
+        title=_text(f"{_verdict(page)[1]} · {page.program}"),
+        script=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=style,
+    )
+    yield _top(page)
+    yield "<main id=main>"
+    yield _hero(page)
+    yield from _problems(page)
+    yield from _findings(page)
+    if any(rank.timeline.runs.ticks for rank in page.ranks):
+        yield _TIMELINE
+        yield _norms(page)
+    yield from _windows(page)
+    yield from _watched(page)
+    yield "</main>"
+    yield _FOOT.format(version=_text(page.version))
+    yield '<script type="application/json" id=data>'
+    # What a name holds cannot end the element, nor begin another one.
+    yield from (part.replace("<", "\\u003c") for part in _JSON.iterencode(_data(page)))
+    yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"
+
+
+_JSON = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+_HEAD = """\
+<!doctype html>
+<html lang=en>
+<head>
+<meta charset=utf-8>
+<meta name=viewport content="width=device-width, initial-scale=1">
+<meta name=color-scheme content="light dark">
+<meta http-equiv=Content-Security-Policy content="default-src 'none'; \
+style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:; base-uri 'none'; form-action 'none'">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+"""
+
+_FOOT = """\
+<footer>Made by zerograd {version}. This file is the whole report: it loads nothing.</footer>
+"""
+
+_TIMELINE = """\
+<section aria-labelledby=h-timeline>
+<div class=head><h2 id=h-timeline>Timeline</h2>
+<p>What happened to the gradients of each optimizer, and what they held in between.</p></div>
+<div class=legend id=legend></div>
+<div class=panel>
+<div class=tools role=toolbar aria-label="Timeline">
+<button type=button data-do=out title="Zoom out (−)" aria-label="Zoom out">−</button>
+<button type=button data-do=in title="Zoom in (+)" aria-label="Zoom in">+</button>
+<button type=button data-do=all title="The whole run (0)">All</button>
+<span class=gap></span>
+<button type=button data-do=prev class=finds title="Previous finding (p)">‹ finding</button>
+<button type=button data-do=next class=finds title="Next finding (n)">finding ›</button>
+<span class=gap></span>
+<label class=goto>Step <input id=goto type=number min=1 step=1 inputmode=numeric></label>
+<output id=range aria-live=polite></output>
+</div>
+<canvas id=overview role=img aria-label="The whole run; drag to choose a part of it"></canvas>
+<div id=timeline tabindex=0 role=application aria-roledescription=timeline aria-describedby=keys \
+aria-label="Timeline of the run"><div id=names></div><canvas id=lanes aria-hidden=true></canvas></div>
+<p id=keys class=keys><kbd>←</kbd> <kbd>→</kbd> step by step, with <kbd>Shift</kbd> by half a view ·
+<kbd>+</kbd> <kbd>−</kbd> zoom · <kbd>0</kbd> all · <kbd>n</kbd> <kbd>p</kbd> next and previous finding ·
+drag to move, <kbd>Ctrl</kbd> and wheel, or pinch, to zoom</p>
+<div id=detail aria-live=polite></div>
+</div>
+</section>
+"""
+
+
+def _asset(name: str) -> str:
+    return (files("zerograd.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _text(words: object) -> str:
+    """Words fit to stand in the page, whatever they hold."""
+    return escape(visible(str(words)))
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{_number(number)} {one if number == 1 else many or one + 's'}"
+
+
+def _top(page: Page) -> str:
+    name = f"<span class=program>{_text(page.program)}</span>" if page.program else ""
+    return (
+        '<a class=skip href="#main">Skip to the report</a>'
+        "<header><div class=brand><span class=mark aria-hidden=true>∇<i>0</i></span> zerograd</div>"
+        f"{name}<button type=button id=theme aria-pressed=false>Dark</button></header>"
+    )
+
+
+def _verdict(page: Page) -> tuple[str, str]:
+    """How it went, as a class and in words."""
+    levels = Counter(one.finding.level for one in page.findings)
+    told = [_count(levels["error"], "error")] if levels["error"] else []
+    told += [f"{_number(levels['advice'])} advice"] if levels["advice"] else []
+    if told:
+        return ("bad" if levels["error"] else "advice"), ", ".join(told)
+    if page.errors:
+        return "advice", "Not the whole run"
+    if not any(rank.watched.steps for rank in page.ranks):
+        return "advice", "No step was seen"
+    return "good", "Nothing wrong"
+
+
+def _hero(page: Page) -> str:
+    kind, words = _verdict(page)
+    steps = sum(rank.watched.steps for rank in page.ranks)
+    optimizers = max((len(rank.watched.optimizers) for rank in page.ranks), default=0)
+    windows: Counter[int] = Counter()
+    for rank in page.ranks:
+        windows.update(rank.watched.windows)
+    usual = f"mostly of {_count(windows.most_common(1)[0][0], 'backward')}" if windows else ""
+    ran = {code for rank in page.ranks for code in rank.watched.ran}
+    tiles = [
+        ("steps", _number(steps), f"on {len(page.ranks)} ranks" if len(page.ranks) > 1 else ""),
+        ("optimizers", _number(optimizers), ""),
+        ("parameters", _number(max((r.watched.parameters for r in page.ranks), default=0)), ""),
+        ("windows", _number(sum(windows.values())), usual),
+        ("rules", _number(len(ran)), "had something to judge"),
+    ]
+    shown = "".join(
+        f"<div><dt>{name}</dt><dd>{value}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
+        for name, value, more in tiles
+    )
+    sign = {"bad": "✕", "advice": "!", "good": "✓"}[kind]
+    return (
+        f"<section class='hero {kind}' aria-labelledby=verdict>"
+        f"<p class=sign aria-hidden=true>{sign}</p><div><h1 id=verdict>{_text(words)}</h1>"
+        f"<p class=lead>{_lead(page, kind)}</p></div><dl class=tiles>{shown}</dl></section>"
+    )
+
+
+def _lead(page: Page, kind: str) -> str:
+    steps = _count(sum(rank.watched.steps for rank in page.ranks), "step")
+    unclean = [rank.name or "the run" for rank in page.ranks if not rank.clean]
+    broken = f" It was broken off: {_text(', '.join(unclean))}." if unclean else ""
+    if kind == "good":
+        return f"{steps} watched, and no rule was broken.{broken}"
+    if page.findings:
+        worst = page.findings[0].finding
+        times = worst.seen or 1
+        often = "" if times == 1 else f", {_number(times)} times"
+        return f"{_text(worst.message)}{often}. {steps} watched.{broken}"
+    return f"{steps} watched.{broken}"
+
+
+def _problems(page: Page) -> Iterator[str]:
+    if page.errors:
+        yield "<section class=problems aria-labelledby=h-problems><h2 id=h-problems>Problems</h2><ul>"
+        for one in page.errors:
+            yield f"<li><code>{_text(where_problem(one))}</code> {_text(one.message)}</li>"
+        yield "</ul></section>"
+
+
+def _findings(page: Page) -> Iterator[str]:
+    if not page.findings:
+        return
+    yield "<section aria-labelledby=h-findings><div class=head><h2 id=h-findings>Findings</h2></div>"
+    for number, shown in enumerate(page.findings):
+        yield from _finding(number, shown, page)
+    yield "</section>"
+
+
+def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
+    one = shown.finding
+    law = page.rules.get(one.code, ("", ""))[1]
+    yield (
+        f"<article class='finding {one.level}' id=finding-{number}>"
+        f"<h3><span class=level>{one.level}</span> <span class=code>{_text(one.code)}</span> "
+        f"{_text(one.name)}</h3><p class=message>{_text(one.message)}</p>"
+        f"<p class=place><code>{_text(where(one.site))}</code>{_seen(shown)}</p>"
+    )
+    yield from source.excerpt(one, page.sources)
+    if shown.measured is not None:
+        yield _numbers(shown.measured)
+    if one.help:
+        yield f"<p class=help><b>What to do</b> {_text(one.help)}</p>"
+    if law:
+        yield f"<p class=law><b>The law</b> {_text(law)}</p>"
+    yield f"<button type=button class=show data-finding={number} hidden>Show in the timeline</button>"
+    yield "</article>"
+
+
+def _seen(shown: Shown) -> str:
+    one = shown.finding
+    parts = []
+    if one.seen is not None:
+        parts.append("seen once" if one.seen == 1 else f"seen {_number(one.seen)} times")
+    if one.site.iteration is not None:
+        parts.append(
+            f"{'first ' if (one.seen or 1) > 1 else ''}at step {_number(one.site.iteration)}"
+        )
+    if shown.ranks:
+        parts.append(f"on {', '.join(shown.ranks)}")
+    return _text(" · " + " · ".join(parts)) if parts else ""
+
+
+def _numbers(measured: Measured) -> str:
+    """What should have been there, and what was, to scale."""
+    most = max(measured.expected, measured.got)
+    whole = math.isfinite(most) and most > 0
+
+    def bar(kind: str, words: str, value: float) -> str:
+        share = 100 * value / most if whole else 100.0
+        return (
+            f"<div class={kind}><span>{words}</span><b>{_text(f'{value:.6g}')}</b>"
+            f"<i><u style='width:{share:.2f}%'></u></i></div>"
+        )
+
+    more = measured.count - len(measured.names)
+    names = ", ".join(measured.names) + (f" and {more} more" if more > 0 else "")
+    told = f" of {_text(names)}" if names else ""
+    return (
+        f"<div class=numbers><p>Gradient norm{told}</p>"
+        f"{bar('right', 'should have been', measured.expected)}{bar('used', 'was', measured.got)}</div>"
+    )
+
+
+def _norms(page: Page) -> str:
+    if not any(lane.norms for rank in page.ranks for lane in rank.timeline.lanes):
+        return ""
+    return (
+        "<section aria-labelledby=h-norms id=norms><div class=head><h2 id=h-norms>Gradient norms</h2>"
+        "<p>As each step used them and, where that differs, as they should have been. "
+        "The same steps are shown as in the timeline.</p></div>"
+        "<div class=panel><p class=key><span class=k-used>used</span> "
+        "<span class=k-right>should have been</span></p><div id=charts></div></div></section>"
+    )
+
+
+def _windows(page: Page) -> Iterator[str]:
+    rows = [(rank, lane) for rank in page.ranks for lane in rank.timeline.lanes if lane.windows]
+    if not rows:
+        return
+    yield (
+        "<section aria-labelledby=h-windows><div class=head><h2 id=h-windows>Windows</h2>"
+        "<p>How many backward calls each step used.</p></div><div class='panel columns'>"
+    )
+    for rank, lane in rows:
+        yield _histogram(rank, lane)
+    yield "</div></section>"
+
+
+def _histogram(rank: Rank, lane: Lane) -> str:
+    most = max(lane.windows.values())
+    shown = sorted(sorted(lane.windows.items(), key=lambda item: -item[1])[:24])
+    rest = len(lane.windows) - len(shown)
+    rows = "".join(
+        f"<tr><th scope=row>{_count(length, 'backward')}</th>"
+        f"<td class=bar><i style='width:{100 * times / most:.2f}%'></i></td><td>{_number(times)}</td></tr>"
+        for length, times in shown
+    )
+    more = f"<p class=quiet>and {_count(rest, 'other length')}</p>" if rest else ""
+    name = f"{rank.name} · {lane.title}" if rank.name else lane.title
+    return (
+        f"<div><table class=windows><caption>{_text(name)}</caption>"
+        "<thead class=away><tr><th scope=col>length</th><td></td><th scope=col>windows</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>{more}</div>"
+    )
+
+
+def _watched(page: Page) -> Iterator[str]:
+    yield (
+        "<section aria-labelledby=h-watched><div class=head><h2 id=h-watched>What was watched</h2>"
+        "</div><div class='panel columns'>"
+    )
+    for rank in page.ranks:
+        yield from _rank(rank, page)
+    yield "</div></section>"
+
+
+def _rank(rank: Rank, page: Page) -> Iterator[str]:
+    watched = rank.watched
+    yield f"<div>{f'<h3>{_text(rank.name)}</h3>' if rank.name else ''}<dl class=facts>"
+    titles = Counter(watched.optimizers)
+    told = [
+        title if times == 1 else f"{title} ({times} of them)" for title, times in titles.items()
+    ]
+    yield _fact(
+        "optimizers", told[:24] + ([f"and {len(told) - 24} more"] if len(told) > 24 else [])
+    )
+    lanes = len(rank.timeline.lanes)
+    if rank.timeline.left_out:
+        yield _fact("in the timeline", [f"the first {lanes} optimizers"])
+    yield _fact(
+        "not watched", [f"{one}: it is no torch.optim.Optimizer" for one in watched.unwatched]
+    )
+    yield _fact("steps", [_number(watched.steps)])
+    yield "</dl>"
+    yield f"<h4>Rules that had something to judge</h4><ul class=rules>{''.join(_rule(c, page) for c in watched.ran)}</ul>"
+    if watched.could_not:
+        yield "<h4>Rules that had not</h4><ul class='rules off'>"
+        for code, why in watched.could_not.items():
+            yield _rule(code, page, why)
+        yield "</ul>"
+    yield "</div>"
+
+
+def _fact(name: str, values: Sequence[str]) -> str:
+    if not values:
+        return ""
+    return f"<dt>{name}</dt>" + "".join(f"<dd>{_text(value)}</dd>" for value in values)
+
+
+def _rule(code: str, page: Page, why: str = "") -> str:
+    name, law = page.rules.get(code, ("", ""))
+    more = f" <small>{_text(why)}</small>" if why else ""
+    return (
+        f"<li title='{_text(law)}'><span class=code>{_text(code)}</span> {_text(name)}{more}</li>"
+    )
+
+
+def _data(page: Page) -> dict[str, object]:
+    """What the script draws."""
+    findings = [
+        {
+            "code": visible(one.finding.code),
+            "name": visible(one.finding.name),
+            "level": one.finding.level,
+        }
+        for one in page.findings
+    ]
+    return {"findings": findings, "ranks": [_rank_data(rank) for rank in page.ranks]}
+
+
+def _rank_data(rank: Rank) -> dict[str, object]:
+    line = rank.timeline
+    paths = list(dict.fromkeys(path for path, _ in line.sites))
+    number = {path: at for at, path in enumerate(paths)}
+    return {
+        "name": visible(rank.name),
+        "lanes": [
+            {"title": visible(lane.title), "steps": lane.steps, "norms": _norm_data(lane.norms)}
+            for lane in line.lanes
+        ],
+        "paths": [visible(path) for path in paths],
+        "sites": [[number[path], at] for path, at in line.sites],
+        "letters": [
+            [one.lane, one.kind, one.site, one.state, [rank.findings[at] for at in one.findings]]
+            for one in line.letters
+        ],
+        "motifs": [
+            [list(one.starts), [at for pair in one.letters for at in pair]] for one in line.motifs
+        ],
+        "ticks": line.runs.ticks,
+        "each": line.runs.each,
+        "runs": _packed(line.runs.motifs),
+        "counts": _packed(line.runs.counts),
+    }
+
+
+def _norm_data(norms: Norms | None) -> dict[str, object] | None:
+    if norms is None or not norms.used:
+        return None
+    differs = any(not math.isnan(one) for one in norms.right)
+    return {
+        "each": norms.each,
+        "used": _packed(norms.used),
+        "right": _packed(norms.right) if differs else None,
+    }
+
+
+def _packed(numbers: array[int] | array[float]) -> str:
+    """Numbers as a typed array of the browser takes them: little-endian, in base64."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return base64.b64encode(numbers.tobytes()).decode("ascii")

@@ -1,0 +1,92 @@
+"""Events and other records as JSON holds them, and back: what recordings are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+class Damaged(ValueError):
+    """A line that no recorder wrote."""
+
+
+def plain(value: object) -> object:
+    """A value as JSON can hold it; of a dataclass the fields that are not what they always are."""
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value):
+        held = ((field, getattr(value, field.name)) for field in fields(value))
+        return {field.name: plain(one) for field, one in held if one != field.default}
+    if isinstance(value, (tuple, list)):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    return value
+
+
+def parsed(kind: Any, data: object) -> object:
+    """The value of a type that `plain` made into data; `Damaged` if it is no such thing."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _parsed_union(get_args(kind), data)
+    if origin is tuple and isinstance(data, list):
+        return tuple(parsed(get_args(kind)[0], one) for one in data)
+    if origin is dict and isinstance(data, dict):
+        key, value = get_args(kind)
+        return _parsed_dict(key, value, data)
+    if origin is Literal and data in get_args(kind):
+        return data
+    if is_dataclass(kind):
+        return _parsed_dataclass(kind, data)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(data)
+        except ValueError:
+            raise Damaged(f"{data!r} is no {kind.__name__.lower()}") from None
+    if kind is float and type(data) is int:
+        return float(data)
+    if type(data) is not kind and not (kind is type(None) and data is None):
+        raise Damaged(f"{data!r} is not of the kind that belongs there")
+    return data
+
+
+def _parsed_dict(key: type, value: Any, data: dict[str, object]) -> object:
+    try:
+        return {key(name): parsed(value, one) for name, one in data.items()}
+    except ValueError:
+        raise Damaged(f"{data!r} is not of the kind that belongs there") from None
+
+
+def _parsed_union(kinds: tuple[Any, ...], data: object) -> object:
+    for kind in kinds:
+        with contextlib.suppress(Damaged):
+            return parsed(kind, data)
+    raise Damaged(f"{data!r} is not of the kind that belongs there")
+
+
+def _parsed_dataclass(kind: Any, data: object) -> object:
+    hints, needed = _hints(kind)
+    if not isinstance(data, dict):
+        raise Damaged(f"this is no {kind.__name__.lower()}")
+    name = kind.__name__.lower()
+    for unknown in data.keys() - hints.keys():
+        raise Damaged(f"no {name} has a {unknown!r}: a newer zerograd may have written it")
+    for missing in needed - data.keys():
+        raise Damaged(f"the {name} has no {missing!r}")
+    made: object = kind(**{name: parsed(hints[name], one) for name, one in data.items()})
+    return made
+
+
+@cache
+def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """The types of a dataclass's fields, and the fields without which there is none."""
+    needed = [
+        field.name
+        for field in fields(kind)
+        if field.default is MISSING and field.default_factory is MISSING
+    ]
+    return get_type_hints(kind), frozenset(needed)

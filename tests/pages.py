@@ -1,0 +1,66 @@
+"""Recordings as a run leaves them, made without torch, for the tests of pages."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from zerograd import __version__
+from zerograd.events import Event, Kind, Measured, Site
+from zerograd.runtime.plain import plain
+from zerograd.runtime.recording import FORMAT
+
+SCRIPT = """\
+import torch
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+LINES = {Kind.ZERO: 4, Kind.BACKWARD: 6, Kind.CLIP: 7, Kind.STEP: 8}
+NASTY = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\u2028\u202e'\"&amp;"
+
+
+def event(kind: Kind, path: str = "train.py", measured: Measured | None = None) -> Event:
+    """An event of the script above."""
+    return Event(kind, Site(path, LINES[kind]), measured=measured)
+
+
+def stale_run(
+    path: Path, steps: int, missing: Sequence[int] = (), *, rank: int | None = None
+) -> Path:
+    """A run of two backward calls per step, some of them clipped, and a clear missing here and there.
+
+    It is written as a recorder would that sees no cycle in it: a long run is quickly made so.
+    """
+    draw = random.Random(0)
+    about = {} if rank is None else {"rank": rank}
+    lines = [
+        {"zerograd": __version__, "format": FORMAT, "program": "train.py", **about},
+        {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2},
+        {"source": "train.py", "text": SCRIPT},
+        *(
+            {"define": at, "subject": "SGD#1", "event": plain(event(kind))}
+            for at, kind in enumerate(LINES)
+        ),
+    ]
+    used = [1.0 + draw.random() for _ in range(steps)]
+    right: list[float | None] = [None] * steps
+    with path.open("w", encoding="ascii") as stream:
+        stream.writelines(f"{json.dumps(line)}\n" for line in lines)
+        for step in range(steps):
+            clear = "" if step in missing else "0\n"
+            stream.write(f"{clear}1\n1\n{draw.choice(('', '2' + chr(10)))}3\n")
+            if not clear:
+                right[step], used[step] = used[step], used[step] + 1.0
+        for at in range(0, steps, 128):
+            line = {"norms": "SGD#1", "first": at + 1, "each": 1}
+            line |= {"used": used[at : at + 128], "right": right[at : at + 128]}
+            stream.write(f"{json.dumps(line)}\n")
+        stream.write('{"end": true}\n')
+    return path
