@@ -43,14 +43,14 @@ def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[],
     dist.destroy_process_group()
 
 
-def run(script: Path, world: int, meeting: Path) -> None:
+def run(script: Path, world: int, meeting: Path, seconds: float = SECONDS) -> None:
     """Start the ranks and wait. The script calls `work` with the rank and world it is given."""
     ranks = []
     for rank in range(world):
         with (meeting / f"{rank}.txt").open("wb") as said:
             command = [sys.executable, str(script), str(rank), str(world), str(meeting)]
             ranks.append(subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT))
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
     for process in ranks:
         try:
             process.wait(timeout=max(until - time.monotonic(), 1))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from command import write, zerograd
 from words import ALPHABET, spell
 from zerograd import __version__
-from zerograd.events import Event, Kind, Measured, Site
+from zerograd.events import Diverged, Event, Kind, Measured, Site
 from zerograd.finding import Problem, Watched
 from zerograd.runtime.plain import parsed, plain
 from zerograd.runtime.playback import replay
@@ -64,6 +64,7 @@ def test_every_field_survives() -> None:
         "str": "é\udcff",
         "Site | None": Site("a b.ipynb", 3, 4, 5, 6, 7, 8),
         "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),
+        "Diverged | None": Diverged("steps", 3, (1, 2), 0, ("weight",), 2, "4", "5"),
     }
     for field in fields(Event)[2:]:
         value = others[str(field.type)]
