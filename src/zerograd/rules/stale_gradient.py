@@ -8,8 +8,9 @@ The zero is missing, stands outside the loop that steps, covers one branch or on
 clears another object than the one that is stepped.
 
 Fix: safe. The clear of what is stepped is inserted where the window begins, or after a guarded step;
-one that stands outside the loop is moved into it. Unsafe where one pass steps twice, where a test
-decides about the clear, or where backward and step stand in different functions.
+one that stands outside the loop is moved into it, and freed of a test of what an iteration computes.
+Unsafe where one pass steps twice, where another test decides about the clear, where windows end in
+the wrong place, or where backward and step stand in different functions.
 
 ## Bad
 
