@@ -50,8 +50,9 @@ def _may_run_backward(node: ast.Call) -> bool:
     name = text_of(node.func).rsplit(".", 1)[-1]
     if name == "step":
         return bool(node.args or node.keywords) and not _is_scaler(node.func)
-    own = name in ("backward", "manual_backward")  # what these fill was seen
-    return not own and _RUNS_BACKWARD.search(name) is not None
+    if name in ("backward", "manual_backward") or names.BENIGN.search(name):
+        return False  # what the first fill was seen
+    return _RUNS_BACKWARD.search(name) is not None
 
 
 def _is_scaler(func: ast.expr) -> bool:
