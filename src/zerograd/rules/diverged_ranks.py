@@ -1,12 +1,15 @@
 """Ranks that ought to be replicas hold different parameters, or step differently.
 
 DDP makes the parameters of all ranks those of the first when it wraps a model, and from then on it
-averages gradients, not parameters: it relies on every rank taking the same steps. A step that one rank skips, a weight that one rank changes, a learning rate
-that differs, and the replicas are no replicas any more: the averaged gradients belong to none of
-them. The gradients do not show it, they agree on all ranks after the averaging.
+averages gradients, not parameters: it relies on every rank taking the same steps. A step that one
+rank skips, a weight that one rank changes, a learning rate that differs, and the replicas are no
+replicas any more: the averaged gradients belong to none of them. The gradients do not show it, they
+agree on all ranks after the averaging.
 
 Only a run of several ranks shows it: they leave fingerprints of their steps, gradients and
 parameters in the process group's store, and compare.
+
+Fix: none. What one rank does differently is for a person to find.
 
 ## Bad
 

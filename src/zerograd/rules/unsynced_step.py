@@ -9,6 +9,8 @@ comes through `model.module` instead of `model` is not synchronised at all. Unde
 
 Only a run shows it.
 
+Fix: none. Where the window ends is for a person to say, and a check does not see it.
+
 ## Bad
 
 ```python

@@ -8,6 +8,8 @@ memory meanwhile).
 
 Only a run shows it.
 
+Fix: none. Whether traffic or memory matters more is for a person to say.
+
 ## Bad
 
 ```python
