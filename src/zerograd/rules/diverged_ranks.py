@@ -8,6 +8,8 @@ them. The gradients do not show it, they agree on all ranks after the averaging.
 Only a run of several ranks shows it: they leave fingerprints of their steps, gradients and
 parameters in the process group's store, and compare.
 
+Fix: none. Why the ranks part is for a person to say.
+
 ## Bad
 
 ```python

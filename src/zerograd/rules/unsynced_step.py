@@ -9,6 +9,8 @@ comes through `model.module` instead of `model` is not synchronised at all. Unde
 
 Only a run shows it.
 
+Fix: none. Which backward should synchronise is for a person to say.
+
 ## Bad
 
 ```python

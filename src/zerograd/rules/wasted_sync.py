@@ -8,6 +8,8 @@ memory meanwhile).
 
 Only a run shows it.
 
+Fix: none. Which forward and backward calls belong under `no_sync()` is for a person to say.
+
 ## Bad
 
 ```python
