@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Repair, Scene, steps
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import steps
 from zerograd.static.edits import Refused
 
 

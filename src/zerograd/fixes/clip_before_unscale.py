@@ -7,17 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.fixes.clipping import clip_of
-from zerograd.fixes.scene import (
-    CLIP_WORDS,
-    LOOPS,
-    Place,
-    Repair,
-    Scene,
-    clips,
-    is_call_of,
-    own_nodes,
-    steps,
-)
+from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.words import CLIP_WORDS, LOOPS, clips, is_call_of, own_nodes, steps
 from zerograd.static.edits import Function, Refused
 
 

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.fixes.clipping import clip_of, closing, moves, passable
-from zerograd.fixes.scene import Repair, Scene, method
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import method
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:

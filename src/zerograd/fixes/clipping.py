@@ -7,18 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from zerograd.fixes.scene import (
-    CLIP_WORDS,
-    Place,
-    Repair,
-    Scene,
-    bound,
-    clips,
-    is_call_of,
-    own_nodes,
-    steps,
-    used,
-)
+from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.words import CLIP_WORDS, bound, clips, is_call_of, own_nodes, steps, used
 from zerograd.static.edits import Refused
 
 

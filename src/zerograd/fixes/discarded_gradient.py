@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import CLEAR_WORDS, Place, Repair, Scene, backwards, cleared, clearing
+from zerograd.fixes.scene import Place, Repair, Scene, clearing
+from zerograd.fixes.words import CLEAR_WORDS, backwards, cleared
 from zerograd.static.edits import Refused
 
 

@@ -8,7 +8,8 @@ from functools import partial
 from itertools import takewhile
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Place, Repair, Scene, is_modulo, own_nodes, steps
+from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.words import is_modulo, own_nodes, steps
 from zerograd.static.edits import Refused
 from zerograd.static.facts import stripped
 

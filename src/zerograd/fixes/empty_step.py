@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import Place, Repair, Scene, is_clear
+from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.words import is_clear
 from zerograd.static.edits import Refused
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import CLEAR_WORDS, Repair, Scene, cleared
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import CLEAR_WORDS, cleared
 from zerograd.static.edits import Refused
 
 

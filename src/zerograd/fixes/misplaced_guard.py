@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Repair, Scene, is_modulo, own_nodes, used
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import is_modulo, own_nodes, used
 from zerograd.static.edits import Refused
 
 

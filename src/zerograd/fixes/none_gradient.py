@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.fixes.scene import Repair, Scene, backwards, is_gradient, own_nodes
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import backwards, is_gradient, own_nodes
 from zerograd.static.edits import Refused
 from zerograd.static.facts import text_of
 

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Place, Repair, Scene, calls, method
+from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.words import calls, method
 from zerograd.static.edits import Refused
 
 

@@ -6,12 +6,10 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import (
+from zerograd.fixes.scene import Place, Repair, Scene
+from zerograd.fixes.words import (
     CLEAR_WORDS,
     LOOPS,
-    Place,
-    Repair,
-    Scene,
     backwards,
     binds,
     bound,

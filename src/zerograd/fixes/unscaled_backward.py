@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Repair, Scene, is_call_of
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import is_call_of
 from zerograd.static.edits import Refused
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.finding import Edit
-from zerograd.fixes.scene import Repair, Scene, bound, is_modulo, method, own_nodes, steps, used
+from zerograd.fixes.scene import Repair, Scene
+from zerograd.fixes.words import bound, is_modulo, method, own_nodes, steps, used
 from zerograd.static.edits import Refused
 
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)

@@ -6,16 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fixes.scene import (
-    CLEAR_WORDS,
-    Repair,
-    Scene,
-    cleared,
-    clearing,
-    is_modulo,
-    own_nodes,
-    steps,
-)
+from zerograd.fixes.scene import Repair, Scene, clearing
+from zerograd.fixes.words import CLEAR_WORDS, cleared, is_modulo, own_nodes, steps
 from zerograd.static.edits import Refused
 
 
