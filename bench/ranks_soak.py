@@ -67,9 +67,11 @@ def missing(fault: Fault, told: Told) -> str:
         return "" if not found and told.code == 0 else f"{found}, exit {told.code}"
     if fault.name == "kill":
         killed = re.search(rf"rank +: {fault.rank} .*\n.*exitcode +: -9 ", told.screen)
-        named = re.search(rf"broken off +ranks? [^:]*\b{fault.rank}\b", told.screen)
-        named = named or re.search(r"broken off +ranks 0–3", told.screen)
-        return "" if killed and named else f"no word of rank {fault.rank}: {told.screen[-2000:]}"
+        lines = re.findall(r"broken off +ranks? ([0-9–, ]+) after step (\d+)", told.screen)
+        named = [int(step) for ranks, step in lines if fault.rank in _numbers(ranks)]
+        # It dies before its step is counted, and before or after it is taken.
+        as_it_was = killed and named and fault.at - 1 <= named[0] <= fault.at
+        return "" if as_it_was else f"no word of rank {fault.rank}: {told.screen[-2000:]}"
     code, last = ("ZG101", fault.at) if fault.name == "forget" else ("ZG402", fault.at + WITHIN)
     if told.code != 1 or [one for one, _ in found] != [code]:
         return f"{found}, exit {told.code}: {told.screen[-2000:]}"
@@ -77,6 +79,12 @@ def missing(fault: Fault, told: Told) -> str:
         return f"told at step {steps}, not from {fault.at} to {last}"
     who = f"rank {fault.rank} " if code == "ZG402" else f"on rank {fault.rank}\n"
     return "" if who in told.screen else f"{who!r} is not named: {told.screen[-2000:]}"
+
+
+def _numbers(told: str) -> set[int]:
+    """The ranks of `0–1, 3`."""
+    ends = [[int(end) for end in part.split("–")] for part in told.split(", ")]
+    return {rank for one in ends for rank in range(one[0], one[-1] + 1)}
 
 
 def main() -> int:

@@ -149,6 +149,7 @@ def test_what_a_killed_rank_had_found_is_there(tmp_path: Path) -> None:
     merged = zerograd("merge", "left", cwd=tmp_path)
     assert merged.returncode == 1, merged.stderr
     assert "on rank 1" in merged.stdout
+    assert "broken off  rank 1 after step 19" in merged.stdout
     told = json.loads(zerograd("merge", "left", "--format", "json", cwd=tmp_path).stdout)
     assert [(one["code"], one["rank"]) for one in told["findings"]] == [("ZG101", 1)]
     assert zerograd("merge", "left", "--ignore", "ZG101", cwd=tmp_path).returncode == 0

@@ -97,8 +97,9 @@ class Watched:
     """What looks like an optimizer and is none of torch's: said, not guessed at."""
     ranks: tuple[int, ...] = ()
     """The ranks that were watched, where there are several."""
-    lost: tuple[int, ...] = ()
-    """Those that did not come to their end: what they had found until then is counted."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Those that did not come to their end, and how many steps they had taken: what they had found until
+    then is counted."""
 
 
 @dataclass

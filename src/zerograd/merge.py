@@ -79,7 +79,9 @@ def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
     windows: Counter[int] = Counter()
     for one in known:
         windows.update(one.windows)
-    on_ranks = max((part.watched.steps for part in ranked if part.watched is not None), default=0)
+    on_ranks = max(
+        (part.watched.steps if part.watched else part.steps for part in ranked), default=0
+    )
     beside = sum(one.steps for one in (own, *others) if one is not None)
     ran = {code for one in known for code in one.ran}
     could_not = {code: why for one in known for code, why in one.could_not.items()}
@@ -92,5 +94,5 @@ def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
         could_not={code: why for code, why in sorted(could_not.items()) if code not in ran},
         unwatched=tuple(sorted({one for part in known for one in part.unwatched})),
         ranks=tuple(sorted({part.rank for part in ranked if part.rank is not None})),
-        lost=tuple(sorted({p.rank for p in ranked if p.rank is not None and not p.ended})),
+        lost={p.rank: p.steps for p in ranked if p.rank is not None and not p.ended},
     )

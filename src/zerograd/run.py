@@ -120,7 +120,7 @@ class Session:
             tell=self._tell,
             record=self._recorder,
             check_ranks=options.check_ranks,
-            met=self._company.met,
+            company=self._company,
         )
         self._live: Live | None = None
         self._closed = False

@@ -39,6 +39,8 @@ def render(report: Report, *, color: bool = False) -> str:
     blocks = ["\n".join(_finding(one, report, paint)) for one in report.findings]
     if report.errors:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
+    if report.watched is not None and report.watched.lost:
+        blocks.append("\n".join(_word(*told, paint) for told in _broken_off(report.watched)))
     blocks.append(summary(report))
     return "\n\n".join(blocks) + "\n"
 
@@ -142,8 +144,7 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
         yield "not watched", f"{optimizer}: it is no torch.optim.Optimizer"
     if watched.ranks:
         yield "ranks", _runs(watched.ranks)
-    if watched.lost:
-        yield "broken off", f"{_ranks(watched.lost)}: what was found until then is counted"
+    yield from _broken_off(watched)
     yield "parameters", str(watched.parameters)
     yield "steps", str(watched.steps)
     if watched.windows:
@@ -156,6 +157,13 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
     for reason in dict.fromkeys(watched.could_not.values()):
         codes = [code for code, why in watched.could_not.items() if why == reason]
         yield "not run", f"{_codes(codes)}: {reason}"
+
+
+def _broken_off(watched: Watched) -> Iterator[tuple[str, str]]:
+    for steps in sorted(set(watched.lost.values())):
+        ranks = [rank for rank, taken in watched.lost.items() if taken == steps]
+        after = f"after step {steps}" if steps else "before the first step"
+        yield "broken off", f"{_ranks(ranks)} {after}: what was found until then is counted"
 
 
 def _ranks(ranks: Iterable[int]) -> str:

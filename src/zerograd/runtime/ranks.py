@@ -4,6 +4,7 @@ A directory stands for a run. Every process that trains appends to a file of its
 line, so that one that is killed has lost nothing. Whoever leads the run reads them all at the end.
 
     {"rank": 1, "world": 4, "pid": 4711, "host": "node7", "program": "train.py"}
+    {"steps":         1357}                     written over at every step
     {"finding": {"code": "ZG101", …}}           again when it was seen 2, 4, 8 … times
     {"end": true, "watched": {…}, "errors": []}
 """
@@ -36,6 +37,8 @@ BOOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 PATIENCE = 10.0
 """So many seconds the first rank waits for the others to come to their end."""
 _SUFFIX = ".jsonl"
+_WIDTH = 12
+"""Of the number of steps: it is written over."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ class Company:
         """This one's, once they have."""
         self._program = program
         self._file: Any = None
+        self._counted = 0
+        """Where in the file the number of steps stands; 0 while it does not."""
         self._known = Who()
         self.problem = ""
         if self.orders is not None:
@@ -172,6 +177,16 @@ class Company:
         self.rank = who().rank
         if self._writes:
             self._write()
+        if self._file is not None and not self._counted:
+            place = self._file.tell() + len('{"steps": ')
+            self._file.write(f'{{"steps": {0:{_WIDTH}}}}\n'.encode("ascii"))
+            self._counted = place
+
+    def stepped(self, steps: int) -> None:
+        """So many steps were taken: what is known of a rank that is killed."""
+        if self._counted:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._file.fileno(), f"{steps:{_WIDTH}}".encode("ascii"), self._counted)
 
     def forked(self) -> None:
         """This process is a child of the one that it was."""
@@ -180,7 +195,7 @@ class Company:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-        self._file = None
+        self._file, self._counted = None, 0
         self.who = self._known = Who()
         self.formed, self.rank = False, None
 
@@ -336,6 +351,8 @@ class Part:
     watched: Watched | None = None
     errors: list[Problem] = field(default_factory=list)
     ended: bool = False
+    steps: int = 0
+    """How many it had taken, if it has not come to its end."""
 
 
 def read(directory: str) -> list[Part]:
@@ -384,6 +401,8 @@ def _take(part: Part, data: dict[str, Any]) -> None:
             problem = parsed(Problem, one)
             assert isinstance(problem, Problem)
             part.errors.append(problem)
+    elif "steps" in data:
+        part.steps = int(data["steps"])
     elif "pid" in data:
         part.rank, part.world = data["rank"], int(data["world"])
         part.pid, part.host = int(data["pid"]), str(data["host"])

@@ -42,6 +42,7 @@ from zerograd.runtime import (
 from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
 from zerograd.runtime.judge import Judge
 from zerograd.runtime.meter import Meter
+from zerograd.runtime.ranks import Company
 from zerograd.runtime.recording import Recorder
 from zerograd.runtime.traces import tidy
 from zerograd.runtime.watcher import Watcher
@@ -84,7 +85,7 @@ class Watch:
         tell: Callable[[Finding], None] | None = None,
         record: Recorder | None = None,
         check_ranks: str = "default",
-        met: Callable[[], None] | None = None,
+        company: Company | None = None,
     ) -> None:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
@@ -99,10 +100,10 @@ class Watch:
             "tell": tell,
             "record": record,
             "check_ranks": check_ranks,
-            "met": met,
+            "company": company,
         }
         self.check_ranks = check_ranks
-        self.met = met
+        self.company = company
         self._on = on
         self._tell = tell
         self.record = record
@@ -237,6 +238,7 @@ class _Engine:
         self.watcher.on_fault = self._fault
         self.watcher.replicas.tell = self._trouble
         self.watcher.sync.on_met = self._met
+        self.watcher.on_step = self._stepped
         self.watcher.expect(self.expected)
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
@@ -326,8 +328,13 @@ class _Engine:
 
     def _met(self) -> None:
         for watch in self.watches:
-            if watch.met is not None:
-                watch.met()
+            if watch.company is not None:
+                watch.company.met()
+
+    def _stepped(self, steps: int) -> None:
+        for watch in self.watches:
+            if watch.company is not None:
+                watch.company.stepped(steps)
 
     def _trouble(self, message: str, wrong: bool) -> None:
         """Something that the ranks have to say, wrong with the run or only with our comparison."""

@@ -154,6 +154,8 @@ class Watcher:
         self.scaler: Any = None
         self.failure: Exception | None = None
         self.on_fault: Any = None
+        self.on_step: Any = None
+        """Is told how many steps there were, where ranks share what they step."""
         self.passing: tuple[type[Exception], ...] = ()
         """What is meant to reach the user."""
 
@@ -545,6 +547,8 @@ class Watcher:
             if other is not subject:
                 self._foreign_step(other, subject, event)
         subject.company = NOBODY
+        if self.sync.active and self.on_step is not None:
+            self.on_step(self._judge.steps)
 
     def _shared_step(self, subject: Subject, event: Event) -> bool:
         """What ranks have to say before a step; True if the gradients are where no step sees them."""
