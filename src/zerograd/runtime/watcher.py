@@ -103,6 +103,7 @@ class _Look:
 _Backward = tuple[Event, Sequence[_Look], list[Subject]]
 """A backward that is running, what is to be asked when it has ended, and of whom."""
 NO_LOOKS: tuple[_Look, ...] = ()
+"""Of a backward that began on the usual path."""
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
 _BACKWARD, _STEP, _ZERO = Kind.BACKWARD, Kind.STEP, Kind.ZERO
@@ -227,7 +228,7 @@ class Watcher:
         if self.failure:
             _close(looks)
             return
-        if not looks and len(outer) == 1 and not failed and not self.sync.active:
+        if looks is NO_LOOKS and len(outer) == 1 and not failed:
             [subject] = outer
             probe, book = subject.probe, subject.book
             grad, now = subject.probe_grad, probe.grad
