@@ -139,7 +139,8 @@ def test_the_corpus_is_large_and_every_kind_occurs_in_it() -> None:
     assert set(kinds) == {kind.name for kind in operators.KINDS}
 
 
-def test_runs_tell_apart_what_is_the_same_and_what_is_not() -> None:
+def test_runs_tell_apart_what_is_the_same_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # no other test is to meet the stand-ins
     trial.prepare()
     path = BENCH / "right" / "plain_zero_first.py"
     text = path.read_text(encoding="utf-8")

@@ -25,6 +25,8 @@ MANAGED = frozenset(
 )
 """Libraries that run, gate or gather backward themselves."""
 
+_SCALED = ".scale("
+"""Whether the step knows of the scale is not asked here."""
 _NONE: frozenset[str] = frozenset()
 Methods = Mapping[str, frozenset[str]]
 
@@ -79,7 +81,7 @@ def _round(block: list[Word], at: int, alone: bool, late: bool) -> int | None:
     first = block[at]
     early = first.kind == "zero_grad"
     at += early
-    if at >= len(block) or block[at].kind != "backward":
+    if at >= len(block) or block[at].kind != "backward" or _SCALED in block[at].what:
         return None
     at += 1
     while alone and at < len(block) and block[at].kind in names.CLIPS:
