@@ -24,12 +24,14 @@ from zerograd.live import Glance
 from zerograd.rule import scaler
 from zerograd.rules import RULES
 from zerograd.runtime import (
+    books,
     distributed,
     frames,
     habits,
     hooks,
     judge,
     letters,
+    looking,
     meter,
     orphans,
     ranks,
@@ -362,8 +364,8 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    distributed, frames, habits, hooks, judge, letters, meter, orphans, replicas, subjects, sync, verify,
-    watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
+    books, distributed, frames, habits, hooks, judge, letters, looking, meter, orphans, replicas, subjects,
+    sync, verify, watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 
 

@@ -17,92 +17,25 @@ from typing import TYPE_CHECKING, Any
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import EMPTY, Grads
 from zerograd.runtime import hooks, verify
-from zerograd.runtime.frames import NOWHERE, Places
+from zerograd.runtime.books import OUTSIDE
+from zerograd.runtime.frames import NOWHERE
 from zerograd.runtime.judge import Judge
-from zerograd.runtime.letters import NO_CALL, Letters
-from zerograd.runtime.orphans import Orphans, names_in_modules, optimizers
+from zerograd.runtime.letters import NO_CALL
+from zerograd.runtime.looking import USUAL, Look, Looking, close
+from zerograd.runtime.orphans import Orphans
 from zerograd.runtime.replicas import Replicas
-from zerograd.runtime.subjects import Meeting, Subject, Subjects, names_of
-from zerograd.runtime.sync import Sync
+from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from zerograd.runtime.meter import Meter
-
-USUAL = 3
-"""After so many times in a row a meeting with used gradients that was harmless is expected."""
-MOST_PROBES = 16
-"""With more subjects than that, backward calls are not told apart by subject."""
-
 
 ABOVE_TORCH = 3
 """How far above a listener the user can be: our hook is below it, and below that some of torch."""
 
 
-class _Here(threading.local):
-    """The lane of the thread that asks."""
-
-    def __init__(self) -> None:
-        self.lane = _Lane()
-
-
-class _Lane:
-    """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
-
-    __slots__ = ("call", "ident", "outer", "pending", "scaling", "thread", "watched")
-
-    def __init__(self) -> None:
-        self.ident = threading.get_ident()
-        self.call = NO_CALL
-        """The backward that ran last."""
-        self.scaling: object = None
-        """The optimizer that a scaler is stepping."""
-        self.thread = weakref.ref(threading.current_thread())
-        self.outer: list[Subject] = []
-        """Those that are stepped outside of backward."""
-        self.watched: dict[str, Subject] = {}
-        """Those whose gradients a backward may add to although it should not."""
-        self.pending: list[weakref.ref[Any]] = []
-        """Optimizers that were made since."""
-
-    @property
-    def ended(self) -> bool:
-        thread = self.thread()
-        return thread is None or not thread.is_alive()
-
-
-class _Look:
-    """One subject whose gradients this backward must not meet, and how it is found out."""
-
-    __slots__ = ("means", "params", "subject", "whole")
-
-    def __init__(
-        self,
-        subject: Subject,
-        params: list[Tensor],
-        means: Any,
-        whole: verify.Versions | None = None,
-    ) -> None:
-        self.subject = subject
-        self.params = params
-        self.means = means
-        self.whole = whole
-
-    def reached(self) -> list[Tensor]:
-        """The parameters that hold used gradients and were reached."""
-        exact = isinstance(self.means, verify.Touch)
-        found: list[Tensor] = self.means.reached() if exact else self.means.changed()
-        return found
-
-    def touches(self) -> bool:
-        """Whether the subject was reached at all."""
-        return bool(self.reached()) or (self.whole is not None and bool(self.whole.changed()))
-
-
-_Backward = tuple[Event, Sequence[_Look], list[Subject]]
+_Backward = tuple[Event, Sequence[Look], list[Subject]]
 """A backward that is running, what is to be asked when it has ended, and of whom."""
-NO_LOOKS: tuple[_Look, ...] = ()
+NO_LOOKS: tuple[Look, ...] = ()
 """Of a backward that began on the usual path."""
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
@@ -111,47 +44,34 @@ _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
 _ident, _frame, _ref = threading.get_ident, sys._getframe, weakref.ref
 
 
-class Watcher:
+class Watcher(Looking):
     """Listens to torch and tells the judge."""
 
     def __init__(self, judge: Judge, torch: Any) -> None:
-        self._judge = judge
+        super().__init__(judge, torch)
         self._move = judge.move
-        self._torch = torch
         # Of torch's own frames those that may stand between.
         self._method = torch.Tensor.backward.__code__
         self._clearing = torch.optim.Optimizer.zero_grad.__code__
-        self._graph_task = torch._C._current_graph_task_id
-        self._places = Places(torch.__path__[0])
-        self._letters = Letters(self._places)
-        # Bound once: they are on the usual path.
+        # Bound once: it is on the usual path.
         self._at = self._letters.at
-        self._event = self._letters.event
-        self._variant = self._letters.variant
-        self._subjects = Subjects(judge.book, self._forget)
         # As they were when they last stepped: enough for what is told of them until they step again.
         self._known = self._subjects.by_optimizer.get
         self._walks: dict[object, list[bool | None]] = {}
         """By call: whether the last losses that were followed to the leaves had been scaled."""
         self._clips: dict[object, list[Subject]] = {}
-        self._here = _Here()
         self._backwards = 0
         self._next_walk = 1
         """The backward whose graph is looked at for what no optimizer has."""
-        self._searched = False
         self.scalers = False
         nobody = judge.book("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
-        self.sync = Sync(torch, self._places, self._letters)
         self.sync.fault = self.fault
-        self._begins, self._told = self.sync.begins, self.sync.told
+        self._begins = self.sync.begins
         self.replicas = Replicas(torch, self._names)
         self.replicas.scaler = lambda: self.scaler and self.scaler()
-        self._length = 0
         self.meter: Meter | None = None
         """Who measures what steps use, if anybody asks for it."""
-        self.titles: dict[str, str] = {}
-        self.parameters: dict[str, int] = {}
         self.scaler: Any = None
         self.failure: Exception | None = None
         self.on_fault: Any = None
@@ -209,7 +129,7 @@ class Watcher:
                 subject.company = frozenset()  # cleared by hand
             if subject.depth:
                 subject.inside = None
-        looks: list[_Look] = []
+        looks: list[Look] = []
         if lane.watched:
             if self.meter is not None:
                 self.meter.before(lane.watched.values())
@@ -219,14 +139,14 @@ class Watcher:
                     if look is not None:
                         looks.append(look)
             except BaseException:
-                _close(looks)
+                close(looks)
                 raise
         return event, looks, lane.outer
 
     def backward_ended(self, token: _Backward, failed: bool) -> None:  # noqa: C901, likewise
         event, looks, outer = token
         if self.failure:
-            _close(looks)
+            close(looks)
             return
         if looks is NO_LOOKS and len(outer) == 1 and not failed:
             [subject] = outer
@@ -263,7 +183,7 @@ class Watcher:
                 for look in looks:
                     self._meet(look, event, alone, failed)
             finally:
-                _close(looks)
+                close(looks)
         elif len(outer) > 1:
             self._note_company(outer)
         for subject in outer:
@@ -661,11 +581,6 @@ class Watcher:
         # Writing through `.data` leaves the version as it is.
         return weighed is not None and not self._torch.equal(weighed, subject.probe.detach())
 
-    def _rest(self, subject: Subject) -> None:
-        """Nothing used is left in its gradients."""
-        if subject.lane is not None:
-            subject.lane.watched.pop(subject.name, None)
-
     def _before_clip(self, subject: Subject) -> None:
         """A clip of what may have been cleared unseen says nothing."""
         if subject.book.node.grads is Grads.SPENT:
@@ -676,248 +591,8 @@ class Watcher:
             if verify.nonzero(verify.holding(subject.params)):
                 self._post(subject, self._event(Kind.ASSIGN, NOWHERE))
 
-    # Looking
-
-    def _look(self, subject: Subject, event: Event) -> _Look | None:
-        """Before a backward: what the subject still holds that was used."""
-        held = verify.holding(subject.params if subject.left is None else subject.left)
-        if not held:
-            self._unseen_clear(subject, to_none=True)
-            return None
-        probe = subject.probe.grad
-        used = subject.used
-        if used is not None and subject.book.node.grads is Grads.SPENT:
-            if probe is not None and used() is not probe:
-                # Not what the step has used: somebody has put another gradient there.
-                self._post(subject, self._event(Kind.ASSIGN, event.site))
-                self._rest(subject)
-                return None
-        even = subject.held == len(held) and not subject.uneven
-        meeting = subject.meetings.get(id(event)) if even else None
-        if meeting is not None and meeting.harmless >= USUAL and not subject.stale:
-            # It has always reached them, and that has always come to nothing.
-            small = meeting.reached[:1]
-            if small and verify.holds(small[0]):
-                self._narrow(subject, held)
-                return _Look(subject, small, verify.Versions(small))
-        if meeting is not None and meeting.missed >= USUAL and subject.plain:
-            if verify.holds(subject.probe if probe is not None else held[0]):
-                self._narrow(subject, held)
-                return _Look(subject, held, verify.Versions(held))
-        nonzero = verify.nonzero(held)
-        if not nonzero:
-            self._unseen_clear(subject, to_none=False)
-            return None
-        subject.uneven |= subject.held not in (0, len(nonzero))
-        subject.held = len(nonzero)
-        self._narrow(subject, nonzero)
-        whole = None if subject.left is None else verify.Versions(subject.params)
-        return _Look(subject, nonzero, verify.Touch(nonzero), whole)
-
-    def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
-        """No others can hold used gradients any more, whatever is brought to them."""
-        if len(params) < len(subject.params):
-            subject.left = params
-            self._keep_mixes(subject, params)
-
-    def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
-        self._post(subject, self._event(Kind.ZERO, NOWHERE, to_none=to_none, unseen=True))
-        subject.left, subject.stale, subject.weights = None, [], -1
-        subject.company = frozenset()
-        self._rest(subject)
-
-    def _meet(self, look: _Look, event: Event, alone: bool, failed: bool) -> None:
-        """After a backward: whether it has added to what was used."""
-        subject, means = look.subject, look.means
-        exact = isinstance(means, verify.Touch)
-        reached = look.reached()
-        if failed:
-            self._post(subject, self._event(Kind.UNKNOWN, event.site))
-            self._rest(subject)
-            return
-        meeting = subject.meetings.get(id(event))
-        if meeting is None:
-            meeting = subject.meetings[id(event)] = Meeting(event)
-        if reached:
-            subject.met.append(meeting)
-            if exact:
-                meeting.reached = reached
-            elif len(look.params) == 1:
-                # Asked was for one; it stands for those that were reached whenever all were asked.
-                reached = verify.holding(meeting.reached)
-            meeting.missed = 0
-        else:
-            meeting.missed = 0 if subject.touched else meeting.missed + 1
-        subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
-        state = subject.book.node.state
-        if reached or subject.touched:
-            event = self._told(subject, event)
-        if not reached:
-            if subject.left is not None and subject.touched:
-                self._post(subject, self._variant(event, leftover=False))
-            elif state.lent is not None and state.grads is Grads.LIVE and subject.touched:
-                self._post(subject, self._variant(event, alone=alone))
-            return
-        numbers = None
-        if exact and (state.grads is not Grads.LIVE or alone):
-            numbers = verify.measured(means, reached, names_of(reached, self._names(subject)))
-        if state.grads is Grads.LIVE and state.used is None:
-            crossing = self._variant(event, alone=alone, measured=numbers)
-            self._post(subject, crossing)
-            return
-        mixing = self._variant(event, leftover=True, alone=alone, measured=numbers)
-        if exact or not subject.stale:
-            subject.stale = [*subject.stale, *((param, mixing) for param in reached)]
-        self._post(subject, mixing)
-
-    def _reaches(self, subject: Subject, event: Event) -> bool:
-        """Whether a backward that has missed the probe has filled other gradients of a subject.
-
-        Asked where there were none before: the first times of all parameters, later of the one
-        that it has reached then.
-        """
-        state = subject.book.node.state
-        if state.grads not in EMPTY and (state.backward is None or not state.backward.may):
-            return False
-        known = subject.entries.get(event, 0)
-        if isinstance(known, int) and known >= USUAL:
-            return False
-        held = verify.holding(subject.params if isinstance(known, int) else [known])
-        held = verify.nonzero(held) if held else []
-        if held:
-            subject.entries[event] = held[0]
-        elif isinstance(known, int):
-            subject.entries[event] = known + 1
-        return bool(held)
-
-    def _note_company(self, outer: list[Subject]) -> None:
-        """Subjects that one backward has reached: the step of one uses what it left in the other."""
-        reached = [subject for subject in outer if subject.touched]
-        if len(reached) > 1:
-            names = {subject.name for subject in reached}
-            for subject in reached:
-                subject.company |= names
-
-    def _settle(self, subject: Subject) -> None:
-        """What the subject's gradients have met is cleared, or told."""
-        for meeting in set(subject.met):
-            meeting.harmless += 1
-        subject.met.clear()
-
-    def _prune(self, subject: Subject) -> None:
-        """Before the step that would use a mix: see whether it is still there."""
-        held = verify.holding([param for param, _ in subject.stale])
-        self._keep_mixes(subject, verify.nonzero(held) if held else [])
-        if not subject.stale:
-            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
-            subject.left = None
-
-    def _keep_mixes(self, subject: Subject, params: list[Tensor]) -> None:
-        """Parts of a mix may have been cleared by hand: the first backward of the rest counts."""
-        left = set(map(id, params))
-        before = subject.stale
-        subject.stale = [one for one in before if id(one[0]) in left]
-        used = subject.book.node.state.used
-        if not before or used is None:
-            return
-        if subject.stale and subject.stale[0][1] is before[0][1]:
-            return
-        self._post(subject, self._event(Kind.ZERO, NOWHERE, unseen=True))
-        self._post(subject, self._variant(used, foreign=True, part=True))
-        if subject.stale:
-            self._post(subject, subject.stale[0][1])
-
-    # Bookkeeping
-
-    def _register(self, lane: _Lane) -> None:
-        """Optimizers that were made since: their gradients begin here."""
-        pending, lane.pending = lane.pending, []
-        for ref in pending:
-            optimizer = ref()
-            if optimizer is None or not hasattr(optimizer, "param_groups"):
-                continue
-            subject = self._subjects.of(optimizer)
-            if subject is not None and subject.lane is None and self._graph_task() == OUTSIDE:
-                self._adopt(subject)
-                if not verify.holding(subject.params):
-                    self._post(subject, self._event(Kind.NEW, NOWHERE))
-
-    def _search(self, lane: _Lane, leaves: list[Tensor]) -> None:
-        """Optimizers that were made before the watch began: those of what a backward reaches."""
-        self._searched = True
-        reached = set(map(id, leaves))
-        for optimizer in optimizers(self._torch)[0]:
-            groups = optimizer.param_groups
-            if any(id(param) in reached for group in groups for param in group["params"]):
-                lane.pending.append(weakref.ref(optimizer))
-        self._register(lane)
-
-    def _adopt(self, subject: Subject) -> bool:
-        """Note who drives a subject; False if several do at once: they cannot be told apart."""
-        lane = self._here.lane
-        if subject.lane is None:
-            self.titles[subject.name] = subject.title
-            self.parameters[subject.name] = len(subject.params)
-        else:
-            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
-            self._leave(subject)
-            if not subject.lane.ended:
-                return False
-        subject.lane = lane
-        if len(lane.outer) < MOST_PROBES:
-            lane.outer.append(subject)
-        return True
-
-    def _leave(self, subject: Subject) -> None:
-        lane = subject.lane
-        if lane is not None:
-            lane.outer = [one for one in lane.outer if one is not subject]
-            lane.watched.pop(subject.name, None)
-
-    def _forget(self, subject: Subject) -> None:
-        self._leave(subject)
-        self._judge.forget(subject.name)
-
-    def _names(self, subject: Subject) -> dict[int, str]:
-        if subject.names is None:
-            subject.names = names_in_modules(self._torch, subject.params)
-        return subject.names
-
-    def _post(self, subject: Subject, event: Event) -> None:
-        self._judge.move(subject.book, event)
-
-    def expect(self, length: int) -> None:
-        """From now on windows are meant to be so long; 0 is that nothing is said."""
-        self._length = length
-        self._forget_calls()
-
-    def allow(self, codes: tuple[str, ...]) -> None:
-        """From now on these rules are silenced."""
-        self._letters.allow(codes)
-        self._forget_calls()
-
-    def _forget_calls(self) -> None:
-        for subject in self._subjects.all:
-            subject.clear_call = subject.step_call = NO_CALL
-            if subject.lane is not None:
-                subject.lane.call = NO_CALL
-
-    @property
-    def subjects(self) -> list[Subject]:
-        """All there are now."""
-        return self._subjects.all
-
 
 MOST_CLIPS = 64
 MOST_WALKS = 1024
 NOBODY: frozenset[str] = frozenset()
-OUTSIDE = -1
-"""No backward is running in this thread."""
 _STEPPED = object()
-
-
-def _close(looks: Sequence[_Look]) -> None:
-    """Leave no hook behind."""
-    for look in looks:
-        if isinstance(look.means, verify.Touch):
-            look.means.remove()
