@@ -63,7 +63,7 @@ def delete_step(acts: Acts) -> Broken:
         yield steps[0].line, [acts.text.delete(steps[0].node)]
 
 
-@breaks("step doubled", "ZG105", "ZG207", repairable=False)
+@breaks("step doubled", "ZG105", "ZG207")
 def step_twice(acts: Acts) -> Broken:
     for act in acts.of(STEP):
         closure = act.call is not None and act.call.args and not by_scaler(act)

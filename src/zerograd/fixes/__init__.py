@@ -14,6 +14,7 @@ REPAIRED = {
     "ZG102": "discarded_gradient",
     "ZG103": "zero_in_window",
     "ZG104": "empty_step",
+    "ZG105": "repeated_step",
     "ZG106": "foreign_gradient",
     "ZG107": "none_gradient",
     "ZG109": "self_backward",

@@ -3,7 +3,8 @@
 Between two steps of a training loop a backward has to bring new gradients. Stepping twice on the same
 ones moves the weights twice along an old direction, and advances Adam's moments twice.
 
-Fix: none. Which of the two steps was meant is for a person to say.
+Fix: unsafe. Of two steps that are alike and stand in one block the second is taken away; a backward
+between them may have been forgotten instead.
 
 ## Bad
 
