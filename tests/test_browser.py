@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,9 @@ from pages import NASTY, SCRIPT, event, stale_run
 from zerograd.events import Kind
 from zerograd.runtime.recording import Recorder
 
-playwright = pytest.importorskip("playwright.sync_api")
 EXAMPLE = Path(__file__).parents[1] / "examples" / "forgotten_zero_grad.py"
 LONG = 100_000
 MISSED = 77_777
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium here: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

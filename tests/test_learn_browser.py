@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,12 @@ import pytest
 
 from zerograd import cli
 
-playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("torch")
 
-from zerograd.learn.lessons.bucket import Bucket  # noqa: E402, the lessons need torch
+from zerograd.learn.lessons.bucket import Bucket
 
 CALLS = ("step", "backward", "step", "backward", "step", "zero", "backward", "step", "backward")
 LESSONS = ("1", "6")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium here: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
