@@ -21,4 +21,4 @@ def _edits(scene: Scene) -> tuple[Edit, ...]:
     again, first = scene.here, scene.statement(scene.note(0))
     if code.block(again) is not code.block(first) or ast.dump(again) != ast.dump(first):
         raise Refused("the two steps are not the same, or not in one block")
-    return (code.delete([again]),)
+    return (code.erase(again),)
