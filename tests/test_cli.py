@@ -14,7 +14,7 @@ import pytest
 
 from command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from zerograd import __version__
-from zerograd.commands import check
+from zerograd.commands import output
 
 POSSIBLE = """\
 import torch
@@ -348,11 +348,11 @@ def test_a_check_that_takes_long_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    progress = check._Progress()
+    progress = output.Progress("checking: {done} of {total} files")
     progress.tell(1, 9)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(check._Progress, "AFTER", 0.0)
-    late = check._Progress()
+    monkeypatch.setattr(output.Progress, "AFTER", 0.0)
+    late = output.Progress("checking: {done} of {total} files")
     late.tell(7, 9)
     late.tell(8, 9)
     late.end()

@@ -17,6 +17,7 @@ from words import ALPHABET, spell
 from zerograd import __version__
 from zerograd.events import Diverged, Event, Kind, Measured, Site
 from zerograd.finding import Problem, Watched
+from zerograd.runtime import playback
 from zerograd.runtime.plain import parsed, plain
 from zerograd.runtime.playback import replay
 from zerograd.runtime.recording import FORMAT, THIN, Recorder
@@ -340,3 +341,15 @@ def test_a_file_too_large_for_a_line_is_not_kept(
     write(tmp_path, {"train.py": "x = 1\n" * 200_000})
     path = recorded(tmp_path / "run.jsonl", RIGHT)
     assert path.stat().st_size < 2000
+
+
+def test_reading_says_how_far_it_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = here / "run.jsonl"
+    fact = json.dumps({"subject": "a", "title": "A", "parameters": 1})
+    write(here, {"run.jsonl": "\n".join([HEADER, *[fact] * 99]) + "\n"})
+    monkeypatch.setattr(playback, "LINES", 10)
+    told: list[tuple[int, int]] = []
+    replay(str(path), lambda *_: None, None, lambda *far: told.append(far))
+    assert len(told) == 10
+    assert told == sorted(told)
+    assert told[-1] == (path.stat().st_size, path.stat().st_size)

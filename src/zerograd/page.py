@@ -13,6 +13,7 @@ from zerograd.finding import Problem, Watched
 from zerograd.replay import Replayed, judged
 from zerograd.report import html
 from zerograd.run import Refused, fails
+from zerograd.runtime.playback import Progress
 from zerograd.timeline import Timeline
 
 SUFFIXES = (".jsonl", ".recording")
@@ -20,13 +21,17 @@ MOST_RANKS = 64
 
 
 def make(
-    recordings: Sequence[str], output: str, select: Iterable[str] | None, ignore: Iterable[str]
+    recordings: Sequence[str],
+    output: str,
+    select: Iterable[str] | None,
+    ignore: Iterable[str],
+    progress: Progress | None = None,
 ) -> tuple[bool, list[Problem]]:
     """Write a page; whether what it shows fails a run, and what could not be shown.
 
     `Refused` or `UnknownRule` if there is nothing to show, or nowhere to.
     """
-    done = [judged(path, select, ignore, Timeline()) for path in _found(recordings)]
+    done = [judged(path, select, ignore, Timeline(), progress) for path in _found(recordings)]
     shown = [one for one in done if one.timeline is not None and _any(one)]
     problems = [problem for one in done for problem in one.report.errors]
     if not shown:

@@ -13,7 +13,7 @@ from zerograd.rule import numbers
 from zerograd.rules import RULES
 from zerograd.run import Refused, chosen
 from zerograd.runtime.judge import Judge
-from zerograd.runtime.playback import Played, replay
+from zerograd.runtime.playback import Played, Progress, replay
 from zerograd.selection import Selection
 from zerograd.static.lint import add_sources
 from zerograd.timeline import Timeline
@@ -43,12 +43,14 @@ def judged(
     select: Iterable[str] | None,
     ignore: Iterable[str],
     timeline: Timeline | None = None,
+    progress: Progress | None = None,
 ) -> Replayed:
     """Judge a recording; `Refused` or `UnknownRule` if that cannot even begin."""
     selection = chosen(select, ignore)
     judging = _Judging(selection, timeline)
     try:
-        played = replay(path, judging.post, None if timeline is None else timeline.norms)
+        norms = None if timeline is None else timeline.norms
+        played = replay(path, judging.post, norms, progress)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
     judging.end(played)

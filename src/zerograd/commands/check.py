@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-import time
 from typing import TYPE_CHECKING, Literal
 
-from zerograd.commands.output import COULD_NOT, render, say, write, write_bytes
+from zerograd.commands.output import COULD_NOT, Progress, render, say, write, write_bytes
 from zerograd.commands.words import NoRules, add_output, add_rules, chosen, listed
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.statistics and arguments.format not in ("text", "concise"):
         say(f"--statistics goes with --format text, not with {arguments.format}")
         return COULD_NOT
-    progress = _Progress()
+    progress = Progress("checking: {done} of {total} files")
     try:
         outcome = check.run(_options(arguments), progress.tell)
     except (NoRules, UnknownRule) as error:
@@ -166,27 +165,3 @@ def _repair(arguments: argparse.Namespace) -> Literal["", "show", "diff", "fix"]
     if arguments.fix or arguments.unsafe_fixes:
         return "fix"
     return "show" if arguments.format in ("json", "sarif") else ""
-
-
-class _Progress:
-    """A line on the terminal, once a check takes longer than one likes to wait in the dark."""
-
-    AFTER = 2.0
-    EVERY = 0.1
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + self.AFTER
-        self._shown = False
-        self._terminal = sys.stderr.isatty()
-
-    def tell(self, done: int, total: int) -> None:
-        """So many files are read, of so many."""
-        if self._terminal and time.monotonic() >= self._next:
-            self._next = time.monotonic() + self.EVERY
-            self._shown = True
-            print(f"\r\x1b[Kchecking: {done} of {total} files", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Leave the terminal as it was."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from zerograd import __version__
@@ -87,3 +88,30 @@ def write_bytes(data: bytes, path: str | None) -> bool:
         say(f"{path} cannot be written: {error.strerror}")
         return False
     return True
+
+
+class Progress:
+    """A line on the terminal, once something takes longer than one likes to wait in the dark."""
+
+    AFTER = 2.0
+    EVERY = 0.1
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self._next = time.monotonic() + self.AFTER
+        self._shown = False
+        self._terminal = sys.stderr.isatty()
+
+    def tell(self, done: int, total: int) -> None:
+        """So much is done, of so much."""
+        if self._terminal and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.EVERY
+            self._shown = True
+            share = 100 * done // max(total, 1)
+            words = self._words.format(done=done, total=total, share=share)
+            print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.commands.output import COULD_NOT, render, say, write
+from zerograd.commands.output import COULD_NOT, Progress, render, say, write
 from zerograd.commands.words import NoRules, add_output, add_rules, chosen
 
 _EXAMPLES = """\
@@ -36,11 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
     from zerograd.run import Refused, fails
     from zerograd.selection import UnknownRule
 
+    progress = Progress("reading: {share} %")
     try:
-        done = judged(arguments.recording, *chosen(arguments))
+        done = judged(arguments.recording, *chosen(arguments), progress=progress.tell)
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))
         return COULD_NOT
+    finally:
+        progress.end()
     report = done.report
     if not write(render(report, arguments), arguments.output):
         return COULD_NOT

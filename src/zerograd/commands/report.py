@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.commands.output import COULD_NOT, say
+from zerograd.commands.output import COULD_NOT, Progress, say
 from zerograd.commands.words import NoRules, add_rules, chosen
 
 _EXAMPLES = """\
@@ -41,11 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
     from zerograd.run import Refused
     from zerograd.selection import UnknownRule
 
+    progress = Progress("reading: {share} %")
     try:
-        failed, problems = make(arguments.recordings, arguments.output, *chosen(arguments))
+        failed, problems = make(
+            arguments.recordings, arguments.output, *chosen(arguments), progress.tell
+        )
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))
         return COULD_NOT
+    finally:
+        progress.end()
     for problem in problems:
         line = "" if problem.line is None else f":{problem.line}"
         say(f"{problem.path}{line}: {problem.message}")

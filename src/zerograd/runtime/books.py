@@ -14,7 +14,8 @@ from zerograd.events import Event, Kind
 from zerograd.runtime import verify
 from zerograd.runtime.frames import NOWHERE, Places
 from zerograd.runtime.judge import Judge
-from zerograd.runtime.letters import NO_CALL, Letters
+from zerograd.runtime.laps import NO_TURN, Turn
+from zerograd.runtime.letters import Letters
 from zerograd.runtime.orphans import names_in_modules, optimizers
 from zerograd.runtime.subjects import Subject, Subjects
 from zerograd.runtime.sync import Sync
@@ -38,12 +39,16 @@ class Here(threading.local):
 class Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    __slots__ = ("call", "ident", "outer", "pending", "scaling", "thread", "watched")
+    __slots__ = ("lap", "outer", "pending", "scaling", "thread", "told", "trail", "turn", "watched")
 
     def __init__(self) -> None:
-        self.ident = threading.get_ident()
-        self.call = NO_CALL
-        """The backward that ran last."""
+        self.turn = NO_TURN
+        """What happens next, if all goes on as it did."""
+        self.lap: list[Turn] | None = None
+        self.trail: list[Turn] | None = None
+        """The turns before the last step, and since it; None if there was more than turns."""
+        self.told = 0
+        """How many events there were since the last step."""
         self.scaling: object = None
         """The optimizer that a scaler is stepping."""
         self.thread = weakref.ref(threading.current_thread())
@@ -53,6 +58,11 @@ class Lane:
         """Those whose gradients a backward may add to although it should not."""
         self.pending: list[weakref.ref[Any]] = []
         """Optimizers that were made since."""
+
+    def leave_lap(self) -> None:
+        """It does not go on as it did."""
+        if self.turn is not NO_TURN:
+            self.turn, self.trail = NO_TURN, None
 
     @property
     def ended(self) -> bool:
@@ -120,6 +130,7 @@ class Bookkeeper:
             if not subject.lane.ended:
                 return False
         subject.lane = lane
+        lane.leave_lap()
         if len(lane.outer) < MOST_PROBES:
             lane.outer.append(subject)
         return True
@@ -127,6 +138,7 @@ class Bookkeeper:
     def _leave(self, subject: Subject) -> None:
         lane = subject.lane
         if lane is not None:
+            lane.turn, lane.lap, lane.trail = NO_TURN, None, None
             lane.outer = [one for one in lane.outer if one is not subject]
             lane.watched.pop(subject.name, None)
 
@@ -140,23 +152,27 @@ class Bookkeeper:
         return subject.names
 
     def _post(self, subject: Subject, event: Event) -> None:
+        lane = subject.lane
+        if lane is not None:
+            lane.leave_lap()
+            lane.told += 1
         self._judge.move(subject.book, event)
 
     def expect(self, length: int) -> None:
         """From now on windows are meant to be so long; 0 is that nothing is said."""
         self._length = length
-        self._forget_calls()
+        self.leave_laps()
 
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""
         self._letters.allow(codes)
-        self._forget_calls()
+        self.leave_laps()
 
-    def _forget_calls(self) -> None:
+    def leave_laps(self) -> None:
+        """Whatever happens is to go the ordinary way."""
         for subject in self._subjects.all:
-            subject.clear_call = subject.step_call = NO_CALL
             if subject.lane is not None:
-                subject.lane.call = NO_CALL
+                subject.lane.leave_lap()
 
     @property
     def subjects(self) -> list[Subject]:

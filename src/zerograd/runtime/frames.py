@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from dataclasses import replace
 from types import CodeType, FrameType
+from typing import Any
 
 from zerograd.events import Site
 
@@ -59,9 +60,15 @@ class Places:
             frame = frame.f_back
         return self._place(way[0]) if way else NOWHERE
 
+    def outside_torch(self, frame: Any) -> Any:
+        """The innermost frame, from this one up, that is not torch's and not ours."""
+        while frame is not None and self._kinds.get(id(frame.f_code)) == HIDDEN:
+            frame = frame.f_back
+        return frame
+
     def is_users(self, frame: FrameType) -> bool:
         """Whether a frame, above which a site was looked for, is the user's own."""
-        return self._kinds[id(frame.f_code)] == USER
+        return self._kinds.get(id(frame.f_code)) == USER
 
     def forget(self) -> None:
         """Begin anew: a program that makes code as it runs must not make this grow."""

@@ -10,10 +10,6 @@ from zerograd.runtime.frames import Places
 
 MOST_EVENTS = 4096
 
-Call = tuple[Any, int, Any]
-"""A call in the user's own code, and its event: in a loop the next call is most often the last."""
-NO_CALL: Call = (None, -1, None)
-
 
 class Letters:
     """The events made so far, under the rules that are silenced now."""
@@ -48,11 +44,6 @@ class Letters:
                 else:
                     self._direct[key] = event
         return event
-
-    def call(self, frame: Any, event: Event) -> Call:
-        """The call whose event it is, if that can be known from the frame alone."""
-        own = self._places.is_users(frame)
-        return (frame.f_code, frame.f_lasti, event) if own else NO_CALL
 
     def event(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +39,15 @@ class Played:
     watched: Watched | None = None
 
 
-def replay(path: str, post: Post, norms: Norms | None = None) -> Played:
+Progress = Callable[[int, int], object]
+"""Is told how many bytes are read, and how many there are."""
+LINES = 100_000
+"""So often."""
+
+
+def replay(
+    path: str, post: Post, norms: Norms | None = None, progress: Progress | None = None
+) -> Played:
     """Post the events of a recording, and hand out what else it holds.
 
     All that stands before a damaged line is posted. `OSError` where the file cannot be read.
@@ -49,6 +58,8 @@ def replay(path: str, post: Post, norms: Norms | None = None) -> Played:
     with open(path, "rb") as stream:
         while line := stream.readline(LONGEST_LINE):
             number += 1
+            if number % LINES == 0 and progress is not None:
+                progress(stream.tell(), os.fstat(stream.fileno()).st_size)
             if number > 1 and not line.endswith(b"\n") and not stream.read(1):
                 break  # the last line, cut by a crash
             try:

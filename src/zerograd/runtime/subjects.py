@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from zerograd.events import Event
 from zerograd.runtime import verify
 from zerograd.runtime.habits import Book
-from zerograd.runtime.letters import NO_CALL
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +44,6 @@ class Subject:
     __slots__ = (
         "__weakref__",
         "book",
-        "clear_call",
         "company",
         "covers",
         "depth",
@@ -77,7 +75,6 @@ class Subject:
         "shared",
         "shared_at",
         "stale",
-        "step_call",
         "stepped_by",
         "title",
         "touched",
@@ -99,8 +96,6 @@ class Subject:
         self.names: dict[int, str] | None = None
         """What modules call the parameters; None until it is asked: all objects are searched."""
         self.book = book
-        self.clear_call = self.step_call = NO_CALL
-        """Where it was last cleared, and where it last stepped."""
         self.ids: frozenset[int] = frozenset()
         """The identities of the parameters."""
         self.owners: set[int] = set()
@@ -171,7 +166,7 @@ class Subjects:
         self._made = made
         self._gone = gone
         self._known: dict[int, tuple[weakref.ref[Any], Any, int, Any, Subject]] = {}
-        self.by_optimizer: dict[int, Subject] = {}
+        self._by_optimizer: dict[int, Subject] = {}
         """By the identity of their optimizers; whose groups may have changed since."""
         self._by_params: dict[frozenset[int], Subject] = {}
         self._of_param: dict[int, list[Subject]] = {}
@@ -190,6 +185,14 @@ class Subjects:
                 if len(groups) == number and groups[-1]["params"] is params:
                     return subject
         return self._find(optimizer)
+
+    def known(self, optimizer: Any) -> Subject | None:
+        """As it was when the optimizer last stepped: enough for what is told of it until it does again."""
+        return self._by_optimizer.get(id(optimizer)) or self.of(optimizer)
+
+    def groups(self, key: int) -> tuple[Any, int, Any]:
+        """The groups of the optimizer with an identity: they, how many, and what the last holds."""
+        return self._known[key][1:4]
 
     def changed(self, optimizer: Any) -> None:
         """The optimizer's groups are not what they were."""
@@ -236,7 +239,7 @@ class Subjects:
         subject.owners.add(key)
         ref = weakref.ref(optimizer, lambda _: self._drop(key))
         self._known[key] = (ref, groups, len(groups), groups[-1]["params"], subject)
-        self.by_optimizer[key] = subject
+        self._by_optimizer[key] = subject
         return subject
 
     def _new(self, optimizer: Any, ids: frozenset[int], params: list[Tensor]) -> Subject:
@@ -259,7 +262,7 @@ class Subjects:
         return subject
 
     def _drop(self, key: int) -> None:
-        self.by_optimizer.pop(key, None)
+        self._by_optimizer.pop(key, None)
         known = self._known.pop(key, None)
         if known is None:
             return

@@ -87,6 +87,8 @@ class Sync:
         self.hear_shards: Callable[[], bool] = lambda: False
         """Begins to listen to FSDP2."""
         self.on_met: Callable[[], None] = lambda: None
+        self.on_shared: Callable[[], None] = lambda: None
+        """Is told when there is something more that ranks share."""
         self._torch = torch
         self._places = places
         self._letters = letters
@@ -105,8 +107,7 @@ class Sync:
         self.on_met()
 
     def wrapped(self, module: Any, *, known: bool = True) -> None:
-        self.active = True
-        self._generation += 1
+        self._more()
         self._wrappers = [one for one in self._wrappers if one.module() is not None]
         self._wrappers.append(Wrapper(module, known=known))
 
@@ -146,10 +147,14 @@ class Sync:
     def grouped(self, params: Iterable[Any]) -> None:
         """An optimizer was given parameters; those of FSDP2 show themselves by their mesh."""
         if any(hasattr(param, "device_mesh") for param in params):
-            self.active = True
             self._sharded = None
-            self._generation += 1
+            self._more()
             self.hear_shards()
+
+    def _more(self) -> None:
+        self.active = True
+        self._generation += 1
+        self.on_shared()
 
     def begins(self, event: Event) -> None:
         """A backward is about to run."""

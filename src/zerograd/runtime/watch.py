@@ -259,6 +259,7 @@ class _Engine:
             if watch.record is not None:
                 measuring = Meter(watch.record, engine._torch, engine.watcher.subjects)
                 engine.judge.recorder = engine.watcher.meter = measuring
+                engine.watcher.leave_laps()
             return engine
 
     @classmethod

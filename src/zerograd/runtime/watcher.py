@@ -1,6 +1,7 @@
 """The reader of runs: turns what torch does into events, after looking where looking is needed.
 
-On the usual path every happening costs a few look-ups, whatever the model's size. Gradients are
+In a loop that goes round as it went before, every happening costs a comparison, whatever the model's
+size: that part of a listener stands first, and in place, because calls cost as much. Gradients are
 looked at only where a backward meets some that a step has used, or another optimizer's phase has
 left: which hold anything, and which of those the backward really reaches. What is posted to the
 judge has been seen, not guessed.
@@ -9,7 +10,6 @@ judge has been seen, not guessed.
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from zerograd.events import Event, Kind
 from zerograd.lifecycle import EMPTY, Grads
 from zerograd.runtime import hooks, verify
-from zerograd.runtime.books import OUTSIDE
+from zerograd.runtime.books import OUTSIDE, Lane
 from zerograd.runtime.frames import NOWHERE
 from zerograd.runtime.judge import Judge
-from zerograd.runtime.letters import NO_CALL
+from zerograd.runtime.laps import LONGEST_LAP, NO_CALL, STEPPING, Call, Turn, joined
 from zerograd.runtime.looking import USUAL, Look, Looking, close
 from zerograd.runtime.orphans import Orphans
 from zerograd.runtime.replicas import Replicas
@@ -33,15 +33,14 @@ ABOVE_TORCH = 3
 """How far above a listener the user can be: our hook is below it, and below that some of torch."""
 
 
-_Backward = tuple[Event, Sequence[Look], list[Subject]]
-"""A backward that is running, what is to be asked when it has ended, and of whom."""
+_Backward = tuple[Event, Sequence[Look], list[Subject], Call]
+"""A backward that is running, what is to be asked when it has ended, of whom, and who called it."""
 NO_LOOKS: tuple[Look, ...] = ()
-"""Of a backward that began on the usual path."""
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
-_BACKWARD, _STEP, _ZERO = Kind.BACKWARD, Kind.STEP, Kind.ZERO
+_BACKWARD, _STEP, _ZERO, _CLIP = Kind.BACKWARD, Kind.STEP, Kind.ZERO, Kind.CLIP
 _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
-_ident, _frame, _ref = threading.get_ident, sys._getframe, weakref.ref
+_frame, _ref = sys._getframe, weakref.ref
 
 
 class Watcher(Looking):
@@ -49,14 +48,11 @@ class Watcher(Looking):
 
     def __init__(self, judge: Judge, torch: Any) -> None:
         super().__init__(judge, torch)
-        self._move = judge.move
         # Of torch's own frames those that may stand between.
         self._method = torch.Tensor.backward.__code__
         self._clearing = torch.optim.Optimizer.zero_grad.__code__
         # Bound once: it is on the usual path.
         self._at = self._letters.at
-        # As they were when they last stepped: enough for what is told of them until they step again.
-        self._known = self._subjects.by_optimizer.get
         self._walks: dict[object, list[bool | None]] = {}
         """By call: whether the last losses that were followed to the leaves had been scaled."""
         self._clips: dict[object, list[Subject]] = {}
@@ -67,6 +63,7 @@ class Watcher(Looking):
         nobody = judge.book("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
         self.sync.fault = self.fault
+        self.sync.on_shared = self.leave_laps
         self._begins = self.sync.begins
         self.replicas = Replicas(torch, self._names)
         self.replicas.scaler = lambda: self.scaler and self.scaler()
@@ -82,45 +79,42 @@ class Watcher(Looking):
 
     # What torch tells
 
-    def backward_begins(  # noqa: C901, the usual path stands first and in place: calls cost as much
-        self, outputs: Any
-    ) -> _Backward | None:
-        if self.failure or self._graph_task() != OUTSIDE:
+    def backward_begins(self, outputs: Any) -> Turn | _Backward | None:
+        if self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
         lane = self._here.lane
+        turn = lane.turn
         self._backwards += 1
         frame: Any = _frame(ABOVE_TORCH)
         if frame.f_code is self._method:
             frame = frame.f_back
-        code, instruction, event = lane.call
         if (
-            code is frame.f_code
-            and instruction == frame.f_lasti
-            and self._backwards < self._next_walk
-            and not (lane.watched or lane.pending or self.scalers)
+            turn.code is frame.f_code
+            and turn.instruction == frame.f_lasti
+            and turn.kind is _BACKWARD
         ):
-            for subject in lane.outer:
-                if subject.company or subject.depth:
-                    break
-                grad = subject.probe.grad
-                subject.probe_grad = grad
-                subject.probe_version = -1 if grad is None else grad._version
-            else:
-                return event, NO_LOOKS, lane.outer
+            if self._backwards >= self._next_walk:
+                self._walk(lane, outputs, turn.event)
+            if lane.turn is turn:
+                turn.grad = grad = turn.probe.grad
+                turn.version = -1 if grad is None else grad._version
+                lane.turn = turn.inside
+                return turn
+        return self._backward_begins(lane, frame, outputs)
+
+    def _backward_begins(self, lane: Lane, frame: Any, outputs: Any) -> _Backward | None:
+        if self.failure:
+            return None
+        lane.leave_lap()
         if lane.pending:
             self._register(lane)
         scaled: bool | None = False
         if self.scalers:
             scaled = self._is_scaled(outputs, frame)
         event = self._at(frame, _BACKWARD, scaled)
-        lane.call = NO_CALL if self.sync.active else self._letters.call(frame, event)
         self._begins(event)
         if self._backwards >= self._next_walk:
-            leaves = hooks.leaves(outputs)
-            if not self._searched and self._orphans.unclaimed(leaves):
-                self._search(lane, leaves)
-            self._orphans.look(leaves, event.site, self._judge.steps)
-            self._next_walk = self._orphans.next(self._backwards)
+            self._walk(lane, outputs, event)
         for subject in lane.outer:
             grad = subject.probe.grad
             subject.probe_grad = grad
@@ -141,30 +135,40 @@ class Watcher(Looking):
             except BaseException:
                 close(looks)
                 raise
-        return event, looks, lane.outer
+        return event, looks, lane.outer, self._call(frame)
 
-    def backward_ended(self, token: _Backward, failed: bool) -> None:  # noqa: C901, likewise
-        event, looks, outer = token
+    def _walk(self, lane: Lane, outputs: Any, event: Event) -> None:
+        """Follow the graph to what it reaches and no optimizer has."""
+        leaves = hooks.leaves(outputs)
+        if not self._searched and self._orphans.unclaimed(leaves):
+            self._search(lane, leaves)
+        self._orphans.look(leaves, event.site, self._judge.steps)
+        self._next_walk = self._orphans.next(self._backwards)
+
+    def backward_ended(self, token: Turn | _Backward, failed: bool) -> None:
+        if isinstance(token, Turn):
+            probe, lane = token.probe, token.lane
+            now, grad, token.grad = probe.grad, token.grad, None
+            if (
+                lane.turn is token.inside
+                and not failed
+                and (now is not grad or (now is not None and now._version != token.version))
+            ):
+                token.subject.weights = probe._version
+                token.book.node = token.node
+                token.book.window += 1
+                lane.turn = token.next
+                return
+            subject = token.subject
+            subject.probe_grad, subject.probe_version = grad, token.version
+            token = (token.event, NO_LOOKS, lane.outer, (token.code, token.instruction))
+        self._backward_ended(token, failed)
+
+    def _backward_ended(self, token: _Backward, failed: bool) -> None:
+        event, looks, outer, call = token
         if self.failure:
             close(looks)
             return
-        if looks is NO_LOOKS and len(outer) == 1 and not failed:
-            [subject] = outer
-            probe, book = subject.probe, subject.book
-            grad, now = subject.probe_grad, probe.grad
-            if not (book.cuts or book.drops) and (
-                now is not grad or (now is not None and now._version != subject.probe_version)
-            ):
-                subject.probed = subject.touched = True
-                subject.probe_grad = None
-                subject.weights = probe._version
-                edge = book.node.edges.get(id(event))
-                if edge is None or edge.broken or self._judge.recorder is not None:
-                    self._move(book, event)
-                else:
-                    book.node = edge.node
-                    book.window += 1
-                return
         met = {look.subject.name for look in looks} if looks else ()
         for subject in outer:
             grad, now = subject.probe_grad, subject.probe.grad
@@ -199,9 +203,12 @@ class Watcher(Looking):
             if subject.name in met:
                 continue
             if subject.touched and not failed:
-                self._move(subject.book, self._told(subject, event))
+                self._post(subject, self._told(subject, event))
             else:
                 self._post(subject, self._variant(event, may=True))
+        if len(outer) == 1:
+            plain = not looks and not failed and outer[0].probed
+            self._turned(outer[0], event, call if plain else NO_CALL)
 
     def _is_scaled(self, outputs: Any, frame: Any) -> bool | None:
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
@@ -218,8 +225,21 @@ class Watcher(Looking):
         return walks[0]
 
     def step_begins(self, optimizer: Any) -> None:
+        lane = self._here.lane
+        turn = lane.turn
+        if turn.kind is _STEP and turn.of == id(optimizer):
+            groups = turn.groups
+            if (
+                optimizer.param_groups is groups
+                and len(groups) == turn.number
+                and groups[-1]["params"] is turn.params
+            ):
+                turn.subject.depth = 1
+                lane.turn = turn.inside
+                return
         if self.failure:
             return
+        lane.leave_lap()
         subject = self._subjects.of(optimizer)
         if subject is None:
             return
@@ -237,116 +257,132 @@ class Watcher(Looking):
                 self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
 
     def step_ended(self, optimizer: Any) -> None:
-        if self.failure:
-            return
-        subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
-        if subject is None:
-            return
+        lane = self._here.lane
+        turn = lane.turn
         frame = _frame(ABOVE_TORCH)
-        code, instruction, event = subject.step_call
-        if code is frame.f_code and instruction == frame.f_lasti:
-            # As the last time, if nothing else is new.
-            book, lane, grad = subject.book, subject.lane, subject.probe.grad
-            edge = book.node.edges.get(id(event))
-            if (
-                edge is not None
-                and not edge.broken
-                and grad is not None
-                and subject.inside is None
-                and subject.depth == 1
-                and book.node.grads is _LIVE
-                and book.window == book.usual
-                and book.steady
-                and subject.stepped_by == id(optimizer)
-                and lane.ident == _ident()
-                and lane.scaling is None
-                and len(lane.outer) == 1
-                and not (subject.met or book.drops)
-                and subject.print is None
-                and self._judge.recorder is None
-                and self._graph_task() == OUTSIDE
-            ):
+        if (
+            turn.code is frame.f_code
+            and turn.instruction == frame.f_lasti
+            and turn.kind is STEPPING
+            and turn.of == id(optimizer)
+        ):
+            grad = turn.probe.grad
+            if grad is not None:
+                subject, book = turn.subject, turn.book
                 subject.depth = 0
-                book.node = edge.node
+                book.node = turn.node
                 book.windows[book.window] += 1
                 book.window = 0
                 book.steps += 1
-                subject.left, subject.company = None, NOBODY
                 subject.used = _ref(grad)
                 lane.watched[subject.name] = subject
+                lane.turn = turn.next
                 return
+        if self.failure:
+            return
+        subject = self._subjects.known(optimizer)
+        if subject is None:
+            return
         subject.depth -= 1
         if subject.inside is _STEPPED and subject.depth == 0:
             subject.inside = None
             return  # the optimizer inside has stepped, and this one wraps it
         subject.same_optimizer = subject.stepped_by == id(optimizer)
         subject.stepped_by = id(optimizer)
-        scaled = self._here.lane.scaling is not None
-        self._step(subject, scaled, frame)
+        event = self._step(subject, lane.scaling is not None, frame)
         subject.inside = _STEPPED if subject.depth else None
+        if event is not None:
+            self._lap_ends(subject, event, self._call(frame))
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
-        if self.failure:
-            return
-        subject = self._known(id(optimizer)) or self._subjects.of(optimizer)
-        if subject is None:
-            return
+        lane = self._here.lane
+        turn = lane.turn
         frame: Any = _frame(ABOVE_TORCH)
         if frame.f_code is self._clearing:
             frame = frame.f_back
-        code, instruction, event = subject.clear_call
-        if code is frame.f_code and instruction == frame.f_lasti and event.to_none is to_none:
-            book = subject.book
-            edge = book.node.edges.get(id(event))
-            if (
-                edge is not None
-                and not edge.broken
-                and book.node.grads is _SPENT
-                and not (book.window or subject.depth or subject.met or subject.covers)
-                and self._judge.recorder is None
-            ):
-                book.node = edge.node
-                subject.left, subject.weights, subject.company = None, -1, NOBODY
-                subject.lane.watched.pop(subject.name, None)
-                return
+        if (
+            turn.code is frame.f_code
+            and turn.instruction == frame.f_lasti
+            and turn.kind is _ZERO
+            and turn.of == id(optimizer)
+            and turn.to_none is to_none
+        ):
+            turn.book.node = turn.node
+            turn.subject.weights = -1
+            lane.watched.pop(turn.subject.name, None)
+            lane.turn = turn.next
+            return
+        if self.failure:
+            return
+        subject = self._subjects.known(optimizer)
+        if subject is None:
+            return
         if subject.lane is None and self._graph_task() == OUTSIDE:
             self._adopt(subject)
         event = self._at(frame, _ZERO, False, 0, to_none)
-        if subject.lane is not None:
-            subject.clear_call = self._letters.call(frame, event)
         self._clear(subject, event)
         for other in subject.covers:
             self._clear(other, event)
+        self._turned(subject, event, self._call(frame), id(optimizer))
 
     def module_zeroed(self, module: Any, to_none: bool) -> None:
+        lane = self._here.lane
+        turn = lane.turn
+        frame = _frame(ABOVE_TORCH - 1)
+        if (
+            turn.code is frame.f_code
+            and turn.instruction == frame.f_lasti
+            and turn.kind is _ZERO
+            and turn.of == _ref(module)
+            and turn.to_none is to_none
+        ):
+            turn.book.node = turn.node
+            turn.subject.weights = -1
+            lane.watched.pop(turn.subject.name, None)
+            lane.turn = turn.next
+            return
         if self.failure:
             return
-        lane = self._here.lane
         if lane.pending:
             self._register(lane)
         for subject in self._subjects.covered(module):
-            self._clear(subject, self._at(sys._getframe(2), _ZERO, False, 0, to_none))
+            event = self._at(frame, _ZERO, False, 0, to_none)
+            self._clear(subject, event)
+            self._turned(subject, event, self._call(frame), _ref(module))
 
     def clipped(self, params: list[Any]) -> None:
         if self.failure or not params:
             return
         lane = self._here.lane
+        turn = lane.turn
+        frame = self._places.outside_torch(_frame(ABOVE_TORCH))
+        key = (id(params[0]), id(params[-1]), len(params), self._subjects.generation)
+        if (
+            turn.code is frame.f_code
+            and turn.instruction == frame.f_lasti
+            and turn.kind is _CLIP
+            and turn.of == key
+        ):
+            turn.book.node = turn.node
+            lane.turn = turn.next
+            return
         if lane.pending:
             self._register(lane)
-        key = (id(params[0]), id(params[-1]), len(params), self._subjects.generation)
         met = self._clips.get(key)
         if met is None:
             if len(self._clips) >= MOST_CLIPS:
                 self._clips.clear()
             met = self._clips[key] = self._subjects.among(params)
         if met:
-            event = self._event(Kind.CLIP, self._places.site(sys._getframe(3)))
+            event = self._event(_CLIP, self._places.site(frame))
             for subject in met:
                 self._before_clip(subject)
                 self._post(subject, event)
+                self._turned(subject, event, self._call(frame), key)
 
     def scaled(self, outputs: Any) -> None:
         self.scalers = True
+        self._here.lane.leave_lap()
         for output in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
             hooks.mark_scaled(output)
 
@@ -406,6 +442,7 @@ class Watcher(Looking):
         if not self.failure:
             self._subjects.changed(optimizer)
             self.sync.grouped(optimizer.param_groups[-1]["params"])
+            self._here.lane.leave_lap()
             self._here.lane.pending.append(weakref.ref(optimizer))
 
     def fault(self, error: Exception) -> None:
@@ -416,25 +453,74 @@ class Watcher(Looking):
             self.failure = error
             for subject in self._subjects.all:
                 if subject.lane is not None:
+                    subject.lane.leave_lap()
                     subject.lane.watched.clear()
                     subject.lane.outer.clear()
             if self.on_fault is not None:
                 self.on_fault(error)
 
+    # Laps
+
+    def _call(self, frame: Any) -> Call:
+        """Where a call stands, if that alone says what its event is."""
+        return (frame.f_code, frame.f_lasti) if self._places.is_users(frame) else NO_CALL
+
+    def _turned(self, subject: Subject, event: Event, call: Call, of: Any = 0) -> None:
+        """An event has gone the ordinary way: it may be a turn of a lap."""
+        lane = subject.lane
+        if lane is not None and lane.trail is not None:
+            here = len(lane.outer) == 1 and lane is self._here.lane
+            # Whatever else was told of the subject since is no turn, and there is no lap.
+            if here and call is not NO_CALL and lane.told == len(lane.trail) + 1 <= LONGEST_LAP:
+                lane.trail.append(Turn(subject, event, call, of))
+            else:
+                lane.trail = None
+
+    def _lap_ends(self, subject: Subject, event: Event, call: Call) -> None:
+        lane = subject.lane
+        self._turned(subject, event, call, subject.stepped_by)
+        trail, before = lane.trail, lane.lap
+        lane.trail, lane.lap, lane.told = [], trail, 0
+        if trail and before and self._is_calm(subject, lane):
+            trail[-1].keep(*self._subjects.groups(subject.stepped_by))
+            lane.turn = joined(trail, before)
+
+    def _is_calm(self, subject: Subject, lane: Lane) -> bool:
+        """Whether there is nothing about a subject that has to be looked at in every lap."""
+        book = subject.book
+        return book.steady and not (
+            self.sync.active
+            or self.scalers
+            or self._length
+            or self._judge.recorder
+            or lane.pending
+            or lane.scaling
+            or book.drops
+            or book.cuts
+            or subject.met
+            or subject.stale
+            or subject.depth
+            or subject.inside
+            or subject.covers
+            or subject.overlaps
+            or subject.print is not None
+            or subject.left is not None
+            or not subject.plain
+        )
+
     # What it means
 
-    def _step(self, subject: Subject, scaled: bool, frame: Any) -> None:
+    def _step(self, subject: Subject, scaled: bool, frame: Any) -> Event | None:
+        """A step, as it is told; None if it is one of which little can be said."""
         lane = self._here.lane
         if self._graph_task() != OUTSIDE:
             self._inner_step(subject, scaled, frame)
-            return
+            return None
         event = self._at(frame, _STEP, scaled, self._length)
-        plain = not (scaled or self._length or self.sync.active)
-        subject.step_call = self._letters.call(frame, event) if plain else NO_CALL
         if subject.lane is not lane and not self._adopt(subject):
             self._post(subject, event)
             self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
-            return
+            return None
         grads = subject.book.node.grads
         grad = subject.probe.grad
         if subject.inside is not None and subject.inside is not _STEPPED:
@@ -442,7 +528,7 @@ class Watcher(Looking):
             subject.book.node, subject.book.window, clear = subject.inside
             self._post(subject, event)
             self._post(subject, clear)
-            return
+            return None
         if self.sync.active and self._shared_step(subject, event):
             pass  # there is something, and no rank has shared it
         elif grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
@@ -453,7 +539,7 @@ class Watcher(Looking):
             self._post(subject, self._event(Kind.ASSIGN, event.site))
         if subject.print is not None:
             subject.print = verify.norms(verify.holding(subject.params))
-        self._move(subject.book, event)
+        self._post(subject, event)
         if subject.met:
             self._settle(subject)
         subject.left = None
@@ -470,6 +556,7 @@ class Watcher(Looking):
         subject.company = NOBODY
         if self.sync.active and self.on_step is not None:
             self.on_step(self._judge.steps)
+        return event
 
     def _shared_step(self, subject: Subject, event: Event) -> bool:
         """What ranks have to say before a step; True if the gradients are where no step sees them."""
@@ -566,7 +653,7 @@ class Watcher(Looking):
         ):
             # Something was done with the gradients: the weights are not what they were.
             event = self._variant(event, inner=True)
-        self._move(subject.book, event)
+        self._post(subject, event)
         if subject.met:
             self._settle(subject)
         subject.left, subject.weights, subject.company = None, -1, NOBODY

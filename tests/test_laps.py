@@ -1,0 +1,160 @@
+"""A lap that is followed is told as one that is not: whatever happens, and wherever it happens in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zerograd
+from zerograd.runtime import laps, watcher
+
+ROUNDS = 9
+CLEARS = (
+    "optimizer.zero_grad()",
+    "optimizer.zero_grad(set_to_none=False)",
+    "model.zero_grad()",
+    "model.zero_grad(set_to_none=False)",
+)
+CLIPS = (
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)",
+    "torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)",
+)
+BACKWARD, STEP = "loss_fn(model(x), y).backward()", "optimizer.step()"
+SURPRISES = (
+    "model[0].zero_grad()",
+    "model.zero_grad()",
+    "optimizer.zero_grad()",
+    "for p in model.parameters(): p.grad = None",
+    "for p in model[2].parameters(): p.grad = None if p.grad is None else torch.ones_like(p)",
+    "for p in model.parameters(): p.grad is None or p.grad.zero_()",
+    "for p in model.parameters(): p.data.mul_(0.9)",
+    "loss_fn(model(x), y).backward()",
+    "loss_fn(model[2](model[0](x).detach()), y).backward()",
+    "other(x).sum().backward()",
+    "torch.autograd.grad(model(x).sum(), list(model.parameters()))",
+    "optimizer.step()",
+    "optimizer.step(lambda: loss_fn(model(x), y).item())",
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+    "optimizer.add_param_group({'params': list(other.parameters())})",
+    "optimizer.load_state_dict(optimizer.state_dict())",
+    "second = torch.optim.SGD(other.parameters(), lr=0.1)",
+    "loss_fn(other(x), y).backward(); second.step()",
+    "zerograd.expect_window(2)",
+    "torch.nn.utils.clip_grad_norm_(model[0].parameters(), 0.1)",
+    "scaler.scale(loss_fn(model(x), y)).backward()",
+    "failing(model(x)).sum().backward()",
+    "reentrant(model(x)).sum().backward()",
+)
+
+PREPARED = """
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+other = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+loss_fn = torch.nn.MSELoss()
+x, y = torch.randn(5, 3), torch.randn(5, 2)
+"""
+
+
+class Failing(torch.autograd.Function):
+    """Its backward raises."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        raise ArithmeticError
+
+
+class Reentrant(torch.autograd.Function):
+    """Its backward runs another."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_: Any, *grads: Any) -> Any:
+        with torch.enable_grad():
+            torch.ones(2, requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
+        return grads[0]
+
+
+@st.composite
+def lap(draw: st.DrawFn) -> list[str]:
+    acts = [BACKWARD] * draw(st.integers(1, 3))
+    acts += [*draw(st.lists(st.sampled_from(CLIPS), max_size=1)), STEP]
+    clear = [draw(st.sampled_from(CLEARS))]
+    return clear + acts if draw(st.booleans()) else acts + clear
+
+
+@st.composite
+def loop(draw: st.DrawFn) -> str:
+    """The same lap again and again, with surprises in one or two of its rounds."""
+    acts = [(act, "") for act in draw(lap())]
+    for _ in range(draw(st.integers(0, 2))):
+        at, when = draw(st.integers(0, len(acts))), draw(st.integers(2, ROUNDS - 1))
+        if draw(st.booleans()) and at < len(acts) and not acts[at][1]:
+            acts[at] = (acts[at][0], f"if i != {when}")
+        else:
+            acts.insert(at, (draw(st.sampled_from(SURPRISES)), f"if i == {when}"))
+    lines = [f"for i in range({ROUNDS}):"]
+    for act, test in acts:
+        lines += [f"  {test or 'if True'}:", "    try:", f"      {act}"]
+        lines += ["    except (ArithmeticError, RuntimeError): pass"]
+    return "\n".join(lines)
+
+
+def watched(body: str) -> tuple[object, ...]:
+    names = {
+        "torch": torch,
+        "zerograd": zerograd,
+        "failing": Failing.apply,
+        "reentrant": Reentrant.apply,
+    }
+    exec(compile(PREPARED, "<prepared>", "exec"), names)
+    try:
+        with zerograd.watch(on="collect") as report:
+            exec(compile(body, "train.py", "exec"), names)
+    finally:
+        zerograd.expect_window(0)
+    weights = [param.tolist() for param in names["model"].parameters()]  # type: ignore[attr-defined]
+    return report.findings, report.watched, weights
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(body=loop())
+def test_a_lap_that_is_followed_is_told_as_one_that_is_not(body: str) -> None:
+    followed = watched(body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watcher, "joined", lambda *_: laps.NO_TURN)
+        assert watched(body) == followed
+
+
+@pytest.mark.parametrize("clear", CLEARS)
+@pytest.mark.parametrize("clip", [(), CLIPS[:1]])
+@pytest.mark.parametrize("backwards", [1, 3])
+def test_usual_loops_are_followed(
+    clear: str, clip: tuple[str, ...], backwards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the test above would show nothing."""
+    ordinary = []
+    moved = watcher.Watcher._post
+
+    def post(self: Any, subject: Any, event: Any) -> None:
+        ordinary.append(event)
+        moved(self, subject, event)
+
+    monkeypatch.setattr(watcher.Watcher, "_post", post)
+    acts = [clear, *[BACKWARD] * backwards, *clip, STEP]
+    _, seen, _ = watched("\n  ".join(["for i in range(50):", *acts]))
+    assert seen.steps == 50  # type: ignore[attr-defined]
+    assert len(ordinary) <= 5 * len(acts) + 1
