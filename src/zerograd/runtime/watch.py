@@ -30,6 +30,7 @@ from zerograd.runtime import (
     habits,
     hooks,
     judge,
+    laps,
     letters,
     looking,
     meter,
@@ -38,6 +39,7 @@ from zerograd.runtime import (
     replicas,
     subjects,
     sync,
+    using,
     verify,
     watcher,
 )
@@ -365,8 +367,8 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    books, distributed, frames, habits, hooks, judge, letters, looking, meter, orphans, replicas, subjects,
-    sync, verify, watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
+    books, distributed, frames, habits, hooks, judge, laps, letters, looking, meter, orphans, replicas, subjects,
+    sync, using, verify, watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 
 
