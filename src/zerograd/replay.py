@@ -12,6 +12,7 @@ from zerograd.finding import Finding, Report, Watched
 from zerograd.rule import numbers
 from zerograd.rules import RULES
 from zerograd.run import Refused, chosen
+from zerograd.runtime.habits import Book
 from zerograd.runtime.judge import Judge
 from zerograd.runtime.playback import Played, Progress, replay
 from zerograd.selection import Selection
@@ -76,24 +77,21 @@ class _Judging:
         self._broken: list[int] = []
         self._mixed: dict[str, deque[Event]] = {}
         """By subject: the last backward calls that were measured."""
-        self._subjects: dict[str, None] = {}
+        self._subjects: dict[str, Book] = {}
         self._subject = ""
 
     def post(self, subject: str, event: Event) -> None:
         self._subject = subject
         if event.measured is not None:
             self._mixed.setdefault(subject, deque(maxlen=MOST_MIXED)).append(event)
-        if subject not in self._subjects:
-            self._welcome(subject)
+        book = self._subjects.get(subject) or self._welcome(subject)
+        self.judge.move(book, event)
+        if self._timeline is not None:
+            self._timeline.add(subject, event, book.node.grads, tuple(self._broken))
         if self._broken:
             self._broken.clear()
-        self.judge.post(subject, event)
-        if self._timeline is not None:
-            grads = self.judge.book(subject).node.state.grads
-            self._timeline.add(subject, event, grads, tuple(self._broken))
 
     def end(self, played: Played) -> None:
-        self._broken.clear()
         self.judge.end(clean=played.clean)
         if self._timeline is not None:
             if self._broken:
@@ -112,14 +110,15 @@ class _Judging:
                 if mixed.measured is not None and numbers(mixed) in finding.message:
                     self.measured[number] = mixed.measured
 
-    def _welcome(self, subject: str) -> None:
+    def _welcome(self, subject: str) -> Book:
         if len(self._subjects) >= MOST_SUBJECTS:
             shown = {lane.name for lane in self._timeline.lanes} if self._timeline else set()
             for old in [one for one in self._subjects if one not in shown][: MOST_SUBJECTS // 2]:
                 del self._subjects[old]
                 self._mixed.pop(old, None)
                 self.judge.forget(old)
-        self._subjects[subject] = None
+        book = self._subjects[subject] = self.judge.book(subject)
+        return book
 
 
 def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:

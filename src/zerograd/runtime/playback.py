@@ -60,6 +60,10 @@ def replay(
             number += 1
             if number % LINES == 0 and progress is not None:
                 progress(stream.tell(), os.fstat(stream.fileno()).st_size)
+            known = reader.events.get(line)
+            if known is not None:
+                post(*known)
+                continue
             if number > 1 and not line.endswith(b"\n") and not stream.read(1):
                 break  # the last line, cut by a crash
             try:
@@ -85,15 +89,12 @@ class _Reader:
         self.played = Played()
         self._post = post
         self._norms = norms
+        self.events: dict[bytes, tuple[str, Event]] = {}
+        """By the line that repeats them: most lines of a long recording are such."""
         self._known: dict[int, tuple[str, Event]] = {}
         self._begun = False
 
     def take(self, line: bytes) -> None:
-        number = line[:-1]
-        if number.isdigit() and self._begun:
-            # What most lines of a long recording are.
-            self._post(*self._find(int(number)))
-            return
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
@@ -155,7 +156,7 @@ class _Reader:
             raise Damaged(f"no event has the number {number}")
         event = parsed(Event, data.get("event"))
         assert isinstance(event, Event)
-        self._known[number] = (subject, event)
+        self._known[number] = self.events[b"%d\n" % number] = (subject, event)
 
     def _cycle(self, data: dict[str, object]) -> None:
         cycle, events = data["cycle"], data.get("events")
