@@ -27,6 +27,7 @@ from zerograd.runtime import (
     books,
     distributed,
     frames,
+    graph,
     habits,
     hooks,
     judge,
@@ -367,7 +368,7 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    books, distributed, frames, habits, hooks, judge, laps, letters, looking, meter, orphans, replicas, subjects,
+    books, distributed, frames, graph, habits, hooks, judge, laps, letters, looking, meter, orphans, replicas, subjects,
     sync, using, verify, watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 

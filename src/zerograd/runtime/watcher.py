@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.events import Event, Kind
-from zerograd.runtime import hooks, verify
+from zerograd.runtime import graph, verify
 from zerograd.runtime.books import OUTSIDE, Lane
 from zerograd.runtime.frames import NOWHERE
 from zerograd.runtime.judge import Judge
@@ -131,7 +131,7 @@ class Watcher(Using):
 
     def _walk(self, lane: Lane, outputs: Any, event: Event) -> None:
         """Follow the graph to what it reaches and no optimizer has."""
-        leaves = hooks.leaves(outputs)
+        leaves = graph.leaves(outputs)
         if not self._searched and self._orphans.unclaimed(leaves):
             self._search(lane, leaves)
         self._orphans.look(leaves, event.site, self._judge.steps)
@@ -206,14 +206,14 @@ class Watcher(Using):
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
         if not outputs:
             return None
-        if hooks.is_marked(outputs[0]):
+        if graph.is_marked(outputs[0]):
             return True
         if len(self._walks) >= MOST_WALKS:
             self._walks.clear()
         walks = self._walks.setdefault((frame.f_code, frame.f_lasti), [])
         if len(walks) < USUAL or walks[0] is not False:
             walks[USUAL - 1 :] = []
-            walks.insert(0, hooks.scaled_by_a_scaler(outputs[0]))
+            walks.insert(0, graph.scaled_by_a_scaler(outputs[0]))
         return walks[0]
 
     def step_begins(self, optimizer: Any) -> None:
@@ -376,7 +376,7 @@ class Watcher(Using):
         self.scalers = True
         self._here.lane.leave_lap()
         for output in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
-            hooks.mark_scaled(output)
+            graph.mark_scaled(output)
 
     def unscaling(self, optimizer: Any) -> None:
         if self._here.lane.scaling is None and not self.failure:
