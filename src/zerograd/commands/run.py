@@ -75,7 +75,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--check-ranks",
         choices=("default", "every-step", "off"),
         default="default",
-        help="how often ranks compare what they hold; default: every 25 steps",
+        help="how often ranks compare what they hold; default: every 50 steps",
     )
     ranks.add_argument(
         "--ranks", metavar="DIR", help="where each rank leaves what it finds, for zerograd merge"

@@ -2,13 +2,14 @@
 
 Every rank overwrites one key with a short ring of its latest fingerprints, and compares with the
 ring of the first rank of its group. No collective, and nothing that waits: ranks that have diverged
-would wait for each other for ever. What is compared is exact: sums of bit patterns, which come out
-the same in whatever order they are added up.
+would wait for each other for ever.
 
 NOTE [Within a hundred steps]
-A check is due every EVERY steps, and looks at one of PARTS parts of the parameters, the next one
-each time. The first rank may write its fingerprint after the others have looked for it: then it is
-compared at the next check. So what differs is found after at most (PARTS + 1) * EVERY = 100 steps.
+Every EVERY steps a rank writes a fingerprint of one of PARTS parts of the parameters, the next one
+each time. What the first rank has written for the same step is read before the step after it: a
+rank whose gradients are shared comes there only when the first rank has gone on, too. So what
+differs is found after at most PARTS * EVERY = 100 steps. Where ranks are further apart, the first
+rank's is not there yet: it is asked for again after 2, 4, 8 … steps.
 """
 
 from __future__ import annotations
@@ -23,27 +24,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.events import Diverged
-from zerograd.runtime import distributed
+from zerograd.runtime import distributed, fingerprints
+from zerograd.runtime.fingerprints import Fingerprint, difference
 from zerograd.runtime.subjects import Subject, names_of
 from zerograd.runtime.sync import Shared
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-EVERY = 25
-PARTS = 3
-FIRST = frozenset({1, 2, 4, 8, 16})
-"""The steps that are looked at besides: what is wrong from the beginning shows at once."""
+EVERY = 50
+PARTS = 2
+FIRST = 32
+"""Until then every step whose number is a power of two: what is wrong from the beginning shows soon."""
 RING = 4
-MOST_PRINTS = 16
-"""So many sums a fingerprint has: with more parameters in a part, neighbours are added up."""
 MOST_ASKED = 64
 """So many other ranks are asked which of two that differ is the odd one."""
 MOST_NAMES = 3
 PATIENCE = dt.timedelta(seconds=5)
 SETTINGS = ("default", "every-step", "off")
-
-_Ring = list[dict[str, Any]]
 
 
 class Replicas:
@@ -65,6 +63,7 @@ class Replicas:
         Replicas.made += 1
         self._number = Replicas.made
         self._names = names
+        self._hello: dict[str, str] | None = None
         self._group: Any = None
         self._store: Any = None
         self._books: dict[str, _Book] = {}
@@ -79,19 +78,18 @@ class Replicas:
         if book is None or book.shared is not shared:
             book = self._books[subject.name] = self._open(subject, shared, book)
         book.steps += 1
-        if shared.strayed or len(book.ranks) < 2 or not self._due(book.steps):
+        if book.steps < book.next and self.setting == "default":
             return
         try:
-            self._exchange(subject, book, optimizer)
+            if not shared.strayed and len(book.ranks) > 1 and self._connected():
+                self._exchange(subject, book, optimizer)
         except Exception as error:  # the store may go away in many ways
             self._lost(error, book.me, book.steps)
+        book.next = min(book.ask, _after(book.steps))
 
     def found(self, subject: Subject) -> Iterable[Diverged]:
         """What has come out since it was last asked."""
         return self._found.pop(subject.name, ()) if self._found else ()
-
-    def _due(self, step: int) -> bool:
-        return self.setting == "every-step" or step % EVERY == 0 or step in FIRST
 
     def _open(self, subject: Subject, shared: Shared, before: _Book | None) -> _Book:
         """Who shares a subject: the ranks of DDP's group, or those that hold the same shards."""
@@ -107,122 +105,129 @@ class Replicas:
             return made
         made.me = dist.get_rank()
         if shared.wrappers:
-            group = shared.wrappers[0].group
-            made.ranks = dist.get_process_group_ranks(group)
-            made.params = [param for param in shared.params if param.requires_grad]
-            made.gradients = made.weights = all(one.averages for one in shared.wrappers)
+            made.ranks = dist.get_process_group_ranks(shared.wrappers[0].group)
+            if all(one.averages for one in shared.wrappers):
+                made.params = [param for param in shared.params if param.requires_grad]
         else:
             mesh = shared.params[0].device_mesh  # type: ignore[attr-defined]
             made.ranks = sorted(int(rank) for rank in mesh.mesh.flatten().tolist())
             made.params, made.twins = _replicated(shared.params)
-            made.weights = made.gradients = bool(made.params)
         return made
 
-    def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
-        """Write this rank's fingerprint, and compare what can be compared."""
+    def _connected(self) -> bool:
+        """Whether there is a store, the one that there was or another."""
         current = distributed.store(self._torch)
-        if current is None:
-            return
-        if current[0] is not self._group:
+        if current is not None and current[0] is not self._group:
             self._group, self._store = current[0], _own(current[1])
-            for one in self._books.values():
-                one.written.clear()
-        book.ring.append(self._fingerprint(book, optimizer))
-        self._store.set(book.name(book.me), json.dumps([_hello(self._torch), list(book.ring)]))
-        leaders = {book.ranks[0], book.twins[0] if book.twins else book.ranks[0]} - {book.me}
-        for leader in leaders:
-            there = self._read(book, leader)
-            if there is not None:
-                self._compare(subject, book, leader, there)
+            for book in self._books.values():
+                book.written.clear()
+        return current is not None
 
-    def _read(self, book: _Book, rank: int) -> _Ring | None:
+    def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
+        """Write this rank's fingerprint, and before the next step, or now, compare it."""
+        always = self.setting == "every-step"
+        writes = always or book.steps == _after(book.steps - 1)
+        if writes:
+            book.ring.append((book.steps, self._fingerprint(book, optimizer)))
+            lines = [json.dumps(self._greeting()), *(line for _, line in book.ring)]
+            self._store.set(book.name(book.me), "\n".join(lines))
+            book.wait, book.ask = 1, book.steps + 1
+        if always or not writes:
+            leaders = {book.ranks[0], book.twins[0] if book.twins else book.ranks[0]} - {book.me}
+            known = [self._compare(subject, book, leader) for leader in leaders]
+            book.ask = sys.maxsize if all(known) else book.steps + book.wait
+            book.wait *= 2
+
+    def _greeting(self) -> dict[str, str]:
+        """Who this is: the ranks of one run ought to be alike."""
+        if self._hello is None:
+            self._hello = {"torch": str(self._torch.__version__), "program": _program()}
+        return self._hello
+
+    def _read(self, book: _Book, rank: int) -> list[str]:
         """What another rank has last written; asking for what is not there would wait for it."""
         key = book.name(rank)
         if rank not in book.written and not self._store.check([key]):
-            return None
+            return []
         book.written.add(rank)
-        hello, ring = json.loads(self._store.get(key))
+        written: bytes = self._store.get(key)
+        hello, *lines = written.decode("utf-8").split("\n")
         if rank == book.ranks[0] and not book.greeted:
             book.greeted = True
-            for message in _strangers(_hello(self._torch), hello, book.me, rank):
+            for message in _strangers(self._greeting(), json.loads(hello), book.me, rank):
                 self.tell(message, True)
-        known: _Ring = ring
-        return known
+        return lines
 
-    def _fingerprint(self, book: _Book, optimizer: Any) -> dict[str, Any]:
-        every = self.setting == "every-step"
-        part = 0 if every else _part(book.steps)
-        chosen = book.params if every else book.params[part::PARTS]
+    def _fingerprint(self, book: _Book, optimizer: Any) -> str:
+        chosen = self._chosen(book, book.steps)
         grads = [param.grad for param in chosen if param.grad is not None]
-        scaler = self.scaler()
-        return {
-            "step": book.steps,
-            "syncs": book.shared.syncs,
-            "lr": [float(one["lr"]) for one in optimizer.param_groups if "lr" in one],
-            "scale": scaler.get_scale() if scaler is not None else None,
-            "parameters": _prints(chosen) if book.weights else [],
-            "gradients": _prints(grads) if book.gradients else [],
-        }
+        return fingerprints.taken(
+            book.steps, book.shared.syncs, optimizer.param_groups, self.scaler(), chosen, grads
+        ).line()
 
-    def _compare(self, subject: Subject, book: _Book, leader: int, there: _Ring) -> None:
-        theirs = {one["step"]: one for one in there}
-        for mine in book.ring:
-            other = theirs.get(mine["step"])
-            if other is None or (leader, mine["step"]) in book.compared:
+    def _chosen(self, book: _Book, step: int) -> Sequence[Tensor]:
+        """The parameters whose turn it is."""
+        return book.params if self.setting == "every-step" else book.params[_part(step) :: PARTS]
+
+    def _compare(self, subject: Subject, book: _Book, leader: int) -> bool:
+        """Compare with what another rank has written; whether that goes as far as what this one has."""
+        lines = self._read(book, leader)
+        for step, line in book.ring:
+            there = line if line in lines else fingerprints.of_step(step, lines)
+            if there is None or (leader, step) in book.compared:
                 continue
-            book.compared.append((leader, mine["step"]))
+            book.compared.append((leader, step))
             self.compared += 1
-            what = _difference(mine, other, twins=not book.twins or leader == book.twins[0])
+            if there is line:
+                continue
+            mine, other = fingerprints.read(line), fingerprints.read(there)
+            what = difference(mine, other, twins=not book.twins or leader == book.twins[0])
             if what:
                 found = self._worded(subject, book, what, mine, leader, other)
                 self._found.setdefault(subject.name, []).append(found)
-                return
+        return (leader, book.ring[-1][0]) in book.compared
 
     def _worded(
         self,
         subject: Subject,
         book: _Book,
         what: str,
-        mine: dict[str, Any],
+        mine: Fingerprint,
         leader: int,
-        other: dict[str, Any],
+        other: Fingerprint,
     ) -> Diverged:
-        here = there = ""
-        names: Sequence[str] = ()
-        count = 0
-        if what == "steps":
-            here, there = str(mine["syncs"]), str(other["syncs"])
-        elif what in ("learning rate", "scale"):
-            key = "lr" if what == "learning rate" else "scale"
-            pairs = zip(_listed(mine[key]), _listed(other[key]), strict=False)
-            here, there = next((f"{a:g}", f"{b:g}") for a, b in pairs if a != b)
-        else:
-            every = self.setting == "every-step"
-            chosen = book.params if every else book.params[_part(mine["step"]) :: PARTS]
-            if what == "gradients":
-                chosen = [param for param in chosen if param.grad is not None]
-            odd = _behind(chosen, mine[what], other[what])
-            names, count = names_of(odd[:MOST_NAMES], self._names(subject)), len(odd)
-        odd_ones, than = self._odd(book, what, mine, leader, other)
+        chosen = self._chosen(book, mine.step)
+        odd: list[Any] = []
+        if what == "parameters":
+            odd = fingerprints.behind(chosen, mine.parameters, other.parameters)
+        elif what == "gradients":
+            held = [param for param in chosen if param.grad is not None]
+            odd = fingerprints.behind(held, mine.gradients, other.gradients)
+        names = names_of(odd[:MOST_NAMES], self._names(subject))
+        here, there = fingerprints.values(what, mine, other)
+        if what not in book.odd:
+            book.odd[what] = self._odd(book, mine, leader, other)
+        odd_ones, than = book.odd[what]
         if book.me not in odd_ones:
             here, there = there, here
-        return Diverged(what, mine["step"], odd_ones, than, tuple(names), count, here, there)
+        return Diverged(what, mine.step, odd_ones, than, tuple(names), len(odd), here, there)
 
     def _odd(
-        self, book: _Book, what: str, mine: dict[str, Any], leader: int, other: dict[str, Any]
+        self, book: _Book, mine: Fingerprint, leader: int, other: Fingerprint
     ) -> tuple[tuple[int, ...], int]:
         """Which ranks differ from the most, and one of the most; of two, it is not the first."""
         with_me, with_leader = [book.me], [leader]
         for rank in (book.twins or book.ranks)[:MOST_ASKED]:
             if rank in (book.me, leader):
                 continue
-            ring = self._read(book, rank) or []
-            for one in ring:
-                if one["step"] == mine["step"]:
-                    if not _difference(one, other, twins=True):
-                        with_leader.append(rank)
-                    elif not _difference(one, mine, twins=True):
-                        with_me.append(rank)
+            line = fingerprints.of_step(mine.step, self._read(book, rank))
+            if line is None:
+                continue
+            one = fingerprints.read(line)
+            if not difference(one, other, twins=True):
+                with_leader.append(rank)
+            elif not difference(one, mine, twins=True):
+                with_me.append(rank)
         if len(with_me) > len(with_leader):
             return tuple(sorted(with_leader)), book.me
         return tuple(sorted(with_me)), leader
@@ -260,11 +265,19 @@ class _Book:
         self.twins: list[int] = []
         """Under FSDP2: the ranks that hold the same shards; none where nobody does."""
         self.params: list[Tensor] = []
-        self.weights = self.gradients = False
-        """Whether parameters, and gradients, are to be the same."""
-        self.ring: deque[dict[str, Any]] = deque(maxlen=RING)
+        """Those that are to be the same, with their gradients."""
+        self.next = 1
+        """The step before which something is to be done: written, or asked for."""
+        self.ask = sys.maxsize
+        """The step before which the first rank's fingerprint is asked for."""
+        self.wait = 1
+        """How many steps later again, if it is not there."""
+        self.ring: deque[tuple[int, str]] = deque(maxlen=RING)
+        """The latest fingerprints, by step."""
         self.compared: deque[tuple[int, int]] = deque(maxlen=4 * RING)
         self.greeted = False
+        self.odd: dict[str, tuple[tuple[int, ...], int]] = {}
+        """By what they differ in: who is odd, and somebody who is not."""
         self.written: set[int] = set()
         """The ranks whose keys are there: they are overwritten, and never taken away."""
 
@@ -279,6 +292,11 @@ def _own(store: Any) -> Any:
         store = store.clone()
         store.set_timeout(PATIENCE)
     return store
+
+
+def _after(step: int) -> int:
+    """The next step that is written down."""
+    return 1 << step.bit_length() if step < FIRST else (step // EVERY + 1) * EVERY
 
 
 def _part(step: int) -> int:
@@ -305,79 +323,6 @@ def _replicated(params: Sequence[Any]) -> tuple[list[Any], list[int]]:
     place: list[Any] = list(coordinate)
     place[dimensions[0]] = slice(None)
     return alike, [int(rank) for rank in mesh.mesh[tuple(place)].tolist()]
-
-
-def _prints(tensors: Sequence[Any]) -> list[int]:
-    """At most MOST_PRINTS sums of bit patterns, of neighbours together."""
-    import torch
-
-    if not tensors:
-        return []
-    with torch.no_grad():
-        sums = [_bits(torch, one) for one in tensors]
-        alike: dict[object, list[int]] = {}
-        for number, one in enumerate(sums):
-            alike.setdefault((one.device, one.dtype), []).append(number)
-        known = [0] * len(sums)
-        for numbers in alike.values():
-            together = torch.stack([sums[number] for number in numbers]).tolist()
-            for number, value in zip(numbers, together, strict=True):
-                known[number] = value
-    width = _width(len(known))
-    return [sum(known[at : at + width]) for at in range(0, len(known), width)]
-
-
-def _bits(torch: Any, tensor: Any) -> Any:
-    """The sum of a tensor's numbers, read as integers: it overflows alike on all ranks."""
-    if hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
-    if tensor.is_sparse:
-        tensor = tensor.coalesce().values()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    size = tensor.element_size()
-    if size in (4, 8):
-        kind = torch.int32 if size == 4 else torch.int64
-        return tensor.reshape(-1).view(kind).sum(dtype=kind)
-    kind = torch.int16 if size == 2 else torch.uint8
-    return tensor.reshape(-1).view(kind).sum(dtype=torch.int64)
-
-
-def _width(number: int) -> int:
-    return -(-number // MOST_PRINTS)
-
-
-def _behind(chosen: Sequence[Any], mine: list[int], other: list[int]) -> list[Any]:
-    """The parameters among which a difference is."""
-    width = max(_width(len(chosen)), 1)
-    found: list[Any] = []
-    for number, (here, there) in enumerate(zip(mine, other, strict=False)):
-        if here != there:
-            found += chosen[number * width : (number + 1) * width]
-    return found
-
-
-def _difference(mine: dict[str, Any], other: dict[str, Any], *, twins: bool) -> str:
-    """In what two fingerprints of one step differ; what follows from something else comes last."""
-    if mine["syncs"] != other["syncs"]:
-        return "steps"
-    if mine["lr"] != other["lr"]:
-        return "learning rate"
-    if mine["scale"] != other["scale"]:
-        return "scale"
-    for what in ("parameters", "gradients"):
-        # A gradient that only one of them has: another way through the model, not another result.
-        if twins and len(mine[what]) == len(other[what]) and mine[what] != other[what]:
-            return what
-    return ""
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list) else [value or 0.0]
-
-
-def _hello(torch: Any) -> dict[str, str]:
-    return {"torch": str(torch.__version__), "program": _program()}
 
 
 def _program() -> str:

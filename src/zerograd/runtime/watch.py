@@ -26,6 +26,7 @@ from zerograd.rules import RULES
 from zerograd.runtime import (
     books,
     distributed,
+    fingerprints,
     frames,
     graph,
     habits,
@@ -79,7 +80,7 @@ class Watch:
     `on` says what a finding does: "warn" makes it a warning at the user's line, "raise" an error,
     "collect" leaves it in the report. `rules` are codes, names, or beginnings of codes.
     `check_ranks` says how often the ranks of a distributed training compare what they hold:
-    "default" (every 25 steps), "every-step", or "off".
+    "default" (every 50 steps), "every-step", or "off".
     """
 
     def __init__(
@@ -368,8 +369,9 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    books, distributed, frames, graph, habits, hooks, judge, laps, letters, looking, meter, orphans, replicas, subjects,
-    sync, using, verify, watcher, sys.modules[__name__], sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
+    books, distributed, fingerprints, frames, graph, habits, hooks, judge, laps, letters, looking, meter,
+    orphans, replicas, subjects, sync, using, verify, watcher, sys.modules[__name__],
+    sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
 )  # fmt: skip
 
 

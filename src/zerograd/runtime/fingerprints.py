@@ -1,0 +1,148 @@
+"""What one step of a rank comes to, in a few numbers that other ranks can compare with their own.
+
+What is compared is exact: sums of bit patterns, which come out the same in whatever order they are
+added up. A fingerprint travels as a line of JSON, and two that agree are the same line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+MOST_SUMS = 16
+"""So many sums a fingerprint has: with more parameters, neighbours are added up."""
+
+
+class Fingerprint(NamedTuple):
+    """Of one step, before it is taken."""
+
+    step: int
+    syncs: int
+    """How many backward calls were synchronised until then."""
+    rates: list[float]
+    scale: float | None
+    parameters: list[int]
+    gradients: list[int]
+
+    def line(self) -> str:
+        """As it travels."""
+        return json.dumps(self)
+
+
+def read(line: str) -> Fingerprint:
+    """What another rank has written."""
+    return Fingerprint(*json.loads(line))
+
+
+def of_step(step: int, lines: Sequence[str]) -> str | None:
+    """The line of a step; None if there is none."""
+    return next((line for line in lines if line.startswith(f"[{step},")), None)
+
+
+def taken(
+    step: int,
+    syncs: int,
+    groups: Sequence[dict[str, Any]],
+    scaler: Any,
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+) -> Fingerprint:
+    """The fingerprint of a step; the tensors are looked at together: that costs half as much."""
+    sums = _sums([*parameters, *gradients])
+    return Fingerprint(
+        step,
+        syncs,
+        [float(one["lr"]) for one in groups if "lr" in one],
+        scaler.get_scale() if scaler is not None else None,
+        _few(sums[: len(parameters)]),
+        _few(sums[len(parameters) :]),
+    )
+
+
+def difference(mine: Fingerprint, other: Fingerprint, *, twins: bool) -> str:
+    """In what two fingerprints of one step differ; what follows from something else comes last."""
+    if mine.syncs != other.syncs:
+        return "steps"
+    if mine.rates != other.rates:
+        return "learning rate"
+    if mine.scale != other.scale:
+        return "scale"
+    # A gradient that only one of them has: another way through the model, not another result.
+    if twins and _apart(mine.parameters, other.parameters):
+        return "parameters"
+    if twins and _apart(mine.gradients, other.gradients):
+        return "gradients"
+    return ""
+
+
+def values(what: str, mine: Fingerprint, other: Fingerprint) -> tuple[str, str]:
+    """The two values behind a difference, where they say something."""
+    if what == "steps":
+        return str(mine.syncs), str(other.syncs)
+    if what == "learning rate":
+        pairs = zip(mine.rates, other.rates, strict=False)
+    elif what == "scale":
+        pairs = zip([mine.scale or 0.0], [other.scale or 0.0], strict=True)
+    else:
+        return "", ""
+    return next(((f"{a:g}", f"{b:g}") for a, b in pairs if a != b), ("", ""))
+
+
+def behind(tensors: Sequence[Any], mine: Sequence[int], other: Sequence[int]) -> list[Any]:
+    """The tensors among which a difference of their sums is."""
+    width = _width(len(tensors))
+    found: list[Any] = []
+    for number, (here, there) in enumerate(zip(mine, other, strict=False)):
+        if here != there:
+            found += tensors[number * width : (number + 1) * width]
+    return found
+
+
+def _apart(mine: Sequence[int], other: Sequence[int]) -> bool:
+    return len(mine) == len(other) and mine != other
+
+
+def _few(sums: Sequence[int]) -> list[int]:
+    """At most MOST_SUMS, of neighbours together."""
+    width = _width(len(sums))
+    return [sum(sums[at : at + width]) for at in range(0, len(sums), width)]
+
+
+def _width(number: int) -> int:
+    return max(-(-number // MOST_SUMS), 1)
+
+
+def _sums(tensors: Sequence[Any]) -> list[int]:
+    """One of each tensor, brought here together."""
+    import torch
+
+    if not tensors:
+        return []
+    with torch.no_grad():
+        sums = [_bits(torch, one) for one in tensors]
+        alike: dict[object, list[int]] = {}
+        for number, one in enumerate(sums):
+            alike.setdefault((one.device, one.dtype), []).append(number)
+        known = [0] * len(sums)
+        for numbers in alike.values():
+            together = torch.stack([sums[number] for number in numbers]).tolist()
+            for number, value in zip(numbers, together, strict=True):
+                known[number] = value
+    return known
+
+
+def _bits(torch: Any, tensor: Any) -> Any:
+    """The sum of a tensor's numbers, read as integers: it overflows alike on all ranks."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    if tensor.is_sparse:
+        tensor = tensor.coalesce().values()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    size = tensor.element_size()
+    if size in (4, 8):
+        kind = torch.int32 if size == 4 else torch.int64
+        return tensor.view(kind).sum(dtype=kind)
+    kind = torch.int16 if size == 2 else torch.uint8
+    return tensor.view(kind).sum(dtype=torch.int64)
