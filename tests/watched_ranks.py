@@ -27,7 +27,7 @@ import ranks
 import zerograd
 from ranks import work
 from zerograd.rules import diverged_ranks
-from zerograd.runtime import watch
+from zerograd.runtime import replicas, watch
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
 Told = list[tuple[str, str, int]]
@@ -126,8 +126,10 @@ def forgets(model: nn.Module, who: int) -> Callable[[], None]:
     return train
 
 
-def perturbed(model: nn.Module, who: int, at: int, steps: int) -> Callable[[], None]:
-    """One rank changes one number of one parameter."""
+def perturbed(
+    model: nn.Module, who: int, at: int, steps: int, which: int = 2, after: Any = lambda _: None
+) -> Callable[[], None]:
+    """One rank changes one number of one parameter; `after` is called with each step's number."""
 
     def train() -> None:
         optimizer = sgd(model)
@@ -136,9 +138,10 @@ def perturbed(model: nn.Module, who: int, at: int, steps: int) -> Callable[[], N
             model(x).square().mean().backward()
             if (rank, number) == (who, at):
                 with torch.no_grad():
-                    local = list(model.parameters())[2]
-                    getattr(local, "_local_tensor", local)[0, 0] += 1e-3
+                    local = list(model.parameters())[which]
+                    getattr(local, "_local_tensor", local).view(-1)[0] += 1e-3
             optimizer.step()
+            after(number)
 
     return train
 
@@ -328,6 +331,25 @@ def page(which: str) -> Callable[[], None]:
     return train
 
 
+def found_by_default() -> list[tuple[int, list[str], int]]:
+    """When each parameter is changed, right after ranks have compared: what is said, and after which step."""
+    told = []
+    for which in range(4):
+        heard: list[int] = []
+        with zerograd.watch(on="collect") as report:
+            changes = replicas.EVERY + 1
+            last = changes + 2 * replicas.EVERY + 5
+
+            def after(step: int, heard: list[int] = heard, report: Any = report) -> None:
+                if report.findings and not heard:
+                    heard.append(step)
+
+            perturbed(ddp(), 1, changes, last, which, after)()
+        messages = [one.message for one in report.findings]
+        told.append((changes, messages, heard[0] if heard else 0))
+    return told
+
+
 def strangers() -> list[str]:
     """The ranks have another torch, and another program."""
     main: Any = sys.modules["__main__"]
@@ -408,9 +430,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     name: (lambda make=make: watched(make))  # type: ignore[misc]
     for name, make in {**RIGHT, **WRONG}.items()
 }
-SCENARIOS["ddp perturbed, default"] = lambda: watched(
-    lambda: perturbed(ddp(), 1, 31, 140), "default"
-)
+SCENARIOS["ddp perturbed, default"] = found_by_default
 SCENARIOS["ddp perturbed, off"] = lambda: watched(lambda: perturbed(ddp(), 1, 3, 40), "off")
 SCENARIOS["strangers"] = strangers
 SCENARIOS["lost"] = lost

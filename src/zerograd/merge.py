@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from zerograd.finding import Finding, Problem, Report, Watched
-from zerograd.runtime.ranks import Part
+from zerograd.runtime.parts import Part
 
 _Place = tuple[str, str, int]
 

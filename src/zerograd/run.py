@@ -23,7 +23,8 @@ from zerograd.report import text
 from zerograd.rules import RULES
 from zerograd.runtime.launch import Ended, NotThere, Program
 from zerograd.runtime.launch import run as launch
-from zerograd.runtime.ranks import VARIABLE, Company, Orders, give, read, who
+from zerograd.runtime.parts import read
+from zerograd.runtime.ranks import VARIABLE, Company, Orders, give, who
 from zerograd.runtime.recording import Recorder, aside
 from zerograd.selection import Selection, resolve
 

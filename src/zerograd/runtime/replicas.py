@@ -85,7 +85,7 @@ class Replicas:
                 self._exchange(subject, book, optimizer)
         except Exception as error:  # the store may go away in many ways
             self._lost(error, book.me, book.steps)
-        book.next = min(book.ask, _after(book.steps))
+        book.next = min(book.ask, written_after(book.steps))
 
     def found(self, subject: Subject) -> Iterable[Diverged]:
         """What has come out since it was last asked."""
@@ -126,7 +126,7 @@ class Replicas:
     def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
         """Write this rank's fingerprint, and before the next step, or now, compare it."""
         always = self.setting == "every-step"
-        writes = always or book.steps == _after(book.steps - 1)
+        writes = always or book.steps == written_after(book.steps - 1)
         if writes:
             book.ring.append((book.steps, self._fingerprint(book, optimizer)))
             lines = [json.dumps(self._greeting()), *(line for _, line in book.ring)]
@@ -167,7 +167,7 @@ class Replicas:
 
     def _chosen(self, book: _Book, step: int) -> Sequence[Tensor]:
         """The parameters whose turn it is."""
-        return book.params if self.setting == "every-step" else book.params[_part(step) :: PARTS]
+        return book.params if self.setting == "every-step" else book.params[part_of(step) :: PARTS]
 
     def _compare(self, subject: Subject, book: _Book, leader: int) -> bool:
         """Compare with what another rank has written; whether that goes as far as what this one has."""
@@ -294,12 +294,13 @@ def _own(store: Any) -> Any:
     return store
 
 
-def _after(step: int) -> int:
-    """The next step that is written down."""
+def written_after(step: int) -> int:
+    """The next step whose fingerprint is written."""
     return 1 << step.bit_length() if step < FIRST else (step // EVERY + 1) * EVERY
 
 
-def _part(step: int) -> int:
+def part_of(step: int) -> int:
+    """Which part of the parameters a fingerprint is of."""
     number = step // EVERY if step % EVERY == 0 else step.bit_length()
     return number % PARTS
 

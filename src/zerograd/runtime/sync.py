@@ -25,6 +25,10 @@ USER = 3
 """Where the user's frame is, seen from `put_off`."""
 
 
+_NOTHING = Event(Kind.SYNC, NOWHERE)
+_NONE = (_NOTHING, _NOTHING)
+
+
 class Wrapper:
     """One module under DDP."""
 
@@ -64,12 +68,14 @@ class Shared:
     def __init__(self, params: list[Tensor], wrappers: list[Wrapper]) -> None:
         self.params = params
         self.wrappers = wrappers
+        self.wrapper = wrappers[0] if len(wrappers) == 1 else None
+        """The only one."""
         self.volume = sum(one.numel() * one.element_size() for one in params if one.requires_grad)
         self.numbers = sum(one.numel() for one in params)
         self.syncs = 0
         """How many backward calls were synchronised."""
         self.steps = 0
-        self.last: tuple[Event | None, Event | None] = (None, None)
+        self.last: tuple[Event, Event] = _NONE
         """The last backward that was synchronised, before and after that was said of it."""
         self.strayed = False
         """A step used what was not shared: that the ranks differ from then on is no news."""
@@ -167,6 +173,12 @@ class Sync:
         shared = self.of(subject) if self.active else None
         if shared is None:
             return event
+        one = shared.wrapper
+        if one is not None and one.due and not one.used_by and shared.last[0] is event:
+            # As in the last round.
+            one.used_by = self._number
+            shared.syncs += 1
+            return shared.last[1]
         if not shared.wrappers:
             shared.syncs += 1
             return self._synced(shared, event)
@@ -196,7 +208,6 @@ class Sync:
         if shared.last[0] is not event:
             told = self._letters.variant(event, synced=True, volume=shared.volume)
             shared.last = (event, told)
-        assert shared.last[1] is not None
         return shared.last[1]
 
     def before_step(self, subject: Subject) -> Event | None:
@@ -216,7 +227,7 @@ class Sync:
     def stepping(self, subject: Subject) -> Shared | None:
         """What ranks share of a subject that is about to step."""
         shared = self.of(subject)
-        if shared is not None and shared.wrappers:
+        if subject.book.node.state.local is not None and shared is not None and shared.wrappers:
             shared.strayed |= self._strays(subject, shared)
         return shared
 
