@@ -152,13 +152,15 @@ def _waits(param: Any) -> bool:
     )
 
 
-def store(torch: Any) -> tuple[Any, Any] | None:
-    """The default process group and its store; None where there is none."""
-    dist = getattr(torch, "distributed", None)
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return None
-    c10d = sys.modules["torch.distributed.distributed_c10d"]
-    return c10d._get_default_group(), c10d._get_default_store()
+def world(torch: Any) -> Any:
+    """The default process group; None while there is none."""
+    group = getattr(torch.distributed, "group", None)
+    return None if group is None else group.WORLD
+
+
+def store() -> Any:
+    """The default process group's store."""
+    return sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
 
 
 def rank_and_world(torch: Any) -> tuple[int, int] | None:

@@ -114,28 +114,31 @@ def _width(number: int) -> int:
 
 
 def _sums(tensors: Sequence[Any]) -> list[int]:
-    """One of each tensor, brought here together."""
+    """One of each tensor."""
     import torch
 
-    if not tensors:
-        return []
-    with torch.no_grad():
-        sums = [_bits(torch, one) for one in tensors]
-        alike: dict[object, list[int]] = {}
-        for number, one in enumerate(sums):
-            alike.setdefault((one.device, one.dtype), []).append(number)
-        known = [0] * len(sums)
-        for numbers in alike.values():
-            together = torch.stack([sums[number] for number in numbers]).tolist()
-            for number, value in zip(numbers, together, strict=True):
-                known[number] = value
+    sums = [_bits(torch, one) for one in tensors]
+    if all(one.is_cpu for one in sums):
+        return [one.item() for one in sums]
+    # From another device all together: each transfer waits for it.
+    alike: dict[object, list[int]] = {}
+    for number, one in enumerate(sums):
+        alike.setdefault((one.device, one.dtype), []).append(number)
+    known = [0] * len(sums)
+    for numbers in alike.values():
+        together = torch.stack([sums[number] for number in numbers]).tolist()
+        for number, value in zip(numbers, together, strict=True):
+            known[number] = value
     return known
 
 
 def _bits(torch: Any, tensor: Any) -> Any:
-    """The sum of a tensor's numbers, read as integers: it overflows alike on all ranks."""
+    """The sum of a tensor's numbers, read as integers: it overflows alike on all ranks.
+
+    An integer has no gradient, so that autograd takes no note of this.
+    """
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
+        tensor = tensor.detach().to_local()
     if tensor.is_sparse:
         tensor = tensor.coalesce().values()
     if tensor.is_complex():

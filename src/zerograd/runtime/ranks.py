@@ -33,8 +33,8 @@ BOOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 """What stands here is imported by every Python that has it in its path, before anything else."""
 PATIENCE = 10.0
 """So many seconds the first rank waits for the others to come to their end."""
-_WIDTH = 12
-"""Of the number of steps: it is written over."""
+_STEPS = b"%12d"
+"""The number of steps: it is written over."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,18 @@ class Count:
     def __init__(self, file: Any) -> None:
         self._file = file
         self._at = file.tell() + len('{"steps": ')
-        file.write(f'{{"steps": {0:{_WIDTH}}}}\n'.encode("ascii"))
-        self._memory: mmap.mmap | None = None
+        word = _STEPS % 0
+        file.write(b'{"steps": ' + word + b"}\n")
+        self._memory: memoryview | None = None
         with contextlib.suppress(OSError, ValueError):  # not every file system has that
-            self._memory = mmap.mmap(file.fileno(), self._at + _WIDTH)
+            whole = mmap.mmap(file.fileno(), self._at + len(word))
+            self._memory = memoryview(whole)[self._at :]
 
     def set(self, steps: int) -> None:
         """So many were taken. In memory that costs a tenth of a call of the system."""
-        word = b"%*d" % (_WIDTH, steps)
+        word = _STEPS % steps
         if self._memory is not None:
-            self._memory[self._at : self._at + _WIDTH] = word
+            self._memory[:] = word
             return
         with contextlib.suppress(OSError):
             os.pwrite(self._file.fileno(), word, self._at)

@@ -116,12 +116,12 @@ class Replicas:
 
     def _connected(self) -> bool:
         """Whether there is a store, the one that there was or another."""
-        current = distributed.store(self._torch)
-        if current is not None and current[0] is not self._group:
-            self._group, self._store = current[0], _own(current[1])
+        group = distributed.world(self._torch)
+        if group is not self._group:
+            self._group, self._store = group, None if group is None else _own(distributed.store())
             for book in self._books.values():
                 book.written.clear()
-        return current is not None
+        return group is not None
 
     def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
         """Write this rank's fingerprint, and before the next step, or now, compare it."""
@@ -167,7 +167,10 @@ class Replicas:
 
     def _chosen(self, book: _Book, step: int) -> Sequence[Tensor]:
         """The parameters whose turn it is."""
-        return book.params if self.setting == "every-step" else book.params[part_of(step) :: PARTS]
+        if self.setting == "every-step":
+            return book.params
+        part, number = part_of(step), len(book.params)
+        return book.params[part * number // PARTS : (part + 1) * number // PARTS]
 
     def _compare(self, subject: Subject, book: _Book, leader: int) -> bool:
         """Compare with what another rank has written; whether that goes as far as what this one has."""

@@ -271,7 +271,9 @@ class Sync:
 
     def _waiting(self, shared: Shared) -> Event | None:
         """Gradients that FSDP2 has kept inside, because it was told not to synchronise."""
-        ids = {id(param) for param in shared.params} if self._off else set()
+        if not self._off:
+            return None
+        ids = {id(param) for param in shared.params}
         for module, site in list(self._off.items()):
             if self._latest is not None and ids & set(map(id, distributed.waiting(module))):
                 shared.strayed = True
