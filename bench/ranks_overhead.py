@@ -1,10 +1,11 @@
 """Times what watching ranks costs: DDP and FSDP2, two and four gloo ranks, and the store.
 
-Ratios: the same training bare, watched, and bare once more, in a new order each round; what bare is
-off from bare is what this machine cannot measure. Self time: clocks around what zerograd does in a
-step for the sake of ranks, the store included; medians of steps that compare and of those that don't.
-Store: what one operation takes, alone and while others use the store as well, and what that comes to
-at 1,024 ranks.
+Self time: clocks around what zerograd does in a step for the sake of ranks, the store included, and
+around all that it does. It is the number that counts. Beside it the ratio of watched to bare steps, and
+of bare to bare ones: what that is off from 1 is what this machine cannot measure. `ranks_timed` is a rank.
+
+Store: what one operation takes, for one client and for several at once, what the store itself takes to
+serve a rank, and what that comes to at 1,024 ranks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -21,132 +21,62 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerograd.runtime.replicas import EVERY
+from zerograd.runtime.fingerprints import MOST_SUMS, Fingerprint
+from zerograd.runtime.replicas import EVERY, RING
 
-TRAINING = Path(__file__).with_name("ranks_training.py")
+HERE = Path(__file__).parent
+RANK = HERE / "ranks_timed.py"
 LONGEST = 600
-WARM_UP = 100
-"""Steps whose self time does not count."""
-WORLDS = (2, 4)
-MODELS = {"small": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=1024", "--depth=3")}
+"""Seconds after which ranks are taken to hang."""
+MODELS = {"8k": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=1024", "--depth=3")}
+RATIOS = ("8k",)
+"""Models whose steps are short enough to be run so often, and to show a difference."""
+LIMIT = 0.5
+"""Percent of a step that the ranks may cost at the default setting."""
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-CLOCKS = """\
-import atexit, json, os, statistics, time
-from zerograd.runtime import replicas, sync
-now = time.perf_counter_ns
-spent, rows, last = 0, [], 0
-def timed(owner, name):
-    before = getattr(owner, name)
-    def call(*args, **kwargs):
-        global spent
-        began = now()
-        try:
-            return before(*args, **kwargs)
-        finally:
-            spent += now() - began
-    setattr(owner, name, call)
-NAMES = ("told", "before_step", "stepping", "forwarded", "begins")
-for name in NAMES:
-    timed(sync.Sync, name)
-timed(replicas.Replicas, "found")
-timed(replicas.Replicas, "step_begins")
-begins = replicas.Replicas.step_begins
-def step_begins(self, *args):
-    global spent, last
-    checks = self.compared
-    begins(self, *args)
-    rows.append((self.compared > checks, spent, now() - last))
-    spent, last = 0, now()
-replicas.Replicas.step_begins = step_begins
-class Empty:
-    def call(self): pass
-timed(Empty, "call")
-def leave():
-    global spent
-    if os.environ.get("RANK") != "1":
-        return
-    clocks = []
-    for _ in range(1000):
-        spent = 0
-        Empty().call()
-        clocks.append(spent)
-    clock = statistics.median(clocks) * (len(NAMES) + 2)
-    kept = rows[WARM_UP:]
-    with open(os.environ["ZEROGRAD_CLOCKS"], "w") as stream:
-        json.dump({
-            "usual": statistics.median([own for check, own, _ in kept if not check] or [0]) - clock,
-            "check": statistics.median([own for check, own, _ in kept if check] or [0]) - clock,
-            "step": statistics.median(step for _, _, step in kept),
-        }, stream)
-atexit.register(leave)
-"""
+
+def ranks(worlds: Sequence[int], rounds: int) -> bool:
+    """A line for each wrapper, world and model; whether all are below the limit."""
+    print(
+        "for ranks: of a usual step, a check, both in a step, of it; every: a check at every step"
+    )
+    print(
+        f"{'':20}{'step':>9} |{'usual':>8}{'check':>8}{'a step':>8}{'share':>8}{'every':>8} |",
+        end="",
+    )
+    print(f"{'all':>8}{'share':>8} |{'watched':>9}{'bare':>7}")
+    met = True
+    runs = [
+        (wrap, world, model) for world in worlds for wrap in ("ddp", "fsdp") for model in MODELS
+    ]
+    for number, (wrap, world, model) in enumerate(runs, start=1):
+        name = f"{wrap}, {world} ranks, {model}"
+        if sys.stderr.isatty():
+            print(f"\r\033[K{number}/{len(runs)} {name} …", end="\r", file=sys.stderr, flush=True)
+        told = timed(wrap, world, MODELS[model], rounds if model in RATIOS else 0)
+        share, whole = (told[key] / told["step"] / 10 for key in ("own", "all"))
+        met &= share < LIMIT
+        row = f"{name:20}{told['step']:7.2f}ms |{told['usual']:6.1f}µs{told['check']:6.0f}µs"
+        row += f"{told['own']:6.1f}µs{share:7.2f}%{told['always']:6.0f}µs |{told['all']:6.1f}µs"
+        ratio = f"{told['watched']:9.3f}{told['again']:7.3f}" if "watched" in told else ""
+        print(f"{row}{whole:7.2f}% |{ratio}", flush=True)
+    return met
 
 
-def step(world: int, words: Sequence[str], *, watched: bool, steps: int, check: str) -> float:
-    """Milliseconds of a step."""
+def timed(wrap: str, world: int, model: Sequence[str], rounds: int) -> dict[str, float]:
+    """What one world of ranks has measured."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "time"
-        command = [sys.executable, "-m"]
-        if watched:
-            command += ["zerograd", "run", "--quiet", f"--check-ranks={check}", "-m"]
-        command += ["torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
-        command += [str(TRAINING), *words, f"--steps={steps}", "--warm-up=20", f"--time={told}"]
-        subprocess.run(command, env=ENV, timeout=LONGEST, check=True, capture_output=True)
-        return float(told.read_text(encoding="utf-8")) * 1e3
-
-
-def ratios(rounds: int, steps: int, worlds: Sequence[int]) -> None:
-    """Watched to bare, and bare to bare."""
-    print(f"{'':24}{'step':>10}{'watched':>10}{'bare again':>12}   medians of {rounds} rounds")
-    for wrap in ("ddp", "fsdp"):
-        for world in worlds:
-            words = (f"--wrap={wrap}", *MODELS["small"])
-            times: dict[str, list[float]] = {"bare": [], "watched": [], "again": []}
-            for _ in range(rounds):
-                for way in random.sample(sorted(times), 3):
-                    one = step(world, words, watched=way == "watched", steps=steps, check="default")
-                    times[way].append(one)
-            bare = times["bare"]
-            watched = statistics.median(a / b for a, b in zip(times["watched"], bare, strict=True))
-            again = statistics.median(a / b for a, b in zip(times["again"], bare, strict=True))
-            name = f"{wrap}, {world} ranks"
-            print(
-                f"{name:24}{statistics.median(bare):8.2f}ms{watched:10.3f}{again:12.3f}", flush=True
-            )
-
-
-def self_time(steps: int, world: int) -> None:
-    """What a step holds of zerograd's for the sake of ranks, on a rank that compares."""
-    print(f"\n{'':34}{'step':>10}{'usual':>10}{'check':>10}{'a step':>10}{'share':>9}")
-    for wrap in ("ddp", "fsdp"):
-        for name, model in MODELS.items():
-            for check in ("default", "every-step"):
-                told = _self_time(wrap, world, model, check, steps)
-                usual, checks, whole = (told[key] / 1e3 for key in ("usual", "check", "step"))
-                own = checks if check == "every-step" else max(usual, 0) + checks / EVERY
-                label = f"{wrap}, {world} ranks, {name}, {check}"
-                row = f"{label:34}{whole / 1e3:8.2f}ms{usual:8.1f}µs{checks:8.1f}µs"
-                print(f"{row}{own:8.1f}µs{100 * own / whole:8.2f}%", flush=True)
-
-
-def _self_time(
-    wrap: str, world: int, model: Sequence[str], check: str, steps: int
-) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        clocks = Path(folder) / "spent.json"
-        script = Path(folder) / "training.py"
-        script.write_text(
-            f"WARM_UP = {WARM_UP}\n{CLOCKS}\nimport runpy\n"
-            f"runpy.run_path({str(TRAINING)!r}, run_name='__main__')\n",
-            encoding="utf-8",
+        out = Path(folder) / "found.json"
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += [f"--nproc-per-node={world}", str(RANK), f"--wrap={wrap}", *model]
+        command += [f"--rounds={rounds}", f"--out={out}"]
+        done = subprocess.run(
+            command, env=ENV, timeout=LONGEST, capture_output=True, text=True, check=False
         )
-        command = [sys.executable, "-m", "zerograd", "run", "--quiet", f"--check-ranks={check}"]
-        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
-        command += [str(script), f"--wrap={wrap}", *model, f"--steps={steps}"]
-        env = {**ENV, "ZEROGRAD_CLOCKS": str(clocks)}
-        subprocess.run(command, env=env, timeout=LONGEST, check=True, capture_output=True)
-        told: dict[str, float] = json.loads(clocks.read_text(encoding="utf-8"))
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+        told: dict[str, float] = json.loads(out.read_text(encoding="utf-8"))
         return told
 
 
@@ -155,28 +85,41 @@ def _self_time(
 CLIENT = """\
 import datetime, json, statistics, sys, time
 import torch.distributed as dist
-port, number, rounds = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+port, number, rounds, length = map(int, sys.argv[1:])
 store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=datetime.timedelta(seconds=60))
-value = "x" * 3000
-store.set(f"ring/{number}", value)
+value, mine, first = "x" * length, f"ring/{number}", "ring/0"
+calls = {
+    "set": lambda: store.set(mine, value),
+    "check": lambda: store.check([first]),
+    "get": lambda: store.get(first),
+}
+told = {}
 store.set(f"ready/{number}", "")
-store.wait(["go"])
-spent = {"set": [], "check": [], "get": []}
-for _ in range(rounds):
-    for name, call in (
-        ("set", lambda: store.set(f"ring/{number}", value)),
-        ("check", lambda: store.check(["ring/0"])),
-        ("get", lambda: store.get("ring/0")),
-    ):
+for name, call in calls.items():
+    store.wait([f"go/{name}"])
+    spent = []
+    for _ in range(rounds):
         began = time.perf_counter()
         call()
-        spent[name].append(time.perf_counter() - began)
-print(json.dumps({name: 1e6 * statistics.median(times) for name, times in spent.items()}))
+        spent.append(time.perf_counter() - began)
+    store.set(f"{name}/{number}", "")
+    told[name] = 1e6 * statistics.median(spent)
+print(json.dumps(told))
 """
+ROUNDS = 1000
+OPERATIONS = ("set", "check", "get")
+RANKS = 1024
 
 
-def store(clients: int, rounds: int = 1000) -> dict[str, float]:
-    """Microseconds of each operation, as each of some clients sees it that all go on at once."""
+def ring() -> int:
+    """How long the longest value is that a rank writes."""
+    sums = [-(2**31)] * MOST_SUMS
+    line = Fingerprint(10**6, 10**6, [1 / 3], 65536.0, sums, sums).line()
+    return RING * len(line)
+
+
+def store(clients: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Microseconds of each operation: as clients see it that all go on at once, and of the store itself."""
     import datetime as dt
 
     from torch._C._distributed_c10d import TCPStore
@@ -184,51 +127,56 @@ def store(clients: int, rounds: int = 1000) -> dict[str, float]:
     server = TCPStore("127.0.0.1", 0, is_master=True, timeout=dt.timedelta(seconds=60))
     words = [sys.executable, "-c", CLIENT, str(server.port)]
     started = [
-        subprocess.Popen([*words, str(number), str(rounds)], stdout=subprocess.PIPE, env=ENV)
+        subprocess.Popen(
+            [*words, str(number), str(ROUNDS), str(ring())], stdout=subprocess.PIPE, env=ENV
+        )
         for number in range(clients)
     ]
     server.wait([f"ready/{number}" for number in range(clients)])
-    server.set("go", "")
+    serving = {}
+    for name in OPERATIONS:
+        # The store lives in this process, which does nothing else meanwhile.
+        began = time.process_time()
+        server.set(f"go/{name}", "")
+        server.wait([f"{name}/{number}" for number in range(clients)])
+        serving[name] = 1e6 * (time.process_time() - began) / ROUNDS / clients
     told = [json.loads(one.communicate(timeout=LONGEST)[0]) for one in started]
-    return {name: statistics.mean(one[name] for one in told) for name in told[0]}
+    return {name: statistics.mean(one[name] for one in told) for name in OPERATIONS}, serving
 
 
-def estimate() -> None:
+def estimate(clients: Sequence[int]) -> None:
     """What the check costs at 1,024 ranks, on paper."""
-    print(f"\n{'store, clients at once':32}{'set':>10}{'check':>10}{'get':>10}{'each':>10}")
-    served = 0.0
-    for clients in (1, 2, 4):
-        told = store(clients)
-        total = sum(told.values())
-        served = total / clients
-        row = "".join(f"{told[name]:8.0f}µs" for name in ("set", "check", "get"))
-        print(f"{clients:<32}{row}{served:8.0f}µs")
-    alone = sum(store(1).values())
-    worst = 1024 * served
+    print(f"\nstore, {ring():,} bytes{'':10}seen by a client{'':14}taken of the store")
+    print(f"{'clients at once':16}" + 2 * "".join(f"{name:>10}" for name in OPERATIONS))
+    alone, served = 0.0, 0.0
+    for number in clients:
+        seen, serving = store(number)
+        row = "".join(f"{one[name]:8.1f}µs" for one in (seen, serving) for name in OPERATIONS)
+        print(f"{number:<16}{row}", flush=True)
+        alone = alone or seen["set"] + seen["get"]
+        served = max(served, serving["set"] + serving["get"])
+    worst = RANKS * served
     print(
-        f"1,024 ranks, one store: each serves {served:.0f} µs a rank and check; all at once, the last "
-        f"waits {worst / 1e3:.0f} ms, every {EVERY} steps: {worst / EVERY / 1e3:.2f} ms a step at "
-        f"worst, {alone / EVERY:.0f} µs where they don't meet"
+        f"A check is a set and a get. {RANKS:,} ranks at the same moment: the store takes {served:.0f} µs "
+        f"for each, the last one waits {worst / 1e3:.0f} ms, every {EVERY} steps: "
+        f"{worst / EVERY / 1e3:.2f} ms a step at worst, {alone / EVERY:.1f} µs where they don't meet."
     )
 
 
 def main() -> int:
-    """Measure, and print."""
+    """Measure, and print; 1 if a share is above its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=420)
-    parser.add_argument("--worlds", type=int, nargs="+", default=WORLDS)
-    parser.add_argument("--only", choices=("ratios", "self", "store"))
+    parser.add_argument("--worlds", type=int, nargs="+", default=(2, 4))
+    parser.add_argument("--clients", type=int, nargs="+", default=(1, 2, 4, 8))
+    parser.add_argument("--only", choices=("ranks", "store"))
     options = parser.parse_args()
     began = time.monotonic()
-    if options.only in (None, "ratios"):
-        ratios(options.rounds, options.steps, options.worlds)
-    if options.only in (None, "self"):
-        self_time(options.steps, options.worlds[0])
-    if options.only in (None, "store"):
-        estimate()
+    met = options.only == "store" or ranks(options.worlds, options.rounds)
+    if options.only != "ranks":
+        estimate(options.clients)
     print(f"\n{time.monotonic() - began:.0f} s")
-    return 0
+    return int(not met)
 
 
 if __name__ == "__main__":

@@ -134,6 +134,12 @@ def test_whatever_is_changed_whenever_it_is_written_within_ninety_nine_steps() -
         assert {replicas.part_of(step) for step in seen} == set(range(replicas.PARTS)), changed
 
 
+def test_wrappers_that_were_there_before_the_watch_are_known(told: Told) -> None:
+    first, second = of(told, "made before")
+    assert first == [[], []]
+    assert [[code for code, *_ in found] for found in second] == [["ZG402"], ["ZG402"]]
+
+
 def test_ranks_that_are_not_to_be_compared_are_not(told: Told) -> None:
     assert of(told, "ddp perturbed, off") == [[], []]
 

@@ -6,6 +6,7 @@ Each returns the codes that were found, with a few words of the message.
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -331,6 +332,13 @@ def page(which: str) -> Callable[[], None]:
     return train
 
 
+def made_before(make: Callable[[], nn.Module]) -> Told:
+    """A wrapper and an optimizer that were there before the watch began, and no others."""
+    gc.collect()
+    train = other_rate(make())
+    return watched(lambda: train)
+
+
 def found_by_default() -> list[tuple[int, list[str], int]]:
     """When each parameter is changed, right after ranks have compared: what is said, and after which step."""
     told = []
@@ -431,6 +439,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     for name, make in {**RIGHT, **WRONG}.items()
 }
 SCENARIOS["ddp perturbed, default"] = found_by_default
+SCENARIOS["made before"] = lambda: [made_before(make) for make in (ddp, fsdp)]
 SCENARIOS["ddp perturbed, off"] = lambda: watched(lambda: perturbed(ddp(), 1, 3, 40), "off")
 SCENARIOS["strangers"] = strangers
 SCENARIOS["lost"] = lost

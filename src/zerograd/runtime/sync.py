@@ -149,6 +149,8 @@ class Sync:
         for one in gc.get_objects():
             if issubclass(type(one), ddp):
                 self.wrapped(one, known=False)
+            elif distributed.is_sharded(one):
+                self.active = True
 
     def grouped(self, params: Iterable[Any]) -> None:
         """An optimizer was given parameters; those of FSDP2 show themselves by their mesh."""

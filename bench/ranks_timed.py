@@ -1,0 +1,232 @@
+"""One rank of what `ranks_overhead` measures: bare and watched steps in turn, then steps under clocks.
+
+A block is a watch of its own, or none. Its first steps are not timed: ranks compare more often there.
+The hundred after them hold two checks, as any hundred do later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import ranks_training
+import watch_overhead
+from zerograd.runtime.ranks import Company
+from zerograd.runtime.replicas import EVERY, FIRST, PARTS, Replicas, written_after
+from zerograd.runtime.sync import Sync
+from zerograd.runtime.watch import Watch
+
+WARM_UP = FIRST + 2
+HUNDRED = PARTS * EVERY
+BRIEF = 40
+"""So many steps show what is the same in each."""
+SECONDS = 2.0
+"""So long, or a hundred steps, the clocks run."""
+ASKED = 1
+"""The rank that tells: unlike the first one it writes and reads."""
+FOR_RANKS = (
+    (Sync, "forwarded"), (Sync, "begins"), (Sync, "told"), (Sync, "stepping"), (Sync, "before_step"),
+    (Replicas, "step_begins"), (Replicas, "found"), (Company, "stepped"),
+)  # fmt: skip
+"""What is there for the sake of ranks alone."""
+
+Step = Callable[[], None]
+Around = Callable[[], AbstractContextManager[object]]
+
+
+def main() -> None:
+    """Measure; rank ASKED writes it down."""
+    options = _options()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=ranks_training.TIMEOUT)
+    with tempfile.TemporaryDirectory() as folder:
+        company = Company("ranks_timed.py", folder)
+        company.met()
+        found = measured(options, company)
+        company.close()
+    if dist.get_rank() == ASKED:
+        options.out.write_text(json.dumps(found), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+def measured(options: argparse.Namespace, company: Company) -> dict[str, float]:
+    """Milliseconds of a bare step, ratios to it, and microseconds of zerograd's."""
+
+    def watch(check: str = "default") -> Watch:
+        return Watch("collect", company=company, check_ranks=check)
+
+    step = _training(options)
+    bare = _block(step, contextlib.nullcontext, BRIEF)
+    found = {"step": 1e3 * bare}
+    if options.rounds:
+        found |= side_by_side(step, watch, options.rounds)
+    steps = WARM_UP + HUNDRED * _agreed(SECONDS / bare / HUNDRED)
+    mine = for_ranks(step, watch, steps)
+    usual, check = _of_steps(mine)
+    found |= {"usual": usual, "check": check, "own": usual + check / EVERY}
+    found["always"] = statistics.median(
+        for_ranks(step, lambda: watch("every-step"), BRIEF)[WARM_UP:]
+    )
+    idle = everything(step, contextlib.nullcontext, BRIEF)
+    usual, check = _of_steps(everything(step, watch, steps))
+    found["all"] = usual - statistics.median(idle) + check / EVERY
+    return found
+
+
+def _training(options: argparse.Namespace) -> Step:
+    model = ranks_training.build(options.wrap, options.width, options.depth)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    torch.manual_seed(1 + dist.get_rank())
+    x = torch.randn(options.batch, options.width)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(BRIEF):
+        step()
+    return step
+
+
+def _agreed(number: float) -> int:
+    """The first rank's number, at least one: all ranks take as many steps."""
+    told = torch.tensor([max(1, int(number))])
+    dist.broadcast(told, 0)
+    return int(told.item())
+
+
+# Side by side
+
+
+def side_by_side(step: Step, watch: Around, rounds: int) -> dict[str, float]:
+    """Watched to bare, and bare to bare, in a new order each round, the same on all ranks."""
+    ways: dict[str, Around] = {"bare": contextlib.nullcontext, "again": contextlib.nullcontext}
+    ways["watched"] = watch
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    order = random.Random(0)
+    for _ in range(rounds):
+        for way in order.sample(sorted(ways), len(ways)):
+            times[way].append(_block(step, ways[way], HUNDRED))
+    bare = times["bare"]
+    return {
+        "step": 1e3 * statistics.median(bare),
+        **{
+            way: statistics.median(a / b for a, b in zip(times[way], bare, strict=True))
+            for way in ("watched", "again")
+        },
+    }
+
+
+def _block(step: Step, around: Around, steps: int) -> float:
+    """Seconds of a step."""
+    with around():
+        for _ in range(WARM_UP):
+            step()
+        dist.barrier()
+        began = time.perf_counter()
+        for _ in range(steps):
+            step()
+        dist.barrier()
+        return (time.perf_counter() - began) / steps
+
+
+# Self time
+
+
+def for_ranks(step: Step, watch: Around, steps: int) -> list[float]:
+    """Microseconds of each step that are there for the sake of ranks."""
+    spent = 0
+
+    def clocked(call: Any) -> Any:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            nonlocal spent
+            began = time.perf_counter_ns()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent += time.perf_counter_ns() - began
+
+        return timed
+
+    nothing = clocked(lambda: None)
+    rows, clocks = [], []
+    with ExitStack() as stack:
+        for owner, name in FOR_RANKS:
+            stack.enter_context(_clocked(owner, name, clocked))
+        stack.enter_context(watch())
+        for _ in range(steps):
+            spent = 0
+            step()
+            rows.append(spent / 1e3)
+            spent = 0
+            for _ in FOR_RANKS:
+                nothing()
+            clocks.append(spent / 1e3)
+    clock = statistics.median(clocks)
+    return [max(0.0, row - clock) for row in rows]
+
+
+def everything(step: Step, between: Around, steps: int) -> list[float]:
+    """Microseconds of each step in all that stands between torch and the program."""
+    clocks = watch_overhead.Clocks()
+    rows = []
+    with (
+        _clocked(DistributedDataParallel, "forward", clocks.inside),
+        clocks.around(between()),
+        _clocked(DistributedDataParallel, "forward", clocks.outside),
+    ):
+        for _ in range(steps):
+            clocks.spent = 0
+            step()
+            rows.append(clocks.spent / 1e3)
+    return rows
+
+
+def _clocked(owner: Any, name: str, clock: Any) -> AbstractContextManager[object]:
+    return mock.patch.object(owner, name, clock(getattr(owner, name)))
+
+
+def _of_steps(rows: Sequence[float]) -> tuple[float, float]:
+    """Of a usual step, and what a check takes more, in the step that writes and in the one that asks."""
+    writes, asks, usual = [], [], []
+    for number, row in enumerate(rows, start=1):
+        if number == written_after(number - 1):
+            writes.append(row)
+        elif number - 1 == written_after(number - 2):
+            asks.append(row)
+        elif number > WARM_UP:
+            usual.append(row)
+    middle = statistics.median(usual)
+    # The first ones also meet what is there only once.
+    more = (statistics.median(found[3:]) - middle for found in (writes, asks))
+    return middle, sum(max(0.0, one) for one in more)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wrap", choices=("ddp", "fsdp"), default="ddp")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=0, help="of bare and watched blocks")
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
