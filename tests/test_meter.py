@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from training import batches, loss_of, net, sgd
-from zerograd.runtime import meter
+from zerograd.runtime import verify
 from zerograd.runtime.playback import Played, replay
 from zerograd.runtime.recording import Recorder
 from zerograd.runtime.watch import Watch
@@ -117,7 +117,7 @@ def test_a_recorded_run_is_bit_identical(tmp_path: Path) -> None:
 
 
 def test_large_gradients_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "MOST_BYTES", 3)
+    monkeypatch.setattr(verify, "MOST_BYTES", 3)
     used, right, _ = recorded(tmp_path / "run.jsonl", Oracle({5}).train)
     assert len(used) == 300
     assert right == [None] * 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,15 @@ def test_what_one_rank_does_differently_is_found_on_it_at_that_step(
     assert (known, at) == (code, step)
     assert words in message
     assert not any(one for rank, one in enumerate(found) if rank != who)
+
+
+def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(told: Told) -> None:
+    for messages, came, got in of(told, "fsdp norms"):
+        (message,) = messages
+        words = r"expected \|grad\| (\S+), got (\S+) in this rank's shard \(0.weight, 0.bias, "
+        numbers = re.search(words, message)
+        assert numbers, message
+        assert [float(one) for one in numbers.groups()] == pytest.approx([came, got], rel=1e-4)
 
 
 def test_by_default_a_difference_is_found_within_a_hundred_steps(told: Told) -> None:

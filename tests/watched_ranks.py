@@ -127,6 +127,30 @@ def forgets(model: nn.Module, who: int) -> Callable[[], None]:
     return train
 
 
+def shard_norms() -> tuple[list[str], float, float]:
+    """What is said of used gradients that are added to, and the norms of what came and of what there was."""
+
+    def local(grad: Any) -> Tensor:
+        held: Tensor = grad.to_local()
+        return held.detach().clone()
+
+    came = got = 0.0
+    with zerograd.watch(on="collect") as report:
+        model = fsdp()
+        optimizer = sgd(model)
+        for number, x in enumerate(batches(3)):
+            before = [] if number < 2 else [local(one.grad) for one in model.parameters()]
+            model(x).square().mean().backward()
+            if before:
+                now = [local(one.grad) for one in model.parameters()]
+                came = sum(float((b - a).norm() ** 2) for a, b in zip(before, now, strict=True))
+                got = sum(float(grad.norm() ** 2) for grad in now)
+            optimizer.step()
+            if number == 0:
+                optimizer.zero_grad()
+    return [one.message for one in report.findings], came**0.5, got**0.5
+
+
 def perturbed(
     model: nn.Module, who: int, at: int, steps: int, which: int = 2, after: Any = lambda _: None
 ) -> Callable[[], None]:
@@ -439,6 +463,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     for name, make in {**RIGHT, **WRONG}.items()
 }
 SCENARIOS["ddp perturbed, default"] = found_by_default
+SCENARIOS["fsdp norms"] = shard_norms
 SCENARIOS["made before"] = lambda: [made_before(make) for make in (ddp, fsdp)]
 SCENARIOS["ddp perturbed, off"] = lambda: watched(lambda: perturbed(ddp(), 1, 3, 40), "off")
 SCENARIOS["strangers"] = strangers

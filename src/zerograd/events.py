@@ -54,6 +54,8 @@ class Measured:
     """The first few parameters concerned."""
     count: int = 0
     """How many are concerned."""
+    shard: bool = False
+    """Only what this rank holds of them was measured."""
 
 
 @dataclass(frozen=True)

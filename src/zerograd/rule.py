@@ -89,7 +89,8 @@ def numbers(event: Event) -> str:
     seen = event.measured
     if seen is None:
         return ""
-    return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{named(event)}"
+    where = " in this rank's shard" if seen.shard else ""
+    return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{where}{named(event)}"
 
 
 def named(event: Event) -> str:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 BATCH = 128
 """So many norms are asked for at once: a crash loses no more."""
-MOST_BYTES = 256 * 1024 * 1024
-"""Used gradients that are larger than this are not kept: a run must not run out of memory for us."""
 
 _FORGETTING = (Kind.ZERO, Kind.ASSIGN, Kind.NEW, Kind.UNKNOWN)
 
@@ -76,12 +74,7 @@ class Meter:
         for subject in subjects:
             known = self._known.get(subject.name)
             if known is not None and not known[1].base:
-                held = verify.holding(subject.params)
-                grads = [verify.plain(param.grad) for param in held if param.grad is not None]
-                if sum(grad.numel() * grad.element_size() for grad in grads) <= MOST_BYTES:
-                    with suppress(RuntimeError), self._torch.no_grad():
-                        kept = [grad.clone() for grad in grads]
-                        known[1].base = dict(zip(map(id, held), kept, strict=True))
+                known[1].base = verify.copies(subject.params)
 
     def flush(self) -> None:
         """Hand on what waits."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 MOST_NAMES = 3
+MOST_BYTES = 256 * 1024 * 1024
+"""Gradients larger than this are not copied: a run must not run out of memory for us."""
 _GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
@@ -93,7 +96,9 @@ class Touch:
         self._error: Exception | None = None
         self._handles: list[RemovableHandle] = []
         # FSDP2 puts gradients where they belong by itself: no hook of the parameter is called.
-        self._sharded = Versions([one for one in params if hasattr(one, "device_mesh")], version)
+        sharded = [one for one in params if _is_sharded(one)]
+        self._sharded = Versions(sharded, version)
+        self._before = copies(sharded)
         try:
             for param in params:
                 if param.requires_grad:
@@ -121,6 +126,11 @@ class Touch:
         self.remove()
         if self._error is not None:
             raise self._error
+        for param in self._sharded.changed():
+            before = self._before.pop(id(param), None)
+            if before is not None and param.grad is not None:
+                came = plain(param.grad).double() - before
+                self._squares.setdefault(id(param), float(came.norm()) ** 2)
         found = set(self._squares) | set(map(id, self._sharded.changed()))
         return [param for param in self.params if id(param) in found]
 
@@ -147,7 +157,22 @@ def measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Me
         float(plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
     )
     got = math.sqrt(sum(squares))
-    return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params))
+    shard = any(map(_is_sharded, params))
+    return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params), shard)
+
+
+def copies(params: Sequence[Tensor]) -> dict[int, Tensor]:
+    """What this process holds of gradients, copied, by parameter; of too many, or with no memory, none."""
+    grads = {id(param): plain(param.grad) for param in params if param.grad is not None}
+    if sum(grad.numel() * grad.element_size() for grad in grads.values()) > MOST_BYTES:
+        return {}
+    with suppress(RuntimeError):
+        return {key: grad.clone() for key, grad in grads.items()}
+    return {}
+
+
+def _is_sharded(param: Tensor) -> bool:
+    return hasattr(param, "device_mesh")
 
 
 class Versions:
