@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from command import Done, environment, zerograd
+from zerograd.runtime.recording import Recorder
 
 pytest.importorskip("torch")
 
@@ -106,6 +107,9 @@ def test_ranks_that_share_what_they_step_are_silent(tmp_path: Path) -> None:
 def test_the_launcher_may_be_what_is_run(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     page = tmp_path / "page.html"
+    earlier, foreign = tmp_path / "page.html.rank2.jsonl", tmp_path / "page.html.rankings.jsonl"
+    Recorder(str(earlier), program="earlier.py", rank=2).close()  # of a run with more ranks
+    foreign.write_text(earlier.read_text())
     options = ("--format", "json", "--output", found, "--html", page)
     done = command("zerograd", "run", *options, "-m", *TORCHRUN, UNSYNCED, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
@@ -115,7 +119,20 @@ def test_the_launcher_may_be_what_is_run(tmp_path: Path) -> None:
     shown = page.read_text(encoding="utf-8")
     assert "rank 0" in shown
     assert "rank 1" in shown
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "page.html"]
+    assert "rank 2" not in shown
+    assert sorted(tmp_path.iterdir()) == [found, page, foreign]
+
+
+def test_a_recording_of_one_process_leaves_those_of_ranks_alone(tmp_path: Path) -> None:
+    """They are of another run, and it is not known which was meant."""
+    (tmp_path / "train.py").write_text("import torch\n")
+    ranks = tmp_path / "run.rank0.jsonl"
+    Recorder(str(ranks), program="earlier.py", rank=0).close()
+    before = ranks.read_bytes()
+    done = zerograd("run", "--record", "run.jsonl", "--html", "run.html", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "earlier.py" not in (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert ranks.read_bytes() == before
 
 
 @pytest.mark.parametrize("how", ["spawn", "fork", "os.fork"])

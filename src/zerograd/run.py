@@ -25,6 +25,7 @@ from zerograd.runtime.launch import Ended, NotThere, Program
 from zerograd.runtime.launch import run as launch
 from zerograd.runtime.parts import read
 from zerograd.runtime.ranks import VARIABLE, Company, Orders, give, who
+from zerograd.runtime.recorded import files, of_rank
 from zerograd.runtime.recording import Recorder, aside
 from zerograd.selection import Selection, resolve
 
@@ -69,6 +70,8 @@ class Outcome:
     interrupted: bool = False
     leads: bool = True
     """Whether this process speaks for the run: of several ranks only one does."""
+    recordings: tuple[str, ...] = ()
+    """Where the run is recorded."""
 
 
 def run(options: Options, render: Render) -> Outcome:
@@ -259,7 +262,13 @@ class Session:
         if code & 0xFF == 0 and whole:
             failed = not self._options.exit_zero and fails(report, self._selection)
             code = COULD_NOT if report.errors else int(failed)
-        return Outcome(code, ended.interrupted)
+        return Outcome(code, ended.interrupted, recordings=self._recordings())
+
+    def _recordings(self) -> tuple[str, ...]:
+        if self._recorder is None or self._options.record is None:
+            return ()
+        path = os.path.join(self._here, self._options.record)
+        return tuple(files(path, self._recorder.began))
 
     def _never_met(self) -> None:
         """The program has failed, maybe because the others did not come."""
@@ -322,17 +331,11 @@ def _recorder(path: str | None, program: str) -> Recorder | None:
         return None
     now = who()
     if now.one_of_many:
-        path = of_rank(path, str(now.rank))
+        path = of_rank(path, now.rank or 0)
     try:
         return Recorder(os.path.abspath(path), program=program, rank=now.rank)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from None
-
-
-def of_rank(path: str, rank: str) -> str:
-    """Where a rank's recording goes, if the whole run's is to go there."""
-    stem, suffix = os.path.splitext(path)
-    return f"{stem}.rank{rank}{suffix}"
 
 
 def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import glob
 import os
 import sys
 from collections.abc import Sequence
@@ -120,18 +119,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
     """Make the page of `--html`. Recordings are kept where they were asked for, or are needed still."""
     from zerograd.page import make
-    from zerograd.run import Outcome, Refused, of_rank
+    from zerograd.run import Outcome, Refused
 
     assert options.record is not None
     page, whole = (os.path.join(options.home, one) for one in (arguments.html, options.record))
-    ranks = sorted(glob.glob(of_rank(glob.escape(whole), "*")))
     try:
-        make(ranks or [whole], page, options.select, options.ignore)
+        make(outcome.recordings, page, options.select, options.ignore)
     except Refused as error:
         _tell(f"there is no page: {error}")
         return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
     if not arguments.record:
-        for recording in (whole, *ranks):
+        for recording in (whole, *outcome.recordings):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(recording)
     _tell(f"{arguments.html} shows the run")

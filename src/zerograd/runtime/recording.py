@@ -88,6 +88,8 @@ class Recorder:
             ranked = {} if rank is None else {"rank": rank}
             header = {"zerograd": __version__, "format": FORMAT, **about, **ranked}
             self._append(json.dumps(header))
+            self.began = os.fstat(self._file.fileno()).st_mtime
+            """When, by the clock of the file system."""
         except OSError:
             self._file.close()
             raise
