@@ -1,7 +1,7 @@
 """One rank of what `ranks_overhead` measures: bare and watched steps in turn, then steps under clocks.
 
 A block is a watch of its own, or none. Its first steps are not timed: ranks compare more often there.
-The hundred after them hold two checks, as any hundred do later.
+The fifty after them hold one check, as any fifty do later.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks_training
 import watch_overhead
 from zerograd.runtime.ranks import Company
-from zerograd.runtime.replicas import EVERY, FIRST, PARTS, Replicas, written_after
+from zerograd.runtime.replicas import EVERY, FIRST, Replicas, written_after
 from zerograd.runtime.sync import Sync
 from zerograd.runtime.watch import Watch
 
 WARM_UP = FIRST + 2
-HUNDRED = PARTS * EVERY
 BRIEF = 40
 """So many steps show what is the same in each."""
 SECONDS = 2.0
-"""So long, or a hundred steps, the clocks run."""
+"""So long, or for two checks, the clocks run."""
 ASKED = 1
 """The rank that tells: unlike the first one it writes and reads."""
 FOR_RANKS = (
@@ -74,7 +73,7 @@ def measured(options: argparse.Namespace, company: Company) -> dict[str, float]:
     found = {"step": 1e3 * bare}
     if options.rounds:
         found |= side_by_side(step, watch, options.rounds)
-    steps = WARM_UP + HUNDRED * _agreed(SECONDS / bare / HUNDRED)
+    steps = WARM_UP + 2 * EVERY * _agreed(SECONDS / bare / EVERY / 2)
     mine = for_ranks(step, watch, steps)
     usual, check = _of_steps(mine)
     found |= {"usual": usual, "check": check, "own": usual + check / EVERY}
@@ -121,7 +120,7 @@ def side_by_side(step: Step, watch: Around, rounds: int) -> dict[str, float]:
     order = random.Random(0)
     for _ in range(rounds):
         for way in order.sample(sorted(ways), len(ways)):
-            times[way].append(_block(step, ways[way], HUNDRED))
+            times[way].append(_block(step, ways[way], EVERY))
     bare = times["bare"]
     return {
         "step": 1e3 * statistics.median(bare),
