@@ -150,7 +150,7 @@ class Sync:
             if issubclass(type(one), ddp):
                 self.wrapped(one, known=False)
             elif distributed.is_sharded(one):
-                self.active = True
+                self._more()
 
     def grouped(self, params: Iterable[Any]) -> None:
         """An optimizer was given parameters; those of FSDP2 show themselves by their mesh."""
