@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 import re
 import socket
 import subprocess
@@ -14,6 +16,8 @@ from typing import Any
 import pytest
 
 from command import Done, environment, zerograd
+from zerograd.runtime.parts import read
+from zerograd.runtime.ranks import Count
 from zerograd.runtime.recording import Recorder
 
 pytest.importorskip("torch")
@@ -185,6 +189,25 @@ def test_the_first_of_four_ranks_goes_wrong_and_is_named() -> None:
     (finding,) = told.findings
     assert finding["ranks"] == [1, 2, 3]  # it differs from all of them
     assert str(finding["message"]).startswith("rank 0 holds other parameters than rank ")
+
+
+def test_steps_are_counted_also_where_a_file_cannot_be_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    header = {"rank": 1, "world": 2, "pid": 1, "host": "h", "program": "train.py"}
+    for name in ("mapped", "not"):
+        if name == "not":
+            monkeypatch.setattr(mmap, "mmap", refuses)
+        with (tmp_path / f"{name}.jsonl").open("x+b", 0) as file:
+            file.write(f"{json.dumps(header)}\n".encode())
+            count = Count(file)
+            for steps in (1, 2, 9, 10, 11, 99, 100, 1299, 1300, 1307, 1357, 1359, 7):
+                count.set(steps)
+                assert {part.steps for part in read(str(tmp_path))} <= {steps, 7}
+    assert [part.steps for part in read(str(tmp_path))] == [7, 7]
 
 
 # Bad input

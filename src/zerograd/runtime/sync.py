@@ -118,7 +118,11 @@ class Sync:
         self._wrappers.append(Wrapper(module, known=known))
 
     def forwarded(self, module: Any, syncs: bool) -> None:
-        wrapper = self._wrapper(module)
+        for wrapper in self._wrappers:
+            if wrapper.module() is module:
+                break
+        else:
+            wrapper = self._wrapper(module)
         wrapper.known = True
         wrapper.due = syncs or (bool(wrapper.due) and not wrapper.used_by)
         wrapper.used_by = 0
@@ -172,7 +176,11 @@ class Sync:
 
     def told(self, subject: Subject, event: Event) -> Event:
         """A backward that has reached a subject, and whether its gradients were shared."""
-        shared = self.of(subject) if self.active else None
+        if not self.active:
+            return event
+        # In place, here and below: a call costs as much as what it does.
+        known = subject.shared_at == self._generation
+        shared: Shared | None = subject.shared if known else self.of(subject)
         if shared is None:
             return event
         one = shared.wrapper
@@ -214,7 +222,8 @@ class Sync:
 
     def before_step(self, subject: Subject) -> Event | None:
         """What the subject must be told before it steps: that its gradients were shared, or not."""
-        shared = self.of(subject)
+        known = subject.shared_at == self._generation
+        shared: Shared | None = subject.shared if known else self.of(subject)
         if shared is None:
             return None
         shared.steps += 1
@@ -228,7 +237,8 @@ class Sync:
 
     def stepping(self, subject: Subject) -> Shared | None:
         """What ranks share of a subject that is about to step."""
-        shared = self.of(subject)
+        known = subject.shared_at == self._generation
+        shared: Shared | None = subject.shared if known else self.of(subject)
         if subject.book.node.state.local is not None and shared is not None and shared.wrappers:
             shared.strayed |= self._strays(subject, shared)
         return shared
