@@ -164,7 +164,8 @@ class Company:
         """This one's, once they have."""
         self._program = program
         self._file: Any = None
-        self._count: Count | None = None
+        self.count: Count | None = None
+        """Of this one's steps, once the ranks have met: what is known of a rank that is killed."""
         self._known = Who()
         self.problem = ""
         if self.orders is not None:
@@ -202,13 +203,8 @@ class Company:
         self.rank = who().rank
         if self._writes:
             self._write()
-        if self._file is not None and self._count is None:
-            self._count = Count(self._file)
-
-    def stepped(self, steps: int) -> None:
-        """So many steps were taken: what is known of a rank that is killed."""
-        if self._count is not None:
-            self._count.set(steps)
+        if self._file is not None and self.count is None:
+            self.count = Count(self._file)
 
     def forked(self) -> None:
         """This process is a child of the one that it was."""
@@ -217,7 +213,7 @@ class Company:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-        self._file = self._count = None
+        self._file = self.count = None
         self.who = self._known = Who()
         self.formed, self.rank = False, None
 
@@ -282,7 +278,7 @@ class Company:
 
     def close(self) -> None:
         """This process leaves; the directory goes with the one that leads, unless it is kept."""
-        self._count = None
+        self.count = None
         if self._file is not None:
             self._file.close()
         if self.leads and not self.kept:

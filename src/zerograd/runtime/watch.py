@@ -340,8 +340,8 @@ class _Engine:
 
     def _stepped(self, steps: int) -> None:
         for watch in self.watches:
-            if watch.company is not None:
-                watch.company.stepped(steps)
+            if watch.company is not None and watch.company.count is not None:
+                watch.company.count.set(steps)
 
     def _trouble(self, message: str, wrong: bool) -> None:
         """Something that the ranks have to say, wrong with the run or only with our comparison."""
