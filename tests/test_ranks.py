@@ -150,6 +150,10 @@ def test_wrappers_that_were_there_before_the_watch_are_known(told: Told) -> None
     assert [[code for code, *_ in found] for found in second] == [["ZG402"], ["ZG402"]]
 
 
+def test_the_comparison_goes_on_when_another_wrapper_comes(told: Told) -> None:
+    assert of(told, "another later") == ["", ""]
+
+
 def test_ranks_that_are_not_to_be_compared_are_not(told: Told) -> None:
     assert of(told, "ddp perturbed, off") == [[], []]
 

@@ -363,6 +363,20 @@ def made_before(make: Callable[[], nn.Module]) -> Told:
     return watched(lambda: train)
 
 
+def another_later() -> str:
+    """A second wrapper comes when the first has stepped, between two checks."""
+    with zerograd.watch(on="collect") as report:
+        model = ddp()
+        optimizer = sgd(model)
+        plain(model, optimizer, 5)()
+        other = ddp()
+        plain(model, optimizer, 30)()
+        del other
+    assert report.findings == []
+    assert report.watched is not None
+    return report.watched.could_not.get("ZG402", "")
+
+
 def found_by_default() -> list[tuple[int, list[str], int]]:
     """When each parameter is changed, right after ranks have compared: what is said, and after which step."""
     told = []
@@ -464,6 +478,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
 }
 SCENARIOS["ddp perturbed, default"] = found_by_default
 SCENARIOS["fsdp norms"] = shard_norms
+SCENARIOS["another later"] = another_later
 SCENARIOS["made before"] = lambda: [made_before(make) for make in (ddp, fsdp)]
 SCENARIOS["ddp perturbed, off"] = lambda: watched(lambda: perturbed(ddp(), 1, 3, 40), "off")
 SCENARIOS["strangers"] = strangers

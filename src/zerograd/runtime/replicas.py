@@ -80,6 +80,7 @@ class Replicas:
         book.steps += 1
         if book.steps < book.next and self.setting == "default":
             return
+        book.ask = sys.maxsize
         try:
             if not shared.strayed and len(book.ranks) > 1 and self._connected():
                 self._exchange(subject, book, optimizer)
@@ -100,6 +101,7 @@ class Replicas:
             # Two models alike: they are told apart by who comes first.
             self._seen[made.key] = self._seen.get(made.key, 0) + 1
             made.key = f"{self._number}/{made.key}/{self._seen[made.key]}"
+        made.next = written_after(made.steps)
         dist = self._torch.distributed
         if not dist.is_initialized():
             return made
@@ -135,8 +137,8 @@ class Replicas:
         if always or not writes:
             leaders = {book.ranks[0], book.twins[0] if book.twins else book.ranks[0]} - {book.me}
             known = [self._compare(subject, book, leader) for leader in leaders]
-            book.ask = sys.maxsize if all(known) else book.steps + book.wait
-            book.wait *= 2
+            if not all(known):
+                book.ask, book.wait = book.steps + book.wait, 2 * book.wait
 
     def _greeting(self) -> dict[str, str]:
         """Who this is: the ranks of one run ought to be alike."""
@@ -236,10 +238,9 @@ class Replicas:
         return tuple(sorted(with_me)), leader
 
     def _lost(self, error: Exception, me: int, step: int) -> None:
-        self.trouble = (
-            f"the process group's store is gone since step {step} ({type(error).__name__}), "
-            "so the ranks are not compared any more"
-        )
+        gone = isinstance(error, (RuntimeError, OSError))
+        why = "the process group's store is gone" if gone else "zerograd has failed to compare"
+        self.trouble = f"{why} since step {step} ({type(error).__name__}), so the ranks are not compared any more"
         self.tell(f"rank {me}: {self.trouble}", False)
 
     def could_not(self) -> dict[str, str]:
@@ -269,7 +270,7 @@ class _Book:
         """Under FSDP2: the ranks that hold the same shards; none where nobody does."""
         self.params: list[Tensor] = []
         """Those that are to be the same, with their gradients."""
-        self.next = 1
+        self.next = 0
         """The step before which something is to be done: written, or asked for."""
         self.ask = sys.maxsize
         """The step before which the first rank's fingerprint is asked for."""
