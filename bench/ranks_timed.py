@@ -77,9 +77,8 @@ def measured(options: argparse.Namespace, company: Company) -> dict[str, float]:
     mine = for_ranks(step, watch, steps)
     usual, check = _of_steps(mine)
     found |= {"usual": usual, "check": check, "own": usual + check / EVERY}
-    found["always"] = statistics.median(
-        for_ranks(step, lambda: watch("every-step"), BRIEF)[WARM_UP:]
-    )
+    always = for_ranks(step, lambda: watch("every-step"), BRIEF)
+    found["always"] = statistics.median(always[BRIEF // 4 :])
     idle = everything(step, contextlib.nullcontext, BRIEF)
     usual, check = _of_steps(everything(step, watch, steps))
     found["all"] = usual - statistics.median(idle) + check / EVERY
