@@ -166,7 +166,7 @@ def estimate(clients: Sequence[int]) -> None:
 def main() -> int:
     """Measure, and print; 1 if a share is above its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--worlds", type=int, nargs="+", default=(2, 4))
     parser.add_argument("--clients", type=int, nargs="+", default=(1, 2, 4, 8))
     parser.add_argument("--only", choices=("ranks", "store"))

@@ -1,7 +1,7 @@
 """One rank of what `ranks_overhead` measures: bare and watched steps in turn, then steps under clocks.
 
 A block is a watch of its own, or none. Its first steps are not timed: ranks compare more often there.
-The fifty after them hold one check, as any fifty do later.
+The EVERY steps after them hold one check, as any EVERY do later.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks_training
 import watch_overhead
 from zerograd.runtime.ranks import Company
-from zerograd.runtime.replicas import EVERY, FIRST, Replicas, written_after
+from zerograd.runtime.replicas import EVERY, FIRST, PARTS, Replicas
 from zerograd.runtime.sync import Sync
 from zerograd.runtime.watch import Watch, _Engine
 
 WARM_UP = FIRST + 2
 BRIEF = 40
 """So many steps show what is the same in each."""
-SECONDS = 2.0
-"""So long, or for two checks, the clocks run."""
+SECONDS = 6.0
+"""So long, or for one check, the clocks run; but not for more than MOST_CHECKS."""
+MOST_CHECKS = 10
 ASKED = 1
 """The rank that tells: unlike the first one it writes and reads."""
 FOR_RANKS = (
@@ -73,7 +74,8 @@ def measured(options: argparse.Namespace, company: Company) -> dict[str, float]:
     found = {"step": 1e3 * bare}
     if options.rounds:
         found |= side_by_side(step, watch, options.rounds)
-    steps = WARM_UP + 2 * EVERY * _agreed(SECONDS / bare / EVERY / 2)
+    checks = _agreed(min(SECONDS / bare / EVERY, MOST_CHECKS))
+    steps = EVERY * (checks + 1)
     mine = for_ranks(step, watch, steps)
     usual, check = _of_steps(mine)
     found |= {"usual": usual, "check": check, "own": usual + check / EVERY}
@@ -205,19 +207,14 @@ def _clocked(owner: Any, name: str, clock: Any) -> AbstractContextManager[object
 
 
 def _of_steps(rows: Sequence[float]) -> tuple[float, float]:
-    """Of a usual step, and what a check takes more, in the step that writes and in the one that asks."""
-    writes, asks, usual = [], [], []
-    for number, row in enumerate(rows, start=1):
-        if number == written_after(number - 1):
-            writes.append(row)
-        elif number - 1 == written_after(number - 2):
-            asks.append(row)
-        elif number > WARM_UP:
-            usual.append(row)
-    middle = statistics.median(usual)
-    # The first ones also meet what is there only once.
-    more = (statistics.median(found[3:]) - middle for found in (writes, asks))
-    return middle, sum(max(0.0, one) for one in more)
+    """Of a usual step, and what a check takes more: in the steps that write, and in the one that asks."""
+    checks = [range(at, at + PARTS + 1) for at in range(EVERY, len(rows) - PARTS, EVERY)]
+    checking = {step for check in checks for step in check}
+    usual = statistics.median(
+        row for step, row in enumerate(rows, start=1) if step > WARM_UP and step not in checking
+    )
+    each = zip(*([rows[step - 1] for step in check] for check in checks), strict=True)
+    return usual, sum(max(0.0, statistics.median(found) - usual) for found in each)
 
 
 def _options() -> argparse.Namespace:

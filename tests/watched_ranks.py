@@ -384,7 +384,7 @@ def found_by_default() -> list[tuple[int, list[str], int]]:
         heard: list[int] = []
         with zerograd.watch(on="collect") as report:
             changes = replicas.EVERY + 1
-            last = changes + 2 * replicas.EVERY + 5
+            last = changes + replicas.EVERY + 5
 
             def after(step: int, heard: list[int] = heard, report: Any = report) -> None:
                 if report.findings and not heard:

@@ -5,11 +5,12 @@ ring of the first rank of its group. No collective, and nothing that waits: rank
 would wait for each other for ever.
 
 NOTE [Within a hundred steps]
-Every EVERY steps a rank writes a fingerprint of one of PARTS parts of the parameters, the next one
-each time. What the first rank has written for the same step is read before the step after it: a
-rank whose gradients are shared comes there only when the first rank has gone on, too. So what
-differs is found after at most PARTS * EVERY = 100 steps. Where ranks are further apart, the first
-rank's is not there yet: it is asked for again after 2, 4, 8 … steps.
+A check takes PARTS steps in a row, and there is one in EVERY steps. Before each of them a rank takes
+a fingerprint of the next part of the parameters, and after the last one it writes them. What the
+first rank has written is read before the step after that: a rank whose gradients are shared comes
+there only when the first rank has gone on, too. So what differs is found after at most EVERY + PARTS
+= 100 steps. Where ranks are further apart, the first rank's is not there yet: it is asked for again
+after 2, 4, 8 … steps.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from zerograd.runtime.sync import Shared
 if TYPE_CHECKING:
     from torch import Tensor
 
-EVERY = 50
+EVERY = 98
 PARTS = 2
 FIRST = 32
-"""Until then every step whose number is a power of two: what is wrong from the beginning shows soon."""
+"""Until then a part at each power of two: what is wrong from the beginning shows soon."""
 RING = 4
 MOST_ASKED = 64
 """So many other ranks are asked which of two that differ is the odd one."""
@@ -63,7 +64,7 @@ class Replicas:
         Replicas.made += 1
         self._number = Replicas.made
         self._names = names
-        self._hello: dict[str, str] | None = None
+        self._hello = ""
         self._group: Any = None
         self._store: Any = None
         self._books: dict[str, _Book] = {}
@@ -86,7 +87,7 @@ class Replicas:
                 self._exchange(subject, book, optimizer)
         except Exception as error:  # the store may go away in many ways
             self._lost(error, book.me, book.steps)
-        book.next = min(book.ask, written_after(book.steps))
+        book.next = min(book.ask, taken_after(book.steps))
 
     def found(self, subject: Subject) -> Iterable[Diverged]:
         """What has come out since it was last asked."""
@@ -101,7 +102,7 @@ class Replicas:
             # Two models alike: they are told apart by who comes first.
             self._seen[made.key] = self._seen.get(made.key, 0) + 1
             made.key = f"{self._number}/{made.key}/{self._seen[made.key]}"
-        made.next = written_after(made.steps)
+        made.next = taken_after(made.steps)
         dist = self._torch.distributed
         if not dist.is_initialized():
             return made
@@ -126,24 +127,26 @@ class Replicas:
         return group is not None
 
     def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
-        """Write this rank's fingerprint, and before the next step, or now, compare it."""
-        always = self.setting == "every-step"
-        writes = always or book.steps == written_after(book.steps - 1)
-        if writes:
-            book.ring.append((book.steps, self._fingerprint(book, optimizer)))
-            lines = [json.dumps(self._greeting()), *(line for _, line in book.ring)]
+        """Take this rank's fingerprint, write it, and before the next step, or now, compare it."""
+        always, step = self.setting == "every-step", book.steps
+        takes = always or step == taken_after(step - 1)
+        if takes:
+            book.ring.append((step, self._fingerprint(book, optimizer)))
+        if always or is_written(step):
+            lines = [self._greeting(), *(line for _, line in book.ring)]
             self._store.set(book.name(book.me), "\n".join(lines))
-            book.wait, book.ask = 1, book.steps + 1
-        if always or not writes:
+            book.wait, book.ask = 1, step + 1
+        if always or not takes:
             leaders = {book.ranks[0], book.twins[0] if book.twins else book.ranks[0]} - {book.me}
             known = [self._compare(subject, book, leader) for leader in leaders]
             if not all(known):
-                book.ask, book.wait = book.steps + book.wait, 2 * book.wait
+                book.ask, book.wait = step + book.wait, 2 * book.wait
 
-    def _greeting(self) -> dict[str, str]:
+    def _greeting(self) -> str:
         """Who this is: the ranks of one run ought to be alike."""
-        if self._hello is None:
-            self._hello = {"torch": str(self._torch.__version__), "program": _program()}
+        if not self._hello:
+            torch = str(self._torch.__version__)
+            self._hello = json.dumps({"torch": torch, "program": _program()})
         return self._hello
 
     def _read(self, book: _Book, rank: int) -> list[str]:
@@ -156,7 +159,8 @@ class Replicas:
         hello, *lines = written.decode("utf-8").split("\n")
         if rank == book.ranks[0] and not book.greeted:
             book.greeted = True
-            for message in _strangers(self._greeting(), json.loads(hello), book.me, rank):
+            mine, other = json.loads(self._greeting()), json.loads(hello)
+            for message in _strangers(mine, other, book.me, rank):
                 self.tell(message, True)
         return lines
 
@@ -298,15 +302,24 @@ def _own(store: Any) -> Any:
     return store
 
 
-def written_after(step: int) -> int:
-    """The next step whose fingerprint is written."""
-    return 1 << step.bit_length() if step < FIRST else (step // EVERY + 1) * EVERY
+def taken_after(step: int) -> int:
+    """The next step that a fingerprint is taken of."""
+    if step < FIRST:
+        return 1 << step.bit_length()
+    after = step + 1
+    return after if after > EVERY and after % EVERY < PARTS else (step // EVERY + 1) * EVERY
 
 
 def part_of(step: int) -> int:
-    """Which part of the parameters a fingerprint is of."""
-    number = step // EVERY if step % EVERY == 0 else step.bit_length()
-    return number % PARTS
+    """Which part of the parameters that is of."""
+    return step % EVERY if step >= EVERY else step.bit_length() % PARTS
+
+
+def is_written(step: int) -> bool:
+    """Whether it is written then, with what was taken just before."""
+    if step <= FIRST:
+        return step == taken_after(step - 1)
+    return step > EVERY and step % EVERY == PARTS - 1
 
 
 def _shape(params: Sequence[Tensor]) -> str:
