@@ -74,7 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--check-ranks",
         choices=("default", "every-step", "off"),
         default="default",
-        help="how often ranks compare what they hold; default: in every 98 steps",
+        help="how often ranks compare what they hold; default: once in 98 steps",
     )
     ranks.add_argument(
         "--ranks", metavar="DIR", help="where each rank leaves what it finds, for zerograd merge"

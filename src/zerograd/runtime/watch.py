@@ -80,7 +80,7 @@ class Watch:
     `on` says what a finding does: "warn" makes it a warning at the user's line, "raise" an error,
     "collect" leaves it in the report. `rules` are codes, names, or beginnings of codes.
     `check_ranks` says how often the ranks of a distributed training compare what they hold:
-    "default" (in every 98 steps), "every-step", or "off".
+    "default" (once in 98 steps), "every-step", or "off".
     """
 
     def __init__(
