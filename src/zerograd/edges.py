@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from zerograd import guard
-from zerograd.events import Event
-from zerograd.flow import Emit
+from zerograd.events import Event, Kind
+from zerograd.flow import Emit, Loop
 from zerograd.guard import Known
 from zerograd.lifecycle import State, advance
 from zerograd.rule import Rule, Violation
@@ -64,3 +65,10 @@ class Edges:
             self.events[key] = replace(event, length=length, divisor=divisor, last=last)
             self.events[(id(event), -1, None, False)] = event
         return self.events[key]
+
+
+@lru_cache(maxsize=256)
+def ends(loop: Loop, kind: Kind) -> Emit:
+    """The event that a guarded loop gives when it begins, and after each of its iterations."""
+    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
+    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from zerograd import guard
-from zerograd.edges import Edges
-from zerograd.events import Event, Kind, Site
+from zerograd.edges import Edges, ends
+from zerograd.events import Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Fact, Known, Value
 from zerograd.lifecycle import START, State
@@ -30,6 +29,7 @@ from zerograd.paths import (
     smallest,
 )
 from zerograd.rule import Rule, Violation
+from zerograd.sweep import is_clean
 
 MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
@@ -269,7 +269,7 @@ class _Exploration:
         window = self.window
         assert window is not None
         if loop.paced is not None:
-            entry = self.emit(_ends(loop, Kind.ENTER), entry)
+            entry = self.emit(ends(loop, Kind.ENTER), entry)
         out: Configurations = {}
         for trips, first, group in self.trips(loop, entry):
             for index in range(trips):
@@ -284,7 +284,7 @@ class _Exploration:
                     merge(out, done)
                 group = self.once(loop, group)
                 if loop.paced is not None:
-                    group = self.emit(_ends(loop, Kind.HOLD), group)
+                    group = self.emit(ends(loop, Kind.HOLD), group)
             merge(out, group)
         return {} if loop.forever else out
 
@@ -363,23 +363,19 @@ def explore(
     """All violations in all words of the flow; none where there are too many ways through it."""
     rules = list(rules)
     edges = Edges(rules, frozenset().union(*(rule.reads for rule in rules)))
+    first = edges.number(start)
+    if is_clean(flow, edges, first, window.length if window else None):
+        return Result([], {}, False, 0)
     constants = window.constants() if window else guard.NOTHING
     search = _Exploration(edges, needs(flow), window, constants, budget)
     known = window.known() if window else guard.NOTHING
-    search.run(flow, {(edges.number(start), known): {frozenset()}})
+    search.run(flow, {(first, known): {frozenset()}})
     outcomes = [
         Outcome(rule, violation, tuple(smallest(paths)))
         for (rule, violation), paths in search.found.items()
     ]
     spent = budget - search.budget
     return Result([] if search.cut else outcomes, search.enclosures, search.cut, spent)
-
-
-@lru_cache(maxsize=256)
-def _ends(loop: Loop, kind: Kind) -> Emit:
-    """The event that a guarded loop gives when it begins, and after each of its iterations."""
-    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
-    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))
 
 
 def _know(
