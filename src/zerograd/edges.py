@@ -24,22 +24,26 @@ class Edges:
     keep: frozenset[str]
     """The fields of a state that the rules read: states that differ elsewhere are one."""
     states: list[State] = field(default_factory=list)
-    numbers: dict[State, int] = field(default_factory=dict)
+    numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
     moves: dict[tuple[int, int], tuple[int, Verdicts]] = field(default_factory=dict)
+    known: dict[tuple[Emit, Known], Event] = field(default_factory=dict)
 
     def number(self, state: State) -> int:
         """The number of a state."""
-        state = State(**{name: getattr(state, name) for name in self.keep})
-        number = self.numbers.setdefault(state, len(self.states))
-        if number == len(self.states):
-            self.states.append(state)
+        fields = state.__dict__
+        key = tuple([fields[name] for name in self.keep])
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.states)
+            self.states.append(State(**{name: fields[name] for name in self.keep}))
         return number
 
     def move(self, number: int, event: Event) -> tuple[int, Verdicts]:
         """The state after an event, and what the event breaks."""
         edge = (number, id(event))
-        if edge not in self.moves:
+        move = self.moves.get(edge)
+        if move is None:
             state = self.states[number]
             verdicts = tuple(
                 (rule, violation)
@@ -48,11 +52,16 @@ class Edges:
             )
             # The event is kept, so that its id stays its own.
             self.events[(id(event), -1, None, False)] = event
-            self.moves[edge] = (self.number(advance(state, event)), verdicts)
-        return self.moves[edge]
+            move = self.moves[edge] = (self.number(advance(state, event)), verdicts)
+        return move
 
     def executed(self, flow: Emit, known: Known, length: int) -> Event:
         """The event as it is in a window of that length, under what is known."""
+        if (event := self.known.get((flow, known))) is None:
+            event = self.known[flow, known] = self._executed(flow, known, length)
+        return event
+
+    def _executed(self, flow: Emit, known: Known, length: int) -> Event:
         event, values = flow.event, dict(known)
         divisor = event.divisor
         if flow.divisor is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from zerograd import guard
 from zerograd.edges import Edges, ends
@@ -33,12 +34,40 @@ from zerograd.sweep import is_clean
 
 MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
-Aspects = tuple[str, bool | None, tuple[list[tuple[Fact, bool]], list[tuple[Fact, bool]]]]
+Learned = list[tuple[Fact, bool]]
+Question = tuple[Expr, str, bool | None, tuple[Learned, Learned]]
+"""What is left of a test, its text, its outcome in a healthy run, and what either outcome tells."""
 
 
-def _aspects(test: Expr) -> Aspects:
-    learns = (guard.facts(test, True), guard.facts(test, False))
-    return guard.show(test), guard.healthy(test), learns
+# The same flow is explored for several groups of rules, in the same configurations.
+@lru_cache(maxsize=4096)
+def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
+    """How a test comes out under what is known, or what is left of it to decide."""
+    values = dict(known)
+    truth = guard.truth_of(alt.test, values)
+    if truth is None and alt.counts and executed:
+        truth = guard.leaning(alt.test, values)
+        if values.get(f"@last:{alt.counts}") and guard.is_open(alt.test, values):
+            truth = True  # what else it asks may well be whether this is the last one
+    if truth is not None:
+        return truth
+    rest = guard.residual(alt.test, values)
+    learns = (guard.facts(rest, True), guard.facts(rest, False))
+    return rest, guard.show(rest), guard.healthy(rest), learns
+
+
+@lru_cache(maxsize=4096)
+def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
+    """What is known once a variable has its value; `constants` where guards are executed."""
+    value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
+    after = guard.assigned(known, flow.name)
+    if constants is not None:
+        after = after | constants
+    # Without executed guards only flags are followed: numbers would never end.
+    followed = isinstance(value, str if constants is None else (int, float, str))
+    if value is None or isinstance(value, bool) or followed:
+        after = after | {(flow.name, value)}  # type: ignore[arg-type]
+    return after
 
 
 @dataclass(frozen=True)
@@ -95,7 +124,6 @@ class _Exploration:
     watchers: list[Configurations] = field(default_factory=list)
     enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
     enclosed: set[tuple[int, Decision]] = field(default_factory=set)
-    tests: dict[int, Aspects] = field(default_factory=dict)
     bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
 
     @property
@@ -166,14 +194,7 @@ class _Exploration:
             return entry
         out: Configurations = {}
         for (state, known), paths in entry.items():
-            value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
-            after = guard.assigned(known, flow.name)
-            if self.window:
-                after = after | self.constants
-            # Without executed guards only flags are followed: numbers would never end.
-            followed = isinstance(value, (int, float, str) if self.window else str)
-            if value is None or isinstance(value, bool) or followed:
-                after = after | {(flow.name, value)}  # type: ignore[arg-type]
+            after = _assigned(flow, known, self.constants if self.window else None)
             add(out, (state, after), paths)
         return out
 
@@ -181,17 +202,11 @@ class _Exploration:
         arms: tuple[Configurations, Configurations] = ({}, {})
         learned: tuple[set[tuple[Fact, bool]], set[tuple[Fact, bool]]] = (set(), set())
         for (state, known), paths in entry.items():
-            values = dict(known)
-            truth = guard.truth_of(alt.test, values)
-            if truth is None and alt.counts and self.window:
-                truth = guard.leaning(alt.test, values)
-                if values.get(f"@last:{alt.counts}") and guard.is_open(alt.test, values):
-                    truth = True  # what else it asks may well be whether this is the last one
-            if truth is not None:
-                add(arms[not truth], (state, known), paths)
+            answer = _answer(alt, known, self.window is not None)
+            if isinstance(answer, bool):
+                add(arms[not answer], (state, known), paths)
                 continue
-            rest = guard.residual(alt.test, values)
-            text, usual, learns = self.aspects(alt, rest)
+            rest, text, usual, learns = answer
             for index, arm in enumerate(arms):
                 facts = learns[index]
                 learned[index].update(facts)
@@ -205,14 +220,6 @@ class _Exploration:
                     add(arm, (state, known.union(facts)), decided)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
         return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
-
-    def aspects(self, alt: Alt, rest: Expr) -> Aspects:
-        """A test's text, its outcome in a healthy run, and what either outcome tells."""
-        if rest is not alt.test:
-            return _aspects(rest)
-        if id(alt) not in self.tests:
-            self.tests[id(alt)] = _aspects(rest)
-        return self.tests[id(alt)]
 
     def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
         """Remembers for which calls an invariant test is no decision."""
@@ -276,7 +283,7 @@ class _Exploration:
                 group = _know(
                     group,
                     loop.targets,
-                    [(loop.counter, first + index)] if loop.counter else [],
+                    frozenset({(loop.counter, first + index)}) if loop.counter else guard.NOTHING,
                     (f"@last:{loop.ident}", index == trips - 1),
                 )
                 if loop.test is not None:
@@ -380,13 +387,19 @@ def explore(
 
 def _know(
     entry: Configurations,
-    forget: Iterable[str],
-    values: Iterable[tuple[str, int]],
+    forget: frozenset[str],
+    values: Known,
     last: tuple[str, bool],
 ) -> Configurations:
     out: Configurations = {}
     for (state, known), paths in entry.items():
-        for name in (*forget, last[0]):
-            known = guard.assigned(known, name)
-        add(out, (state, known.union(values, [last])), paths)
+        add(out, (state, _iterated(known, forget, values, last)), paths)
     return out
+
+
+@lru_cache(maxsize=4096)
+def _iterated(known: Known, forget: frozenset[str], values: Known, last: tuple[str, bool]) -> Known:
+    """What is known in an iteration of a loop."""
+    for name in (*forget, last[0]):
+        known = guard.assigned(known, name)
+    return known.union(values, [last])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
+from zerograd.static.skim import speaks
 from zerograd.static.source import Source, Unreadable, from_bytes, parse, read_bytes
 from zerograd.static.work import BYTES, Work
 
@@ -28,7 +28,7 @@ LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
 SMALL = 20_000
-MOST_RECENT = 600_000
+MOST_RECENT = 1_000_000
 """Characters of modules that are kept parsed; their trees take a hundred times as much."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
@@ -189,11 +189,10 @@ class Project:
             folder = here
             for _ in range(8):
                 roots.append(folder)
-                if self._exists(os.path.join(folder, "src", "__init__.py")) or os.path.isdir(
-                    os.path.join(folder, "src")
-                ):
+                names = _listing(folder)
+                if "src" in names and os.path.isdir(os.path.join(folder, "src")):
                     roots.append(os.path.join(folder, "src"))
-                if any(os.path.exists(os.path.join(folder, mark)) for mark in _ROOT_MARKS):
+                if not names.isdisjoint(_ROOT_MARKS):
                     break
                 parent = os.path.dirname(folder)
                 if parent == folder:
@@ -204,7 +203,6 @@ class Project:
 
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_SPEAKS = re.compile(rb"backward\(|zero_grad|\.step\(|\.grad\b|scaler\(")
 _OUTSIDE = frozenset(
     {"torch", "numpy", "os", "sys", "math", "time", "random", "json", "argparse", "logging", "typing",
      "collections", "functools", "itertools", "tqdm", "torchvision", "torchaudio", "transformers",
@@ -239,7 +237,7 @@ def _imported(path: str, stamp: tuple[str, int, int]) -> Module:
     if stamp not in _SILENT:
         data = read_bytes(path)
         small_package = path.endswith("__init__.py") and len(data) < SMALL
-        if small_package or _SPEAKS.search(data) is not None:
+        if small_package or speaks(data):
             return _indexed(path, from_bytes(data, path))
         _SILENT.add(stamp)
     return Module(path, ast.Module([], []))
@@ -255,7 +253,7 @@ def _indexed(path: str, source: Source) -> Module:
     module = _RECENT.pop(stamp, None)
     if module is None:
         module = index(path, parse(source))
-        held = len(source.text) + sum(len(text) for _, text in _RECENT)
+        held = sum(len(text) for _, text in (stamp, *_RECENT))
         while _RECENT and held > MOST_RECENT:
             oldest = next(iter(_RECENT))
             held -= len(oldest[1])
