@@ -53,6 +53,32 @@ class Facts:
         """The last words of what it calls."""
         return {name.rpartition(".")[2] for name in self.calls}
 
+    @cached_property
+    def stored(self) -> list[tuple[str, str, str]]:
+        """Names that are stored as they are: the name, and the object and attribute that hold it."""
+        return [
+            (node.value.id, target.value.id, target.attr)
+            for node, target in self._single
+            if isinstance(node.value, ast.Name)
+            and isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+        ]
+
+    @cached_property
+    def locals(self) -> dict[str, list[tuple[int, int, str, ast.expr]]]:
+        """Values of local variables: in which order they are met, the line, the name, the value."""
+        found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
+        for order, (node, target) in enumerate(self._single):
+            if isinstance(target, ast.Name) and node.value is not None:
+                one = (order, node.lineno, target.id, node.value)
+                found.setdefault(target.id, []).append(one)
+        return found
+
+    @property
+    def _single(self) -> Iterator[tuple[ast.Assign | ast.AnnAssign, ast.expr]]:
+        for node in self.assigns:
+            yield node, node.targets[0] if isinstance(node, ast.Assign) else node.target
+
 
 @dataclass(eq=False)
 class FileFacts:
@@ -98,10 +124,15 @@ def text_of(node: ast.expr) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return f"{text_of(node.value)}.{node.attr}"
-    try:
-        return _simple_text(node) or ast.unparse(node)
-    except (RecursionError, ValueError):
-        return "…"
+    text: str | None = getattr(node, "text", None)
+    if text is None:
+        try:
+            text = _simple_text(node) or ast.unparse(node)
+        except (RecursionError, ValueError):
+            text = "…"
+        # The same tests are asked for wherever their function is called: it goes with the node.
+        setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
+    return text
 
 
 def _simple_text(node: ast.expr) -> str | None:

@@ -6,8 +6,9 @@ What cannot be seen stays unknown; whoever reads the flow may excuse by it, and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
@@ -95,9 +96,9 @@ class Lower(Loops):
 
     def statements(self, body: Sequence[ast.stmt]) -> None:
         for node in body:
-            handler = getattr(self, f"do_{type(node).__name__}", None)
+            handler = _HANDLERS.get(node.__class__)
             if handler is not None:
-                handler(node)
+                handler(self, node)
 
     def do_Expr(self, node: ast.Expr) -> None:
         self.value(node.value)
@@ -324,6 +325,13 @@ class Lower(Loops):
         finally:
             self.out, self.acts = out, acts
             self.quiet -= 1
+
+
+_HANDLERS: dict[type[ast.AST], Callable[[Lower, Any], None]] = {
+    getattr(ast, name[3:]): getattr(Lower, name)
+    for name in dir(Lower)
+    if name[:3] == "do_" and hasattr(ast, name[3:])
+}
 
 
 def leaves(flow: Flow) -> bool:

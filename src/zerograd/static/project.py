@@ -23,6 +23,7 @@ from zerograd.static.work import BYTES, Work
 
 if TYPE_CHECKING:
     from zerograd.static.scope import Frame
+    from zerograd.static.values import Fn, Klass
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -58,6 +59,7 @@ class Module:
     asked: list[ast.AST] = field(default_factory=list)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
+    own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
 
     @cached_property
     def tested(self) -> set[str]:
@@ -72,6 +74,15 @@ class Module:
                     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         self.by_name.setdefault(node.name, []).append((klass, node))
         return self.by_name.get(name, [])
+
+    def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
+        """The methods that a class defines itself, the first of each name."""
+        if klass not in self.own:
+            defined = (
+                n for n in klass.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+            )
+            self.own[klass] = {node.name: node for node in reversed(list(defined))}
+        return self.own[klass]
 
     def attributes_of(self, klass: ast.ClassDef) -> AttributeTable:
         """What a class and its methods assign to each attribute."""
@@ -106,6 +117,8 @@ class Project:
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
         self.frames: list[Frame] = []
+        self.bases: dict[tuple[ast.ClassDef, int], list[Klass]] = {}
+        self.near: dict[Facts, list[Fn]] = {}
 
     def add(self, source: Source) -> Module:
         """The module that is checked; `Unreadable` if it does not parse."""
@@ -295,14 +308,6 @@ def _top_level(module: Module, node: ast.stmt) -> None:
             elif isinstance(inner, ast.ExceptHandler):
                 for statement in inner.body:
                     _top_level(module, statement)
-
-
-def method_of(klass: ast.ClassDef, name: str) -> Function | None:
-    """The class's own method of this name."""
-    for node in klass.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            return node
-    return None
 
 
 @lru_cache(maxsize=64)  # each keeps a tree alive

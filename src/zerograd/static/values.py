@@ -41,6 +41,10 @@ class Klass:
     module: Module = field(hash=False, compare=False)
     name: str = ""
 
+    def method(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The class's own method of this name."""
+        return self.module.methods_of(self.node).get(name)
+
 
 @dataclass(frozen=True)
 class Thing:
