@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zerograd import guard
@@ -11,6 +11,7 @@ from zerograd.events import Event, Kind
 from zerograd.flow import Emit, Loop
 from zerograd.guard import Known
 from zerograd.lifecycle import State, advance
+from zerograd.records import replace
 from zerograd.rule import Rule, Violation
 
 Verdicts = tuple[tuple[Rule, Violation], ...]

@@ -264,7 +264,7 @@ class Classes(Scope):
                 if isinstance(value, Fn):
                     yield value, depth + 2
                 elif isinstance(value, Klass):
-                    yield from ((method, depth + 2) for method in _methods(value))
+                    yield from ((method, depth + 2) for method in self.methods(value))
 
     def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
         """Functions of the same file, and inherited methods, that code with these facts may call."""
@@ -274,7 +274,14 @@ class Classes(Scope):
         yield from near
         if klass is not None:
             for base in self.lineage(klass)[1:]:
-                yield from (method for method in _methods(base) if method.name in facts.called)
+                yield from (method for method in self.methods(base) if method.name in facts.called)
+
+    def methods(self, klass: Klass) -> list[Fn]:
+        """The methods that a class defines itself."""
+        known = self.project.methods.get(klass.node)
+        if known is None:
+            known = self.project.methods[klass.node] = list(_methods(klass))
+        return known
 
     def touches_here(self, fn: Fn) -> bool:
         """Whether a function does something to gradients, itself or through its own file."""

@@ -210,13 +210,15 @@ class Lower(Loops):
             return set()
         env = self.frame.env
         mixed = set()
-        for name in set(env) | set(other):
-            pair = [values[name] for values in (other, env) if name in values]
-            if len(pair) == 1 or pair[0] == pair[1]:
-                env[name] = pair[0]
+        for name, value in other.items():
+            mine = env.get(name)
+            if mine is value:
                 continue
-            env[name] = joined = join(pair)
-            if isinstance(joined, Thing) and any(map(self.is_optimizer, pair)):
+            if mine is None or mine == value:
+                env[name] = value
+                continue
+            env[name] = joined = join([value, mine])
+            if isinstance(joined, Thing) and any(map(self.is_optimizer, (value, mine))):
                 mixed.add(joined.key)
         return mixed
 

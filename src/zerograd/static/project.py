@@ -118,6 +118,7 @@ class Project:
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
         self.frames: list[Frame] = []
         self.bases: dict[tuple[ast.ClassDef, int], list[Klass]] = {}
+        self.methods: dict[ast.ClassDef, list[Fn]] = {}
         self.near: dict[Facts, list[Fn]] = {}
 
     def add(self, source: Source) -> Module:

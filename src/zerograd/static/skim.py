@@ -9,7 +9,8 @@ _BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
 _USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(")
 _SCALER = re.compile(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
 """Callable scalers run backward and step in one call that names neither."""
-_SPEAKS = re.compile(rb"backward\(|zero_grad|\.step\(|\.grad\b|scaler\(")
+_SPEAKS = (b"backward(", b"zero_grad", b".step(", b"scaler(")
+_GRAD = re.compile(rb"\.grad\b")
 
 _IDLE = re.compile(
     rb"def\s+\w+|#[^\n]*"
@@ -41,4 +42,6 @@ def _fills_and_uses(data: bytes) -> bool:
 
 def speaks(data: bytes) -> bool:
     """Whether a module that is imported has a word for anything that is done to gradients."""
-    return _SPEAKS.search(data) is not None
+    if any(word in data for word in _SPEAKS):
+        return True
+    return b".grad" in data and _GRAD.search(data) is not None
