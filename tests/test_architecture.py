@@ -21,6 +21,7 @@ LAYERS = (
     {"rules", "finding", "ledger", "flow", "paths", "timeline"},
     {"comments"},
     {"needs", "edges"},
+    {"sweep"},
     {"explore"},
     {"live"},
     {"static", "runtime"},

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from words import DIALECTS, Choices, at
+from zerograd import explore as explore_module
 from zerograd import guard
 from zerograd import paths as paths_module
 from zerograd.events import Event, Kind
@@ -318,6 +319,18 @@ def test_exploring_twice_gives_the_same(flow: Flow, rules: list[Rule]) -> None:
     one, other = explore(flow, rules), explore(flow, rules)
     assert one.outcomes == other.outcomes
     assert one.enclosures == other.enclosures
+
+
+@settings(max_examples=2000, derandomize=True, deadline=None)
+@given(flows, groups, st.sampled_from([None, Window(2, 5), Window(3, 7)]))
+def test_what_a_sweep_finds_clean_an_exploration_does(
+    flow: Flow, rules: list[Rule], window: Window | None
+) -> None:
+    swept = explore(flow, rules, window=window)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explore_module, "is_clean", lambda *_: False)
+        whole = explore(flow, rules, window=window)
+    assert whole.cut or found(swept) == found(whole)
 
 
 @many

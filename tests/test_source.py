@@ -19,7 +19,6 @@ from zerograd.static.source import (
     from_text,
     parse,
     read,
-    worth_parsing,
 )
 
 
@@ -162,52 +161,3 @@ def test_a_problem_survives_the_way_between_processes() -> None:
 def test_no_bytes_raise_anything_but_unreadable(data: bytes, path: str) -> None:
     with contextlib.suppress(Unreadable):
         parse(from_bytes(data, path))
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        b"loss.backward()\noptimizer.step()",
-        b"loss.backward ()\nopt.step ()",
-        b"run, finish = loss.backward, opt.step",
-        b"self.manual_backward(loss)\nself.optimizers().step()",
-        b"engine.backward(loss)\nengine.step()",
-        b"backward_step(loss)",
-        b"loss.backward()\nxm.optimizer_step(optimizer)",
-        b"optimizer.first_step(zero_grad=True)",
-        b"optimizer.zero_grad()\noptimizer.step()",
-        b"x.grad.zero_()\nloss.backward()",
-        b"loss.backward()\nw.data -= lr * w.grad",
-        b"optimizer.zero_grad()\nnative_scaler(loss, optimizer)",
-    ],
-)
-def test_what_fills_or_clears_gradients_and_uses_them_is_worth_parsing(code: bytes) -> None:
-    assert worth_parsing(code)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [b"loss_scaler(loss, optimizer)", b"loss_scaler( loss)", b"scaler = NativeScaler ()"],
-)
-def test_a_callable_loss_scaler_does_both_in_one_call(code: bytes) -> None:
-    assert worth_parsing(code)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        b"print('hello')",
-        b"loss.backward()",
-        b"self.manual_backward(loss)",
-        b"optimizer.zero_grad()",
-        b"optimizer.zero_grad()\nloss.backward()",
-        b"optimizer.step()",
-        b"env.step(action)\nscheduler.step()",
-        b"xm.optimizer_step(optimizer)",
-        b"norm = p.grad.norm()\noptimizer.step()",
-        b"# kept for backward compatibility (and backwards, too)\nenv.step(action)",
-        b"MinMaxScaler.fit(data)\nscaler.transform(data)",
-    ],
-)
-def test_less_than_that_cannot_break_a_rule_and_is_not_parsed(code: bytes) -> None:
-    assert not worth_parsing(code)

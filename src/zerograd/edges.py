@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from zerograd import guard
-from zerograd.events import Event
-from zerograd.flow import Emit
+from zerograd.events import Event, Kind
+from zerograd.flow import Emit, Loop
 from zerograd.guard import Known
 from zerograd.lifecycle import State, advance
+from zerograd.records import replace
 from zerograd.rule import Rule, Violation
 
 Verdicts = tuple[tuple[Rule, Violation], ...]
@@ -23,22 +25,26 @@ class Edges:
     keep: frozenset[str]
     """The fields of a state that the rules read: states that differ elsewhere are one."""
     states: list[State] = field(default_factory=list)
-    numbers: dict[State, int] = field(default_factory=dict)
+    numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
     moves: dict[tuple[int, int], tuple[int, Verdicts]] = field(default_factory=dict)
+    known: dict[tuple[Emit, Known], Event] = field(default_factory=dict)
 
     def number(self, state: State) -> int:
         """The number of a state."""
-        state = State(**{name: getattr(state, name) for name in self.keep})
-        number = self.numbers.setdefault(state, len(self.states))
-        if number == len(self.states):
-            self.states.append(state)
+        fields = state.__dict__
+        key = tuple([fields[name] for name in self.keep])
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.states)
+            self.states.append(State(**{name: fields[name] for name in self.keep}))
         return number
 
     def move(self, number: int, event: Event) -> tuple[int, Verdicts]:
         """The state after an event, and what the event breaks."""
         edge = (number, id(event))
-        if edge not in self.moves:
+        move = self.moves.get(edge)
+        if move is None:
             state = self.states[number]
             verdicts = tuple(
                 (rule, violation)
@@ -47,11 +53,16 @@ class Edges:
             )
             # The event is kept, so that its id stays its own.
             self.events[(id(event), -1, None, False)] = event
-            self.moves[edge] = (self.number(advance(state, event)), verdicts)
-        return self.moves[edge]
+            move = self.moves[edge] = (self.number(advance(state, event)), verdicts)
+        return move
 
     def executed(self, flow: Emit, known: Known, length: int) -> Event:
         """The event as it is in a window of that length, under what is known."""
+        if (event := self.known.get((flow, known))) is None:
+            event = self.known[flow, known] = self._executed(flow, known, length)
+        return event
+
+    def _executed(self, flow: Emit, known: Known, length: int) -> Event:
         event, values = flow.event, dict(known)
         divisor = event.divisor
         if flow.divisor is not None:
@@ -64,3 +75,10 @@ class Edges:
             self.events[key] = replace(event, length=length, divisor=divisor, last=last)
             self.events[(id(event), -1, None, False)] = event
         return self.events[key]
+
+
+@lru_cache(maxsize=256)
+def ends(loop: Loop, kind: Kind) -> Emit:
+    """The event that a guarded loop gives when it begins, and after each of its iterations."""
+    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
+    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zerograd import guard
-from zerograd.edges import Edges
-from zerograd.events import Event, Kind, Site
+from zerograd.edges import Edges, ends
+from zerograd.events import Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, walk
 from zerograd.guard import Const, Expr, Fact, Known, Value
 from zerograd.lifecycle import START, State
@@ -30,15 +30,44 @@ from zerograd.paths import (
     smallest,
 )
 from zerograd.rule import Rule, Violation
+from zerograd.sweep import is_clean
 
 MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
-Aspects = tuple[str, bool | None, tuple[list[tuple[Fact, bool]], list[tuple[Fact, bool]]]]
+Learned = list[tuple[Fact, bool]]
+Question = tuple[Expr, str, bool | None, tuple[Learned, Learned]]
+"""What is left of a test, its text, its outcome in a healthy run, and what either outcome tells."""
 
 
-def _aspects(test: Expr) -> Aspects:
-    learns = (guard.facts(test, True), guard.facts(test, False))
-    return guard.show(test), guard.healthy(test), learns
+# The same flow is explored for several groups of rules, in the same configurations.
+@lru_cache(maxsize=4096)
+def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
+    """How a test comes out under what is known, or what is left of it to decide."""
+    values = dict(known)
+    truth = guard.truth_of(alt.test, values)
+    if truth is None and alt.counts and executed:
+        truth = guard.leaning(alt.test, values)
+        if values.get(f"@last:{alt.counts}") and guard.is_open(alt.test, values):
+            truth = True  # what else it asks may well be whether this is the last one
+    if truth is not None:
+        return truth
+    rest = guard.residual(alt.test, values)
+    learns = (guard.facts(rest, True), guard.facts(rest, False))
+    return rest, guard.show(rest), guard.healthy(rest), learns
+
+
+@lru_cache(maxsize=4096)
+def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
+    """What is known once a variable has its value; `constants` where guards are executed."""
+    value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
+    after = guard.assigned(known, flow.name)
+    if constants is not None:
+        after = after | constants
+    # Without executed guards only flags are followed: numbers would never end.
+    followed = isinstance(value, str if constants is None else (int, float, str))
+    if value is None or isinstance(value, bool) or followed:
+        after = after | {(flow.name, value)}  # type: ignore[arg-type]
+    return after
 
 
 @dataclass(frozen=True)
@@ -95,7 +124,6 @@ class _Exploration:
     watchers: list[Configurations] = field(default_factory=list)
     enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
     enclosed: set[tuple[int, Decision]] = field(default_factory=set)
-    tests: dict[int, Aspects] = field(default_factory=dict)
     bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
 
     @property
@@ -166,14 +194,7 @@ class _Exploration:
             return entry
         out: Configurations = {}
         for (state, known), paths in entry.items():
-            value = guard.evaluate(flow.value, dict(known)) if flow.value else guard.UNKNOWN
-            after = guard.assigned(known, flow.name)
-            if self.window:
-                after = after | self.constants
-            # Without executed guards only flags are followed: numbers would never end.
-            followed = isinstance(value, (int, float, str) if self.window else str)
-            if value is None or isinstance(value, bool) or followed:
-                after = after | {(flow.name, value)}  # type: ignore[arg-type]
+            after = _assigned(flow, known, self.constants if self.window else None)
             add(out, (state, after), paths)
         return out
 
@@ -181,17 +202,11 @@ class _Exploration:
         arms: tuple[Configurations, Configurations] = ({}, {})
         learned: tuple[set[tuple[Fact, bool]], set[tuple[Fact, bool]]] = (set(), set())
         for (state, known), paths in entry.items():
-            values = dict(known)
-            truth = guard.truth_of(alt.test, values)
-            if truth is None and alt.counts and self.window:
-                truth = guard.leaning(alt.test, values)
-                if values.get(f"@last:{alt.counts}") and guard.is_open(alt.test, values):
-                    truth = True  # what else it asks may well be whether this is the last one
-            if truth is not None:
-                add(arms[not truth], (state, known), paths)
+            answer = _answer(alt, known, self.window is not None)
+            if isinstance(answer, bool):
+                add(arms[not answer], (state, known), paths)
                 continue
-            rest = guard.residual(alt.test, values)
-            text, usual, learns = self.aspects(alt, rest)
+            rest, text, usual, learns = answer
             for index, arm in enumerate(arms):
                 facts = learns[index]
                 learned[index].update(facts)
@@ -205,14 +220,6 @@ class _Exploration:
                     add(arm, (state, known.union(facts)), decided)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
         return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
-
-    def aspects(self, alt: Alt, rest: Expr) -> Aspects:
-        """A test's text, its outcome in a healthy run, and what either outcome tells."""
-        if rest is not alt.test:
-            return _aspects(rest)
-        if id(alt) not in self.tests:
-            self.tests[id(alt)] = _aspects(rest)
-        return self.tests[id(alt)]
 
     def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
         """Remembers for which calls an invariant test is no decision."""
@@ -269,14 +276,14 @@ class _Exploration:
         window = self.window
         assert window is not None
         if loop.paced is not None:
-            entry = self.emit(_ends(loop, Kind.ENTER), entry)
+            entry = self.emit(ends(loop, Kind.ENTER), entry)
         out: Configurations = {}
         for trips, first, group in self.trips(loop, entry):
             for index in range(trips):
                 group = _know(
                     group,
                     loop.targets,
-                    [(loop.counter, first + index)] if loop.counter else [],
+                    frozenset({(loop.counter, first + index)}) if loop.counter else guard.NOTHING,
                     (f"@last:{loop.ident}", index == trips - 1),
                 )
                 if loop.test is not None:
@@ -284,7 +291,7 @@ class _Exploration:
                     merge(out, done)
                 group = self.once(loop, group)
                 if loop.paced is not None:
-                    group = self.emit(_ends(loop, Kind.HOLD), group)
+                    group = self.emit(ends(loop, Kind.HOLD), group)
             merge(out, group)
         return {} if loop.forever else out
 
@@ -363,10 +370,13 @@ def explore(
     """All violations in all words of the flow; none where there are too many ways through it."""
     rules = list(rules)
     edges = Edges(rules, frozenset().union(*(rule.reads for rule in rules)))
+    first = edges.number(start)
+    if is_clean(flow, edges, first, window.length if window else None):
+        return Result([], {}, False, 0)
     constants = window.constants() if window else guard.NOTHING
     search = _Exploration(edges, needs(flow), window, constants, budget)
     known = window.known() if window else guard.NOTHING
-    search.run(flow, {(edges.number(start), known): {frozenset()}})
+    search.run(flow, {(first, known): {frozenset()}})
     outcomes = [
         Outcome(rule, violation, tuple(smallest(paths)))
         for (rule, violation), paths in search.found.items()
@@ -375,22 +385,21 @@ def explore(
     return Result([] if search.cut else outcomes, search.enclosures, search.cut, spent)
 
 
-@lru_cache(maxsize=256)
-def _ends(loop: Loop, kind: Kind) -> Emit:
-    """The event that a guarded loop gives when it begins, and after each of its iterations."""
-    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
-    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))
-
-
 def _know(
     entry: Configurations,
-    forget: Iterable[str],
-    values: Iterable[tuple[str, int]],
+    forget: frozenset[str],
+    values: Known,
     last: tuple[str, bool],
 ) -> Configurations:
     out: Configurations = {}
     for (state, known), paths in entry.items():
-        for name in (*forget, last[0]):
-            known = guard.assigned(known, name)
-        add(out, (state, known.union(values, [last])), paths)
+        add(out, (state, _iterated(known, forget, values, last)), paths)
     return out
+
+
+@lru_cache(maxsize=4096)
+def _iterated(known: Known, forget: frozenset[str], values: Known, last: tuple[str, bool]) -> Known:
+    """What is known in an iteration of a loop."""
+    for name in (*forget, last[0]):
+        known = guard.assigned(known, name)
+    return known.union(values, [last])

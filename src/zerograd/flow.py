@@ -103,24 +103,20 @@ class Set:
 Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set
 
 
-def children(flow: Flow) -> Iterator[Flow]:
+def children(flow: Flow) -> Sequence[Flow]:
     """The parts of a flow."""
-    if isinstance(flow, Seq):
-        yield from flow.items
-    elif isinstance(flow, Alt):
-        yield flow.then
-        yield flow.orelse
-    elif isinstance(flow, Loop):
-        yield flow.body
-        if flow.orelse is not None:
-            yield flow.orelse
-    elif isinstance(flow, Block):
-        yield flow.body
-    elif isinstance(flow, Try):
-        yield flow.body
-        yield from flow.handlers
-        yield flow.orelse
-        yield flow.final
+    # By type, not by isinstance: flows are gone through again and again.
+    if type(flow) is Seq:
+        return flow.items
+    if type(flow) is Alt:
+        return (flow.then, flow.orelse)
+    if type(flow) is Block:
+        return (flow.body,)
+    if type(flow) is Loop:
+        return (flow.body,) if flow.orelse is None else (flow.body, flow.orelse)
+    if type(flow) is Try:
+        return (flow.body, *flow.handlers, flow.orelse, flow.final)
+    return ()
 
 
 def walk(flow: Flow) -> Iterator[Flow]:
@@ -129,7 +125,4 @@ def walk(flow: Flow) -> Iterator[Flow]:
     while todo:
         part = todo.pop()
         yield part
-        if isinstance(part, Seq):
-            todo.extend(part.items)
-        elif not isinstance(part, Emit):
-            todo.extend(children(part))
+        todo += children(part)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from zerograd.finding import Problem
 from zerograd.static.lint import CLEAN, Verdict, judge_bytes
-from zerograd.static.source import Unreadable, read_bytes, worth_parsing
+from zerograd.static.skim import worth_parsing
+from zerograd.static.source import Unreadable, read_bytes
 
 LIMIT = 1.8
 """Seconds of work, however busy the machine, after which a file is given up. Counts end it before."""
@@ -61,7 +62,8 @@ def judge_path(job: Job, begin: Callable[[], object] | None = None) -> Verdict:
         data = read_bytes(job.path)
     except Unreadable as error:
         return Verdict(problems=(error.problem,), lasting=False)
-    if not job.named and not worth_parsing(data):
+    notebook = job.path.endswith(".ipynb")
+    if not job.named and not worth_parsing(data, notebook=notebook):
         return CLEAN
     if begin is not None:
         begin()

@@ -37,7 +37,6 @@ from zerograd.static.making import (
     unwrapped,
 )
 from zerograd.static.outside import outside_call
-from zerograd.static.project import method_of
 from zerograd.static.steps import (
     clip_call,
     loss_scaler_call,
@@ -149,7 +148,7 @@ def _super_call(lower: Lower, node: ast.Call, name: str) -> Value:
     klass, owner = lower.frame.klass, lower.frame.owner
     if klass is not None:
         for base in lower.lineage(klass)[1:]:
-            method = method_of(base.node, name)
+            method = base.method(name)
             if method is not None:
                 return inline(
                     lower, Fn(method, base.module, name, owner, None, base), node, arguments

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.static import names, plain
-from zerograd.static.facts import Facts, Function, blocks, parameters, text_of
-from zerograd.static.project import Module, method_of
+from zerograd.static.facts import Facts, Function, blocks, nodes, parameters, text_of
+from zerograd.static.project import Module
 from zerograd.static.scope import Frame, Scope, called
 from zerograd.static.values import (
     NOTHING,
@@ -51,7 +51,7 @@ class Classes(Scope):
                 return self.module_attribute(owner.name[7:], attr)
             return Origin(f"{owner.name}.{attr}")
         if isinstance(owner, Klass):
-            method = method_of(owner.node, attr)
+            method = owner.method(attr)
             if method is not None:
                 return Fn(method, owner.module, attr, None, None, owner)
         return NOTHING
@@ -86,7 +86,7 @@ class Classes(Scope):
         self.evaluating.add(mark)
         try:
             for base in self.lineage(klass):
-                method = method_of(base.node, attr)
+                method = base.method(attr)
                 if method is not None:
                     if any(text_of(d).endswith("property") for d in method.decorator_list):
                         return self.property_value(owner, base, method)
@@ -159,54 +159,54 @@ class Classes(Scope):
         """Arguments that a method stores are known by the attribute that holds them."""
         me = method.args.args[0].arg
         formal = {arg.arg for arg in parameters(method)}
-        kept: dict[str, Value] = {}
-        for node in klass.module.facts[method].assigns:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(node.value, ast.Name) and node.value.id in formal:
-                if isinstance(target, ast.Attribute) and text_of(target.value) == me:
-                    kept[node.value.id] = Thing(f"{owner.key}.{target.attr}")
-        return kept
+        return {
+            name: Thing(f"{owner.key}.{attr}")
+            for name, holder, attr in klass.module.facts[method].stored
+            if holder == me and name in formal
+        }
 
     def locals_before(self, klass: Klass, method: Function, node: ast.expr) -> None:
         """Simple local variables that an attribute's value is built from."""
-        wanted = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        for statement in klass.module.facts[method].assigns:
-            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            if isinstance(target, ast.Name) and target.id in wanted and statement.value is not None:
-                if statement.lineno < node.lineno:
-                    self.frame.env[target.id] = self.peek(statement.value)
+        known = klass.module.facts[method].locals
+        wanted = {n.id for n in nodes(node) if isinstance(n, ast.Name)} if known else set()
+        found = [one for name in wanted & known.keys() for one in known[name]]
+        for _, line, name, value in sorted(found, key=lambda one: one[0]):
+            if line < node.lineno:
+                self.frame.env[name] = self.peek(value)
 
     def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
         """The class and its visible bases, nearest first."""
-        classes = [klass]
-        if depth > 5 or not klass.node.bases:
-            return classes
+        bases = self.project.bases.get((klass.node, depth))
+        if bases is None:
+            bases = self.project.bases[klass.node, depth] = list(self.bases(klass, depth))
+        return [klass, *bases]
+
+    def bases(self, klass: Klass, depth: int) -> Iterator[Klass]:
+        if depth > 5:
+            return
+        for base in klass.node.bases:
+            value = self.base(klass, base)
+            if isinstance(value, Klass) and value.node is not klass.node:
+                yield from self.lineage(value, depth + 1)
+
+    def base(self, klass: Klass, node: ast.expr) -> Value:
+        """What a class inherits from."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return NOTHING
         frame, self.frame = self.frame, Frame(klass.module)
         try:
-            for base in klass.node.bases:
-                value = self.peek(base) if isinstance(base, (ast.Name, ast.Attribute)) else NOTHING
-                if isinstance(value, Klass) and value.node is not klass.node:
-                    classes += self.lineage(value, depth + 1)
+            return self.peek(node)
         finally:
             self.frame = frame
-        return classes
 
     def whole(self, klass: Klass) -> bool:
         """Whether all bases of a class are visible, or known to leave gradients alone."""
-        for part in self.lineage(klass):
-            frame, self.frame = self.frame, Frame(part.module)
-            try:
-                for base in part.node.bases:
-                    value = (
-                        self.peek(base) if isinstance(base, (ast.Name, ast.Attribute)) else NOTHING
-                    )
-                    if isinstance(value, Klass):
-                        continue
-                    if text_of(base).rsplit(".", 1)[-1] not in _PLAIN_BASES:
-                        return False
-            finally:
-                self.frame = frame
-        return True
+        return all(
+            isinstance(self.base(part, base), Klass)
+            or text_of(base).rsplit(".", 1)[-1] in _PLAIN_BASES
+            for part in self.lineage(klass)
+            for base in part.node.bases
+        )
 
     def locals_of(self, fn: Fn) -> frozenset[str]:
         return frozenset(fn.module.facts[fn.node].assigned)
@@ -264,20 +264,24 @@ class Classes(Scope):
                 if isinstance(value, Fn):
                     yield value, depth + 2
                 elif isinstance(value, Klass):
-                    yield from ((method, depth + 2) for method in _methods(value))
+                    yield from ((method, depth + 2) for method in self.methods(value))
 
     def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
         """Functions of the same file, and inherited methods, that code with these facts may call."""
-        for last in facts.called:
-            for owner, method in module.methods_named(last):
-                yield Fn(method, module, last, None, None, Klass(owner, module))
-            if last in module.functions:
-                yield Fn(module.functions[last], module, last)
-            elif last in module.classes:
-                yield from _methods(Klass(module.classes[last], module, last))
+        near = self.project.near.get(facts)
+        if near is None:
+            near = self.project.near[facts] = list(_in_file(module, facts))
+        yield from near
         if klass is not None:
             for base in self.lineage(klass)[1:]:
-                yield from (method for method in _methods(base) if method.name in facts.called)
+                yield from (method for method in self.methods(base) if method.name in facts.called)
+
+    def methods(self, klass: Klass) -> list[Fn]:
+        """The methods that a class defines itself."""
+        known = self.project.methods.get(klass.node)
+        if known is None:
+            known = self.project.methods[klass.node] = list(_methods(klass))
+        return known
 
     def touches_here(self, fn: Fn) -> bool:
         """Whether a function does something to gradients, itself or through its own file."""
@@ -314,6 +318,17 @@ class Classes(Scope):
         """
         near = self.near_callees(fn.module, fn.module.facts[fn.node], fn.klass)
         return (inner for inner in near if self.touches_here(inner))
+
+
+def _in_file(module: Module, facts: Facts) -> Iterator[Fn]:
+    """The functions of a file that code with these facts may call."""
+    for last in facts.called:
+        for owner, method in module.methods_named(last):
+            yield Fn(method, module, last, None, None, Klass(owner, module))
+        if last in module.functions:
+            yield Fn(module.functions[last], module, last)
+        elif last in module.classes:
+            yield from _methods(Klass(module.classes[last], module, last))
 
 
 def _methods(klass: Klass) -> Iterator[Fn]:

@@ -74,6 +74,41 @@ def expression(lower: Lower, node: ast.expr) -> Expr:
     return _opaque(lower, node)
 
 
+def meaning(lower: Lower, node: ast.expr) -> Expr | None:
+    """What a variable holds that is given a value; None where nothing can be reckoned with it."""
+    if isinstance(node, _RECKONED) or (isinstance(node, ast.Call) and _is_reckoned(node)):
+        expr = expression(lower, node)
+        if not isinstance(expr, Opaque) or expr.text.rpartition("#")[2].startswith("len("):
+            return expr
+    return Const("an object") if _is_something(node) else None
+
+
+_RECKONED = (
+    ast.Constant,
+    ast.Name,
+    ast.Attribute,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Compare,
+    ast.NamedExpr,
+)
+
+
+def _is_reckoned(node: ast.Call) -> bool:
+    if isinstance(node.func, ast.Name):
+        return node.func.id in ("len", "bool", "int", "float", "is_grad_enabled")
+    return isinstance(node.func, ast.Attribute) and node.func.attr.endswith("is_grad_enabled")
+
+
+def _is_something(node: ast.expr) -> bool:
+    """Whether an expression cannot be None."""
+    if isinstance(node, ast.Call):
+        name = text_of(node.func).rsplit(".", 1)[-1]
+        return name[:1].isupper() or (name in ("set", "list", "tuple", "dict") and bool(node.args))
+    return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))
+
+
 def constant(lower: Lower, node: ast.expr) -> bool | None:
     """The truth of a test that is settled by a literal; None for any other."""
     if isinstance(node, ast.BoolOp):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from typing import Any
 
 from zerograd.events import Kind
 from zerograd.flow import Alt, Loop, Seq, Set, walk
-from zerograd.guard import Const, Opaque
 from zerograd.records import replace
 from zerograd.static import calls, conditions, names
 from zerograd.static.acts import BLANK, Act
@@ -56,9 +57,7 @@ class Evaluate(Classes):
             return
         variable = self.variable(target) if self.is_tested(target) else None
         if variable is not None:
-            expr = conditions.expression(self.reader, source) if source is not None else None
-            if isinstance(expr, Opaque) and not expr.text.rpartition("#")[2].startswith("len("):
-                expr = Const("an object") if _is_something(source) else None
+            expr = conditions.meaning(self.reader, source) if source is not None else None
             self.out.append(Set(variable, expr))
         value = self.as_used(target, value, source)
         if isinstance(target, ast.Name):
@@ -152,10 +151,9 @@ class Evaluate(Classes):
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; its acts are emitted in order of evaluation."""
         self.work.read(EXPRESSION)
-        handler = getattr(self, f"of_{type(node).__name__}", None)
+        handler = _HANDLERS.get(node.__class__)
         if handler is not None:
-            result: Value = handler(node)
-            return result
+            return handler(self, node)
         parts = [
             self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
         ]
@@ -370,9 +368,6 @@ class Evaluate(Classes):
         raise NotImplementedError
 
 
-def _is_something(node: ast.expr | None) -> bool:
-    """Whether an expression cannot be None."""
-    if isinstance(node, ast.Call):
-        name = text_of(node.func).rsplit(".", 1)[-1]
-        return name[:1].isupper() or (name in ("set", "list", "tuple", "dict") and bool(node.args))
-    return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))
+_HANDLERS: dict[type[ast.AST], Callable[[Evaluate, Any], Value]] = {
+    getattr(ast, name[3:]): method for name, method in vars(Evaluate).items() if name[:3] == "of_"
+}

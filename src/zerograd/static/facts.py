@@ -53,6 +53,32 @@ class Facts:
         """The last words of what it calls."""
         return {name.rpartition(".")[2] for name in self.calls}
 
+    @cached_property
+    def stored(self) -> list[tuple[str, str, str]]:
+        """Names that are stored as they are: the name, and the object and attribute that hold it."""
+        return [
+            (node.value.id, target.value.id, target.attr)
+            for node, target in self._single
+            if isinstance(node.value, ast.Name)
+            and isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+        ]
+
+    @cached_property
+    def locals(self) -> dict[str, list[tuple[int, int, str, ast.expr]]]:
+        """Values of local variables: in which order they are met, the line, the name, the value."""
+        found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
+        for order, (node, target) in enumerate(self._single):
+            if isinstance(target, ast.Name) and node.value is not None:
+                one = (order, node.lineno, target.id, node.value)
+                found.setdefault(target.id, []).append(one)
+        return found
+
+    @property
+    def _single(self) -> Iterator[tuple[ast.Assign | ast.AnnAssign, ast.expr]]:
+        for node in self.assigns:
+            yield node, node.targets[0] if isinstance(node, ast.Assign) else node.target
+
 
 @dataclass(eq=False)
 class FileFacts:
@@ -98,10 +124,15 @@ def text_of(node: ast.expr) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return f"{text_of(node.value)}.{node.attr}"
-    try:
-        return _simple_text(node) or ast.unparse(node)
-    except (RecursionError, ValueError):
-        return "…"
+    text: str | None = getattr(node, "text", None)
+    if text is None:
+        try:
+            text = _simple_text(node) or ast.unparse(node)
+        except (RecursionError, ValueError):
+            text = "…"
+        # The same tests are asked for wherever their function is called: it goes with the node.
+        setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
+    return text
 
 
 def _simple_text(node: ast.expr) -> str | None:
@@ -164,11 +195,17 @@ def read(tree: ast.Module) -> FileFacts:
     file = FileFacts()
     whole = file.functions[tree] = Facts()
     inner: list[tuple[ast.AST, Chain]] = [(tree, (whole,))]
+    chains: list[Chain] = []
     while inner:
         root, chain = inner.pop()
         _read_body(file, root, chain, inner)
         if root is tree:
             file.top = replace(whole, calls=set(whole.calls))
+        chains.append(chain)
+    # The innermost first, so that each passes on what it was told.
+    for chain in reversed(chains):
+        if len(chain) > 1:
+            chain[-2].calls |= chain[-1].calls
     return file
 
 
@@ -264,7 +301,7 @@ def _say(chain: Chain, word: Word) -> None:
 
 def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
     """Names and attributes that a test, a count or a divisor may depend on."""
-    found: set[str] = set().union(*map(_names, asked))
+    found = _names(*asked)
     sources: dict[str, list[ast.expr]] = {}
     for facts in functions.values():
         for node in facts.assigns:
@@ -284,9 +321,9 @@ def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
     return found
 
 
-def nodes(root: ast.AST) -> Iterator[ast.AST]:
-    """A node and all that stands in it but literals and operators; in no order."""
-    todo = [root]
+def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Some nodes and all that stands in them but literals and operators; in no order."""
+    todo = list(roots)
     while todo:
         node = todo.pop()
         yield node
@@ -298,9 +335,9 @@ def nodes(root: ast.AST) -> Iterator[ast.AST]:
                 todo.append(value)
 
 
-def _names(node: ast.AST) -> set[str]:
+def _names(*roots: ast.AST) -> set[str]:
     found = set()
-    for inner in nodes(node):
+    for inner in nodes(*roots):
         if inner.__class__ is ast.Name:
             found.add(inner.id)
         elif inner.__class__ is ast.Attribute:
@@ -354,9 +391,11 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[as
     value = node.value
     if node.attr in _NOTED:
         _noted(file, node, chain)
-    if value.__class__ is ast.Name:
+    if type(value) is ast.Name:
         chain[-1].attributes.add((value.id, node.attr))
-    if value.__class__ in _BRANCHES:
+        if value.id in _WORDS:
+            _name(value, chain)
+    elif value.__class__ in _BRANCHES:
         todo.append(value)
 
 
@@ -385,8 +424,7 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
     if not isinstance(node.func, (ast.Name, ast.Attribute)):
         return
     name = _dotted(node.func)
-    for facts in chain:
-        facts.calls.add(name)
+    chain[-1].calls.add(name)
     if name in ("range", "trange", "enumerate") or node.keywords:
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
@@ -397,7 +435,8 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         scales = SCALER_NAME.search(name) is not None
         if scales or name.endswith((".step", ".requires_grad_")):
             _mention(chain)
-        if scales or name.endswith(".step"):
+        # A scaler that steps is handed a loss and an optimizer.
+        if name.endswith(".step") or (scales and len(node.args) + len(node.keywords) > 1):
             _step(chain)
         if scales:
             _say(chain, Word("scaler", name))

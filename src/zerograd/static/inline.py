@@ -11,7 +11,6 @@ from zerograd.static import conditions, names
 from zerograd.static.acts import announce, hand_to_unseen, handed, result_of
 from zerograd.static.facts import parameters, text_of
 from zerograd.static.making import has_own, make, parameters_of, role_of_class
-from zerograd.static.project import method_of
 from zerograd.static.values import NOTHING, OPTIMIZER, Fn, Klass, Lit, Many, Thing, Value
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def construct(lower: Lower, node: ast.Call, klass: Klass) -> Value:
     lower.fresh.add(key)
     announce(lower, node, key)
     for base in lower.lineage(klass):
-        init = method_of(base.node, "__init__")
+        init = base.method("__init__")
         if init is not None:
             fn = Fn(init, base.module, "__init__", thing, None, base)
             if _class_matters(lower, klass):

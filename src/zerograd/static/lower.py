@@ -6,8 +6,9 @@ What cannot be seen stays unknown; whoever reads the flow may excuse by it, and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Flow, Jump, Seq, Set, Try
@@ -95,9 +96,9 @@ class Lower(Loops):
 
     def statements(self, body: Sequence[ast.stmt]) -> None:
         for node in body:
-            handler = getattr(self, f"do_{type(node).__name__}", None)
+            handler = _HANDLERS.get(node.__class__)
             if handler is not None:
-                handler(node)
+                handler(self, node)
 
     def do_Expr(self, node: ast.Expr) -> None:
         self.value(node.value)
@@ -209,13 +210,15 @@ class Lower(Loops):
             return set()
         env = self.frame.env
         mixed = set()
-        for name in set(env) | set(other):
-            pair = [values[name] for values in (other, env) if name in values]
-            if len(pair) == 1 or pair[0] == pair[1]:
-                env[name] = pair[0]
+        for name, value in other.items():
+            mine = env.get(name)
+            if mine is value:
                 continue
-            env[name] = joined = join(pair)
-            if isinstance(joined, Thing) and any(map(self.is_optimizer, pair)):
+            if mine is None or mine == value:
+                env[name] = value
+                continue
+            env[name] = joined = join([value, mine])
+            if isinstance(joined, Thing) and any(map(self.is_optimizer, (value, mine))):
                 mixed.add(joined.key)
         return mixed
 
@@ -324,6 +327,13 @@ class Lower(Loops):
         finally:
             self.out, self.acts = out, acts
             self.quiet -= 1
+
+
+_HANDLERS: dict[type[ast.AST], Callable[[Lower, Any], None]] = {
+    getattr(ast, name[3:]): getattr(Lower, name)
+    for name in dir(Lower)
+    if name[:3] == "do_" and hasattr(ast, name[3:])
+}
 
 
 def leaves(flow: Flow) -> bool:

@@ -10,7 +10,6 @@ from zerograd.records import replace
 from zerograd.static import names
 from zerograd.static.acts import BLANK, Act, announce, keyword
 from zerograd.static.facts import text_of
-from zerograd.static.project import method_of
 from zerograd.static.values import (
     NOTHING,
     OPTIMIZER,
@@ -91,7 +90,7 @@ def seen_to_clear(method: Fn) -> bool:
 
 def has_own(lower: Lower, klass: Klass, name: str) -> bool:
     """Whether a class or a visible base of it defines a method."""
-    return any(method_of(base.node, name) is not None for base in lower.lineage(klass))
+    return any(base.method(name) is not None for base in lower.lineage(klass))
 
 
 def role_of_class(lower: Lower, klass: Klass) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,17 +17,19 @@ from typing import TYPE_CHECKING, TypeGuard
 from zerograd.static import facts
 from zerograd.static.facts import Facts, Function
 from zerograd.static.names import RIVALS
+from zerograd.static.skim import speaks
 from zerograd.static.source import Source, Unreadable, from_bytes, parse, read_bytes
 from zerograd.static.work import BYTES, Work
 
 if TYPE_CHECKING:
     from zerograd.static.scope import Frame
+    from zerograd.static.values import Fn, Klass
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
 SMALL = 20_000
-MOST_RECENT = 600_000
+MOST_RECENT = 1_000_000
 """Characters of modules that are kept parsed; their trees take a hundred times as much."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
@@ -58,6 +59,7 @@ class Module:
     asked: list[ast.AST] = field(default_factory=list)
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
+    own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
 
     @cached_property
     def tested(self) -> set[str]:
@@ -72,6 +74,15 @@ class Module:
                     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         self.by_name.setdefault(node.name, []).append((klass, node))
         return self.by_name.get(name, [])
+
+    def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
+        """The methods that a class defines itself, the first of each name."""
+        if klass not in self.own:
+            defined = (
+                n for n in klass.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+            )
+            self.own[klass] = {node.name: node for node in reversed(list(defined))}
+        return self.own[klass]
 
     def attributes_of(self, klass: ast.ClassDef) -> AttributeTable:
         """What a class and its methods assign to each attribute."""
@@ -106,6 +117,9 @@ class Project:
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
         self.frames: list[Frame] = []
+        self.bases: dict[tuple[ast.ClassDef, int], list[Klass]] = {}
+        self.methods: dict[ast.ClassDef, list[Fn]] = {}
+        self.near: dict[Facts, list[Fn]] = {}
 
     def add(self, source: Source) -> Module:
         """The module that is checked; `Unreadable` if it does not parse."""
@@ -189,11 +203,10 @@ class Project:
             folder = here
             for _ in range(8):
                 roots.append(folder)
-                if self._exists(os.path.join(folder, "src", "__init__.py")) or os.path.isdir(
-                    os.path.join(folder, "src")
-                ):
+                names = _listing(folder)
+                if "src" in names and os.path.isdir(os.path.join(folder, "src")):
                     roots.append(os.path.join(folder, "src"))
-                if any(os.path.exists(os.path.join(folder, mark)) for mark in _ROOT_MARKS):
+                if not names.isdisjoint(_ROOT_MARKS):
                     break
                 parent = os.path.dirname(folder)
                 if parent == folder:
@@ -204,7 +217,6 @@ class Project:
 
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_SPEAKS = re.compile(rb"backward\(|zero_grad|\.step\(|\.grad\b|scaler\(")
 _OUTSIDE = frozenset(
     {"torch", "numpy", "os", "sys", "math", "time", "random", "json", "argparse", "logging", "typing",
      "collections", "functools", "itertools", "tqdm", "torchvision", "torchaudio", "transformers",
@@ -239,7 +251,7 @@ def _imported(path: str, stamp: tuple[str, int, int]) -> Module:
     if stamp not in _SILENT:
         data = read_bytes(path)
         small_package = path.endswith("__init__.py") and len(data) < SMALL
-        if small_package or _SPEAKS.search(data) is not None:
+        if small_package or speaks(data):
             return _indexed(path, from_bytes(data, path))
         _SILENT.add(stamp)
     return Module(path, ast.Module([], []))
@@ -255,7 +267,7 @@ def _indexed(path: str, source: Source) -> Module:
     module = _RECENT.pop(stamp, None)
     if module is None:
         module = index(path, parse(source))
-        held = len(source.text) + sum(len(text) for _, text in _RECENT)
+        held = sum(len(text) for _, text in (stamp, *_RECENT))
         while _RECENT and held > MOST_RECENT:
             oldest = next(iter(_RECENT))
             held -= len(oldest[1])
@@ -297,14 +309,6 @@ def _top_level(module: Module, node: ast.stmt) -> None:
             elif isinstance(inner, ast.ExceptHandler):
                 for statement in inner.body:
                     _top_level(module, statement)
-
-
-def method_of(klass: ast.ClassDef, name: str) -> Function | None:
-    """The class's own method of this name."""
-    for node in klass.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            return node
-    return None
 
 
 @lru_cache(maxsize=64)  # each keeps a tree alive

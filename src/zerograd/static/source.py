@@ -25,11 +25,6 @@ _ALWAYS_SMALL = 2 * MAX_TOKENS
 """A file of fewer bytes than this cannot hold MAX_TOKENS tokens and line ends."""
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-_BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
-"""A call or a method: most that is written of backward is about compatibility."""
-_USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(")
-_SCALER = re.compile(rb"scaler\s*\(\s*loss|Scaler\s*\(")
-"""Callable scalers run backward and step in one call that names neither."""
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n")
@@ -94,19 +89,6 @@ class Source:
             if line >= cell.start:
                 return cell.number, line - cell.start + 1
         return None, line
-
-
-def worth_parsing(data: bytes) -> bool:
-    """Whether a file both fills or clears gradients and uses them: less cannot break a rule.
-
-    One that allows something is read whatever it holds: an idle allow is told.
-    """
-    if b"zero_grad" in data or (b"backward" in data and _BACKWARD.search(data)):
-        if _USE.search(data):
-            return True
-    elif b"caler" in data and _SCALER.search(data):
-        return True
-    return b"zerograd: allow" in data
 
 
 def read_bytes(path: str) -> bytes:

@@ -41,6 +41,10 @@ class Klass:
     module: Module = field(hash=False, compare=False)
     name: str = ""
 
+    def method(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The class's own method of this name."""
+        return self.module.methods_of(self.node).get(name)
+
 
 @dataclass(frozen=True)
 class Thing:
@@ -174,17 +178,20 @@ def mix(values: Sequence[Value]) -> Tensor:
     scaled: bool | None = False
     divided: Tensor | None = None
     for value in values:
-        certain, perhaps = roots(value)
-        sure |= certain
-        maybe |= perhaps
         if isinstance(value, Tensor):
+            sure |= value.roots
+            maybe |= value.maybe
             grads |= value.grads
             if value.scaled is not False and not scaled:
                 scaled = value.scaled
             if divided is None and value.divisor is not None:
                 divided = value
-        elif isinstance(value, Grad):
-            grads |= value.keys
+        elif not isinstance(value, Lit):
+            certain, perhaps = roots(value)
+            sure |= certain
+            maybe |= perhaps
+            if isinstance(value, Grad):
+                grads |= value.keys
     if divided is None:
         return Tensor(sure, maybe - sure, grads, scaled=scaled)
     return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled)
