@@ -255,7 +255,8 @@ class Classes(Scope):
         """Functions that code with these facts may call, and how deep they are to be looked for."""
         inherited = klass if depth < 3 else None
         yield from ((inner, depth + 1) for inner in self.near_callees(module, facts, inherited))
-        for name in facts.calls:
+        # In an order that is the same in every run: there is a limit to what is imported.
+        for name in sorted(facts.calls):
             first, last = name.split(".")[0], name.rpartition(".")[2]
             if first in module.imports:
                 value = self.global_name(module, first)
@@ -322,7 +323,7 @@ class Classes(Scope):
 
 def _in_file(module: Module, facts: Facts) -> Iterator[Fn]:
     """The functions of a file that code with these facts may call."""
-    for last in facts.called:
+    for last in sorted(facts.called):
         for owner, method in module.methods_named(last):
             yield Fn(method, module, last, None, None, Klass(owner, module))
         if last in module.functions:
