@@ -133,7 +133,9 @@ class _Guards:
     sites: dict[int, Alt] = field(default_factory=dict)
     loop_of: dict[int, int] = field(default_factory=dict)
     steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
-    backwards: dict[int, list[tuple[bool, list[Alt]]]] = field(default_factory=dict)
+    backwards: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
+    foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
+    """What the steps of others stand under."""
     micro: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)
 
@@ -160,13 +162,16 @@ class _Guards:
     def note(
         self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
     ) -> None:
+        around = [alt for _, alt in guards]
+        if event.foreign:
+            for loop in loops:
+                self.foreign.setdefault(loop, []).append(around)
         if event.foreign or not loops:
             return
         own = [alt for loop, alt in guards if loop == loops[-1]]
         if event.kind is Kind.BACKWARD:
             for loop in loops:
-                around = [alt for _, alt in guards]
-                self.backwards.setdefault(loop, []).append((event.may, around))
+                self.backwards.setdefault(loop, []).append((event, around))
         if event.kind is Kind.STEP:
             self.steps.setdefault(loops[-1], []).append((event, own))
         if event.kind in (Kind.STEP, Kind.ZERO, Kind.BACKWARD):
@@ -185,8 +190,12 @@ class _Guards:
             guard_of_step = guards[-1]
             feeding = self.backwards.get(loop, [])
             inside = any(guard_of_step in around for _, around in feeding)
+            # Beside a backward of its own under the guard, one outside may be for another's step.
+            others = any(guard_of_step not in around for around in self.foreign.get(loop, []))
             outside = any(
-                guard_of_step not in around and not (may and inside) for may, around in feeding
+                guard_of_step not in around
+                and not (inside and (backward.may or (others and not backward.alone)))
+                for backward, around in feeding
             )
             if outside and self.belongs(guard_of_step, loop):
                 found[loop] = (guard_of_step, event.site)
