@@ -43,7 +43,7 @@ class Evaluate(Classes):
         node: ast.AST,
     ) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            self.unpack(target, value, node)
+            self.unpack(target, value, source, node)
             return
         if isinstance(target, ast.Starred):
             self.store(target.value, NOTHING, None, node)
@@ -132,7 +132,14 @@ class Evaluate(Classes):
         elif isinstance(holder, Thing) and isinstance(key, Lit):
             self.heap[(holder.key, f"[{key.value!r}]")] = value
 
-    def unpack(self, target: ast.Tuple | ast.List, value: Value, node: ast.AST) -> None:
+    def unpack(
+        self,
+        target: ast.Tuple | ast.List,
+        value: Value,
+        source: ast.expr | None,
+        node: ast.AST,
+    ) -> None:
+        sources = _side_by_side(target, source)
         for index, item in enumerate(target.elts):
             if isinstance(value, Many) and len(value.items) == len(target.elts):
                 part: Value = value.items[index]
@@ -147,7 +154,7 @@ class Evaluate(Classes):
                 part = value
             else:
                 part = value if isinstance(value, Tensor) else NOTHING
-            self.store(item, part, None, node)
+            self.store(item, part, sources[index], node)
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; its acts are emitted in order of evaluation."""
@@ -376,3 +383,16 @@ def _is_something(node: ast.expr | None) -> bool:
         name = text_of(node.func).rsplit(".", 1)[-1]
         return name[:1].isupper() or (name in ("set", "list", "tuple", "dict") and bool(node.args))
     return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))
+
+
+def _side_by_side(
+    target: ast.Tuple | ast.List, source: ast.expr | None
+) -> list[ast.expr] | list[None]:
+    """What each of several names is given, in `a, b = x, y` that reads none of them."""
+    count = len(target.elts)
+    if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != count:
+        return [None] * count
+    stored = {text_of(part) for part in ast.walk(target) if isinstance(part, ast.expr)}
+    read = {text_of(part) for part in ast.walk(source) if isinstance(part, ast.expr)}
+    starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *source.elts))
+    return [None] * count if starred or stored & read else source.elts
