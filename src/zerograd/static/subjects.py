@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, children, walk
-from zerograd.guard import Expr
+from zerograd.guard import Expr, Op
 from zerograd.records import replace
 from zerograd.static.acts import Act
 from zerograd.static.pace import Counting
@@ -149,6 +149,8 @@ class View:
         if _fails(orelse):
             return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
+        if not any(isinstance(part, Op) and part.op == "%" for part in guard.parts(alt.test)):
+            then, orelse = _withheld(then, orelse), _withheld(orelse, then)
         changing = frozenset(self.assigned[-1] if self.assigned else ())
         settled = not guard.reads(alt.test) & changing
         return replace(
@@ -344,6 +346,21 @@ class View:
             for param in group
         )
         return False if matched else None
+
+
+def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
+    """A clear that a test asks for keeps gradients from a step on purpose.
+
+    It is all that the arm does, or the arm begins with it and leaves: the other one goes on.
+    """
+    items = arm.items if isinstance(arm, Seq) else [arm]
+    clear = items[0] if items else None
+    if not isinstance(clear, Emit) or clear.event.kind is not Kind.ZERO:
+        return arm
+    alone = len(items) == 1 and other is None
+    if not alone and (leaves_by(arm) is None or leaves_by(other) is not None):
+        return arm
+    return Seq([replace(clear, event=replace(clear.event, inner=True)), *items[1:]])
 
 
 def _only_returns(body: Flow, label: str) -> bool:
