@@ -26,7 +26,7 @@ from zerograd.static.shape import relooped
 from zerograd.static.source import Source
 from zerograd.static.subjects import Subject, View
 from zerograd.static.told import excused
-from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing
+from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing, within
 from zerograd.static.work import PATHS, Cut
 
 WINDOWS = (2, 3)
@@ -245,19 +245,20 @@ class _Search:
             if act.event.kind is Kind.UNKNOWN and act.event.call
             for key in act.whose
         }
-        for key, site in lower.made.items():
-            if key in known or key not in cleared or key in lower.handed or stepped:
+        read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
+        for key, site in lower.made.items() if not read else ():
+            if key in known or key not in cleared or key in lower.handed:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
-            first = next(
-                (act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None
-            )
-            others = [other for other in lower.made if other != key]
-            read = any(
-                attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes
-            )
-            if first is None or others or unseen - {key} or read:
+            made = {other: Subject(other, lower.params.get(other)) for other in lower.made}
+            subject = made.pop(key)
+            others = [*stepped, *(one for one in made.values() if one.key not in known)]
+            if any(within(key, one) for one in unseen) if others else unseen - {key}:
+                continue
+            view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
+            first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
+            if first is None:
                 continue
             end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
             for rules in _groups([end]):

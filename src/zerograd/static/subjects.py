@@ -315,6 +315,11 @@ class View:
             return replace(event, may=True) if self.perhaps(act) or not any(others) else None
         return replace(event, alone=not any(other is not False for other in others))
 
+    def is_its_own(self, act: Act) -> bool:
+        """Whether an act is a backward that reaches the subject, and nobody else."""
+        event = self.event(act) if act.event.kind is Kind.BACKWARD else None
+        return event is not None and event.alone and not event.may
+
     def perhaps(self, act: Act) -> bool:
         params = self.subject.params
         if params is None:
