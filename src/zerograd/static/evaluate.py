@@ -385,14 +385,17 @@ def _is_something(node: ast.expr | None) -> bool:
     return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))
 
 
-def _side_by_side(
-    target: ast.Tuple | ast.List, source: ast.expr | None
-) -> list[ast.expr] | list[None]:
-    """What each of several names is given, in `a, b = x, y` that reads none of them."""
-    count = len(target.elts)
-    if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != count:
-        return [None] * count
+def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr | None]:
+    """The tests among what `a, b = x, y` gives to each, if it reads none of the names.
+
+    Tests alone: a flag or number known on some ways only splits what is one and the same.
+    """
+    unknown: list[ast.expr | None] = [None] * len(target.elts)
+    if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != len(unknown):
+        return unknown
     stored = {text_of(part) for part in ast.walk(target) if isinstance(part, ast.expr)}
     read = {text_of(part) for part in ast.walk(source) if isinstance(part, ast.expr)}
     starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *source.elts))
-    return [None] * count if starred or stored & read else source.elts
+    if starred or stored & read:
+        return unknown
+    return [part if isinstance(part, (ast.Compare, ast.BoolOp)) else None for part in source.elts]
