@@ -230,7 +230,7 @@ class _Search:
             return
         for decisions in outcome.decisions:
             counted = _counted(decisions, result, violation.site, violation.step)
-            if len(counted) <= outcome.rule.most_decisions:
+            if len(counted) <= max(outcome.rule.most_decisions, 1):
                 key = (outcome.rule.code, violation.site)
                 self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
 
@@ -266,15 +266,19 @@ class _Search:
 
     def findings(self) -> list[Finding]:
         """What was kept, worded, in order of the source."""
-        made = []
-        for (code, site), kept in self.outcomes.items():
-            if (_STRONGER.get(code), site) in self.outcomes:
-                continue
+        told = {}
+        for key, kept in self.outcomes.items():
             outcome, count, decisions = min(kept, key=lambda item: item[1])
             both = {frozenset(decisions) for _, _, decisions in kept}
             if count and _cancels(both):
                 count, decisions = 0, frozenset()
-            made.append(_finding(outcome, count, decisions))
+            if count <= outcome.rule.most_decisions:
+                told[key] = _finding(outcome, count, decisions)
+        made = [
+            finding
+            for (code, site), finding in told.items()
+            if (_STRONGER.get(code), site) not in told
+        ]
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
         return made
 
