@@ -269,7 +269,12 @@ class _Search:
         told = {}
         for key, kept in self.outcomes.items():
             outcome, count, decisions = min(kept, key=lambda item: item[1])
-            both = {frozenset(decisions) for _, _, decisions in kept}
+            strict = outcome.rule.most_decisions == 0
+            both = {
+                frozenset(decisions)
+                for other, _, decisions in kept
+                if not strict or other.violation.message == outcome.violation.message
+            }
             if count and _cancels(both):
                 count, decisions = 0, frozenset()
             if count <= outcome.rule.most_decisions:
