@@ -74,7 +74,7 @@ class Counting:
             return True
         known = self.meanings.get(name, [])
         return bool(known) and all(
-            guard.reads(value) and guard.reads(value) <= self.counters for value in known
+            names and names <= self.counters for names in map(_besides_sizes, known)
         )
 
     def set_back(self, expr: Expr) -> set[str] | None:
@@ -234,9 +234,20 @@ def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
         exprs += [value for name in names for value in counting.meanings.get(name, ())]
     for expr in exprs:
         for part in guard.parts(expr):
-            if isinstance(part, Opaque) and part.text.rpartition("#")[2].startswith("len("):
+            if isinstance(part, Opaque) and _is_size(part):
                 found.add(Fact(part.text, part.reads))
     return frozenset(found)
+
+
+def _besides_sizes(expr: Expr) -> frozenset[str]:
+    """What a value reads, but for the number of batches: `epoch * len(loader) + i` counts."""
+    if isinstance(expr, Op):
+        return frozenset().union(*map(_besides_sizes, expr.args))
+    return frozenset() if _is_size(expr) else guard.reads(expr)
+
+
+def _is_size(expr: Expr) -> bool:
+    return isinstance(expr, Opaque) and expr.text.rpartition("#")[2].startswith("len(")
 
 
 def _micro_batches(flow: Flow) -> set[str]:
