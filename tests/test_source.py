@@ -116,6 +116,13 @@ def test_broken_python_3_is_not_taken_for_python_2(code: str) -> None:
     assert "Python 2" not in why(code).message
 
 
+def test_a_keyword_that_was_a_name_until_python_37_is_read_in_its_place() -> None:
+    code = "async def f(): ...\nx = x.cuda(async=True); z = x\n"
+    places = [(part.lineno, part.col_offset) for part in parse(from_text(code, "a.py")).body]
+    assert places == [(1, 0), (2, 0), (2, code.splitlines()[1].index("z"))]
+    assert why("x.cuda(async=True)\nfor x in\n").line == 2
+
+
 @pytest.mark.parametrize(
     "code",
     [

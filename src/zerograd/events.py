@@ -126,7 +126,7 @@ class Event:
     part: bool = False
     """step: of another optimizer, which shares parameters with this one."""
     inner: bool = False
-    """Inside a step of the optimizer itself, as in a closure. zero: of a part of what it steps."""
+    """Inside a step of the optimizer itself, as in a closure. zero: of a part, or asked for."""
     again: bool = False
     """step: there was nothing to use the last time, either, and no backward in between."""
     synced: bool | None = None

@@ -224,6 +224,9 @@ def _update(state: State, event: Event) -> State:
 def _hold(state: State, event: Event) -> State:
     if state.backward is None:
         return state
+    if state.grads is Grads.STALE and not state.backward.alone:
+        # What another optimizer's backward leaves after the step opens no window.
+        return state
     return replace(state, held=event)
 
 

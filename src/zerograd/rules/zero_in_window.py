@@ -38,8 +38,8 @@ def check(before: State, event: Event) -> Violation | None:
     held, backward = before.held, before.backward
     if event.kind is not Kind.ZERO or event.may or held is None or backward is None:
         return None
-    if event.loop != held.loop:
-        return None
+    if event.loop != held.loop or before.carried:
+        return None  # dropped-window: what an earlier run of the loop has left
     return Violation(
         site=event.site,
         message="the clear drops gradients of a window that is still open",
@@ -57,7 +57,7 @@ RULE = Rule(
     name="zero-in-window",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "held"}),
+    reads=frozenset({"grads", "backward", "held", "carried"}),
     needs=(guarded,),
     most_decisions=0,  # a clear behind a test is how bad batches are skipped
 )

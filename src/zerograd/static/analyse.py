@@ -26,7 +26,7 @@ from zerograd.static.shape import relooped
 from zerograd.static.source import Source
 from zerograd.static.subjects import Subject, View
 from zerograd.static.told import excused
-from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing
+from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing, within
 from zerograd.static.work import PATHS, Cut
 
 WINDOWS = (2, 3)
@@ -230,7 +230,7 @@ class _Search:
             return
         for decisions in outcome.decisions:
             counted = _counted(decisions, result, violation.site, violation.step)
-            if len(counted) <= outcome.rule.most_decisions:
+            if len(counted) <= max(outcome.rule.most_decisions, 1):
                 key = (outcome.rule.code, violation.site)
                 self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
 
@@ -245,19 +245,20 @@ class _Search:
             if act.event.kind is Kind.UNKNOWN and act.event.call
             for key in act.whose
         }
-        for key, site in lower.made.items():
-            if key in known or key not in cleared or key in lower.handed or stepped:
+        read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
+        for key, site in lower.made.items() if not read else ():
+            if key in known or key not in cleared or key in lower.handed:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
-            first = next(
-                (act for act in acts if act.event.kind is Kind.BACKWARD and act.event.loop), None
-            )
-            others = [other for other in lower.made if other != key]
-            read = any(
-                attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes
-            )
-            if first is None or others or unseen - {key} or read:
+            made = {other: Subject(other, lower.params.get(other)) for other in lower.made}
+            subject = made.pop(key)
+            others = [*stepped, *(one for one in made.values() if one.key not in known)]
+            if any(within(key, one) for one in unseen) if others else unseen - {key}:
+                continue
+            view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
+            first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
+            if first is None:
                 continue
             end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
             for rules in _groups([end]):
@@ -265,15 +266,24 @@ class _Search:
 
     def findings(self) -> list[Finding]:
         """What was kept, worded, in order of the source."""
-        made = []
-        for (code, site), kept in self.outcomes.items():
-            if (_STRONGER.get(code), site) in self.outcomes:
-                continue
+        told = {}
+        for key, kept in self.outcomes.items():
             outcome, count, decisions = min(kept, key=lambda item: item[1])
-            both = {frozenset(decisions) for _, _, decisions in kept}
+            strict = outcome.rule.most_decisions == 0
+            both = {
+                frozenset(decisions)
+                for other, _, decisions in kept
+                if not strict or other.violation.message == outcome.violation.message
+            }
             if count and _cancels(both):
                 count, decisions = 0, frozenset()
-            made.append(_finding(outcome, count, decisions))
+            if count <= outcome.rule.most_decisions:
+                told[key] = _finding(outcome, count, decisions)
+        made = [
+            finding
+            for (code, site), finding in told.items()
+            if (_STRONGER.get(code), site) not in told
+        ]
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
         return made
 

@@ -44,7 +44,7 @@ class Evaluate(Classes):
         node: ast.AST,
     ) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            self.unpack(target, value, node)
+            self.unpack(target, value, source, node)
             return
         if isinstance(target, ast.Starred):
             self.store(target.value, NOTHING, None, node)
@@ -131,7 +131,14 @@ class Evaluate(Classes):
         elif isinstance(holder, Thing) and isinstance(key, Lit):
             self.heap[(holder.key, f"[{key.value!r}]")] = value
 
-    def unpack(self, target: ast.Tuple | ast.List, value: Value, node: ast.AST) -> None:
+    def unpack(
+        self,
+        target: ast.Tuple | ast.List,
+        value: Value,
+        source: ast.expr | None,
+        node: ast.AST,
+    ) -> None:
+        sources = _side_by_side(target, source)
         for index, item in enumerate(target.elts):
             if isinstance(value, Many) and len(value.items) == len(target.elts):
                 part: Value = value.items[index]
@@ -146,7 +153,7 @@ class Evaluate(Classes):
                 part = value
             else:
                 part = value if isinstance(value, Tensor) else NOTHING
-            self.store(item, part, None, node)
+            self.store(item, part, sources[index], node)
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; its acts are emitted in order of evaluation."""
@@ -366,6 +373,22 @@ class Evaluate(Classes):
     def items(self, value: Value) -> list[Value] | None:
         """The items of a short collection of objects."""
         raise NotImplementedError
+
+
+def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr | None]:
+    """The tests among what `a, b = x, y` gives to each, if it reads none of the names.
+
+    Tests alone: a flag or number known on some ways only splits what is one and the same.
+    """
+    unknown: list[ast.expr | None] = [None] * len(target.elts)
+    if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != len(unknown):
+        return unknown
+    stored = {text_of(part) for part in ast.walk(target) if isinstance(part, ast.expr)}
+    read = {text_of(part) for part in ast.walk(source) if isinstance(part, ast.expr)}
+    starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *source.elts))
+    if starred or stored & read:
+        return unknown
+    return [part if isinstance(part, (ast.Compare, ast.BoolOp)) else None for part in source.elts]
 
 
 _HANDLERS: dict[type[ast.AST], Callable[[Evaluate, Any], Value]] = {

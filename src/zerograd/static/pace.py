@@ -74,7 +74,7 @@ class Counting:
             return True
         known = self.meanings.get(name, [])
         return bool(known) and all(
-            guard.reads(value) and guard.reads(value) <= self.counters for value in known
+            names and names <= self.counters for names in map(_besides_sizes, known)
         )
 
     def set_back(self, expr: Expr) -> set[str] | None:
@@ -133,7 +133,9 @@ class _Guards:
     sites: dict[int, Alt] = field(default_factory=dict)
     loop_of: dict[int, int] = field(default_factory=dict)
     steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
-    backwards: dict[int, list[tuple[bool, list[Alt]]]] = field(default_factory=dict)
+    backwards: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
+    foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
+    """What the steps of others stand under."""
     micro: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)
 
@@ -160,13 +162,16 @@ class _Guards:
     def note(
         self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
     ) -> None:
+        around = [alt for _, alt in guards]
+        if event.foreign:
+            for loop in loops:
+                self.foreign.setdefault(loop, []).append(around)
         if event.foreign or not loops:
             return
         own = [alt for loop, alt in guards if loop == loops[-1]]
         if event.kind is Kind.BACKWARD:
             for loop in loops:
-                around = [alt for _, alt in guards]
-                self.backwards.setdefault(loop, []).append((event.may, around))
+                self.backwards.setdefault(loop, []).append((event, around))
         if event.kind is Kind.STEP:
             self.steps.setdefault(loops[-1], []).append((event, own))
         if event.kind in (Kind.STEP, Kind.ZERO, Kind.BACKWARD):
@@ -185,8 +190,12 @@ class _Guards:
             guard_of_step = guards[-1]
             feeding = self.backwards.get(loop, [])
             inside = any(guard_of_step in around for _, around in feeding)
+            # Beside a backward of its own under the guard, one outside may be for another's step.
+            others = any(guard_of_step not in around for around in self.foreign.get(loop, []))
             outside = any(
-                guard_of_step not in around and not (may and inside) for may, around in feeding
+                guard_of_step not in around
+                and not (inside and (backward.may or (others and not backward.alone)))
+                for backward, around in feeding
             )
             if outside and self.belongs(guard_of_step, loop):
                 found[loop] = (guard_of_step, event.site)
@@ -225,9 +234,20 @@ def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
         exprs += [value for name in names for value in counting.meanings.get(name, ())]
     for expr in exprs:
         for part in guard.parts(expr):
-            if isinstance(part, Opaque) and part.text.rpartition("#")[2].startswith("len("):
+            if isinstance(part, Opaque) and _is_size(part):
                 found.add(Fact(part.text, part.reads))
     return frozenset(found)
+
+
+def _besides_sizes(expr: Expr) -> frozenset[str]:
+    """What a value reads, but for the number of batches: `epoch * len(loader) + i` counts."""
+    if isinstance(expr, Op):
+        return frozenset().union(*map(_besides_sizes, expr.args))
+    return frozenset() if _is_size(expr) else guard.reads(expr)
+
+
+def _is_size(expr: Expr) -> bool:
+    return isinstance(expr, Opaque) and expr.text.rpartition("#")[2].startswith("len(")
 
 
 def _micro_batches(flow: Flow) -> set[str]:

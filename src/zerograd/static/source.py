@@ -234,7 +234,17 @@ def parse_text(text: str) -> ast.Module:
     """`ast.parse`, without the warnings about the user's escapes and comparisons."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        try:
+            return ast.parse(text)
+        except SyntaxError:
+            older = _ASYNC.sub("azync", text)
+            if older == text:
+                raise
+            return ast.parse(older)
+
+
+_ASYNC = re.compile(r"\basync(?=\s*=[^=])")
+"""`x.cuda(async=True)`: a name like any other until Python 3.7, read as one of the same length."""
 
 
 def why_broken(error: SyntaxError, text: str) -> str:

@@ -165,8 +165,17 @@ def optimizer_step_call(
 ) -> Value | None:
     """`xm.optimizer_step(optimizer)`."""
     arguments = handed(lower, node)
-    if isinstance(owner, Origin) and arguments and isinstance(arguments[0], Thing):
-        emit_step(lower, node, arguments[0].key)
+    stepped = arguments[0] if arguments else None
+    if not isinstance(stepped, Thing):
+        return None
+    if isinstance(owner, Origin):
+        emit_step(lower, node, stepped.key)
+        return Lit(None)
+    seen = isinstance(owner, Thing) and isinstance(lower.attribute(owner, func.attr), Fn)
+    if not seen and _is_optimizer(lower, stepped, node):
+        # Whoever it is, and whatever else is done there.
+        emit_step(lower, node, stepped.key)
+        unseen(lower, node, frozenset({stepped.key}))
         return Lit(None)
     return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from zerograd import guard
 from zerograd.events import Event, Kind, Site
 from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, children, walk
-from zerograd.guard import Expr
+from zerograd.guard import Expr, Op
 from zerograd.records import replace
 from zerograd.static.acts import Act
 from zerograd.static.pace import Counting
@@ -149,6 +149,8 @@ class View:
         if _fails(orelse):
             return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
+        if not any(isinstance(part, Op) and part.op == "%" for part in guard.parts(alt.test)):
+            then, orelse = _withheld(then, orelse), _withheld(orelse, then)
         changing = frozenset(self.assigned[-1] if self.assigned else ())
         settled = not guard.reads(alt.test) & changing
         return replace(
@@ -313,6 +315,11 @@ class View:
             return replace(event, may=True) if self.perhaps(act) or not any(others) else None
         return replace(event, alone=not any(other is not False for other in others))
 
+    def is_its_own(self, act: Act) -> bool:
+        """Whether an act is a backward that reaches the subject, and nobody else."""
+        event = self.event(act) if act.event.kind is Kind.BACKWARD else None
+        return event is not None and event.alone and not event.may
+
     def perhaps(self, act: Act) -> bool:
         params = self.subject.params
         if params is None:
@@ -344,6 +351,21 @@ class View:
             for param in group
         )
         return False if matched else None
+
+
+def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
+    """A clear that a test asks for keeps gradients from a step on purpose.
+
+    It is all that the arm does, or the arm begins with it and leaves: the other one goes on.
+    """
+    items = arm.items if isinstance(arm, Seq) else [arm]
+    clear = items[0] if items else None
+    if not isinstance(clear, Emit) or clear.event.kind is not Kind.ZERO:
+        return arm
+    alone = len(items) == 1 and other is None
+    if not alone and (leaves_by(arm) is None or leaves_by(other) is not None):
+        return arm
+    return Seq([replace(clear, event=replace(clear.event, inner=True)), *items[1:]])
 
 
 def _only_returns(body: Flow, label: str) -> bool:
