@@ -287,24 +287,10 @@ class Watcher(Using):
             self._lap_ends(subject, event, self._call(frame))
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
-        lane = self._here.lane
-        turn = lane.turn
         frame: Any = _frame(ABOVE_TORCH)
         if frame.f_code is self._clearing:
             frame = frame.f_back
-        if (
-            turn.code is frame.f_code
-            and turn.instruction == frame.f_lasti
-            and turn.kind is _ZERO
-            and turn.of == id(optimizer)
-            and turn.to_none is to_none
-        ):
-            turn.book.node = turn.node
-            turn.subject.weights = -1
-            lane.watched.pop(turn.subject.name, None)
-            lane.turn = turn.next
-            return
-        if self.failure:
+        if self._expected_clear(self._here.lane, frame, id(optimizer), to_none) or self.failure:
             return
         subject = self._subjects.known(optimizer)
         if subject is None:
@@ -319,21 +305,8 @@ class Watcher(Using):
 
     def module_zeroed(self, module: Any, to_none: bool) -> None:
         lane = self._here.lane
-        turn = lane.turn
         frame = _frame(ABOVE_TORCH - 1)
-        if (
-            turn.code is frame.f_code
-            and turn.instruction == frame.f_lasti
-            and turn.kind is _ZERO
-            and turn.of == _ref(module)
-            and turn.to_none is to_none
-        ):
-            turn.book.node = turn.node
-            turn.subject.weights = -1
-            lane.watched.pop(turn.subject.name, None)
-            lane.turn = turn.next
-            return
-        if self.failure:
+        if self._expected_clear(lane, frame, _ref(module), to_none) or self.failure:
             return
         if lane.pending:
             self._register(lane)
@@ -452,6 +425,23 @@ class Watcher(Using):
                 self.on_fault(error)
 
     # Laps
+
+    def _expected_clear(self, lane: Lane, frame: Any, of: Any, to_none: bool) -> bool:
+        """Whether a clear is the next turn of a lap; then it is taken."""
+        turn = lane.turn
+        if (
+            turn.code is not frame.f_code
+            or turn.instruction != frame.f_lasti
+            or turn.kind is not _ZERO
+            or turn.of != of
+            or turn.to_none is not to_none
+        ):
+            return False
+        turn.book.node = turn.node
+        turn.subject.weights = -1
+        lane.watched.pop(turn.subject.name, None)
+        lane.turn = turn.next
+        return True
 
     def _call(self, frame: Any) -> Call:
         """Where a call stands, if that alone says what its event is."""
