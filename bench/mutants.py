@@ -21,8 +21,8 @@ from pathlib import Path
 
 import zerograd
 from mutation import operators, trial
-from zerograd import cli
-from zerograd.finding import Finding
+from zerograd.cli.main import main as zerograd_command
+from zerograd.core.finding import Finding
 
 GOAL_FOUND, GOAL_FIXED = 0.95, 0.90
 RIGHT = Path(__file__).with_name("right")
@@ -73,7 +73,7 @@ def repaired(text: str, path: Path, *, unsafe: bool) -> str:
     try:
         sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8", newline="")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            cli.main(words)
+            zerograd_command(words)
     except SystemExit:
         return text  # a command without --fix
     finally:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpus import progress
-from zerograd.check import catalogue
-from zerograd.explain import Explained, explained, prelude
-from zerograd.rules import RULES
+from zerograd.check.check_session import catalogue
+from zerograd.learn.rule_pages import Explained, explained, prelude
+from zerograd.rules.catalogue import RULES
 
 HERE = Path(__file__).parent
 CACHE = HERE / ".cache" / "peers"

@@ -21,8 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerograd.runtime.fingerprints import MOST_SUMS, Fingerprint
-from zerograd.runtime.replicas import EVERY, RING
+from zerograd.runtime.ranks.fingerprints import MOST_SUMS, Fingerprint
+from zerograd.runtime.ranks.replicas import EVERY, RING
 
 HERE = Path(__file__).parent
 RANK = HERE / "ranks_timed.py"

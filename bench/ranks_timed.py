@@ -25,9 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import ranks_training
 import watch_overhead
-from zerograd.runtime.ranks import Company
-from zerograd.runtime.replicas import EVERY, FIRST, PARTS, Replicas
-from zerograd.runtime.sync import Sync
+from zerograd.processes.identity import Company
+from zerograd.runtime.ranks.replicas import EVERY, FIRST, PARTS, Replicas
+from zerograd.runtime.ranks.sync import Sync
 from zerograd.runtime.watch import Watch, _Engine
 
 WARM_UP = FIRST + 2

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerograd.static.lint import check_file
+from zerograd.static.check_file import check_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from zerograd.finding import Finding, Problem
+    from zerograd.core.finding import Finding, Problem
 
 GOAL_ANY, GOAL_SURE = 0.85, 0.75
 

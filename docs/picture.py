@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from zerograd.learn.content import Moment, number
 from zerograd.learn.lessons.bucket import CLEARED, FORGOTTEN, moments
-from zerograd.learn.parts import Moment, number
 
 PICTURE = Path(__file__).with_name("buckets.svg")
 

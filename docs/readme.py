@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from zerograd.rules import RULES
+from zerograd.rules.catalogue import RULES
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = "examples/forgotten_zero_grad.py"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import zerograd
-from zerograd.check import catalogue
-from zerograd.commands import COMMANDS
-from zerograd.explain import Explained, explained
+from zerograd.check.check_session import catalogue
+from zerograd.cli.commands import COMMANDS
+from zerograd.learn.rule_pages import Explained, explained
 from zerograd.report import text
 
 ROOT = Path(__file__).parents[1]
@@ -163,7 +163,7 @@ def _doc(thing: Any) -> str:
 def lessons() -> Iterator[tuple[str, str]]:
     """The course, as `zerograd learn --html` writes it."""
     from zerograd.learn.contents import LESSONS
-    from zerograd.learn.page import write
+    from zerograd.learn.web_pages import write
 
     with tempfile.TemporaryDirectory() as folder:
         for path in write(LESSONS, folder):

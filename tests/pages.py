@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zerograd import __version__
-from zerograd.events import Event, Kind, Measured, Site
-from zerograd.runtime.plain import plain
-from zerograd.runtime.recording import FORMAT
+from zerograd.core.events import Event, Kind, Measured, Site
+from zerograd.recording.json_codec import plain
+from zerograd.recording.writer import FORMAT
 
 SCRIPT = """\
 import torch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from command import FORGOTTEN_ZERO
-from zerograd.finding import Report
-from zerograd.static.lint import check_text
+from zerograd.core.finding import Report
+from zerograd.static.check_file import check_text
 
 LINE = "    loss.backward()"
 ALLOW = "# zerograd: allow[stale-gradient]"

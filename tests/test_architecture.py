@@ -49,7 +49,7 @@ MAY_LOAD_TORCH = {"runtime", "stepper", "learn"}
 
 
 def part(module: str) -> str:
-    """The part of the house a module belongs to: `zerograd.static.names` is in `static`."""
+    """The part of the house a module belongs to: `zerograd.static.read.vocabulary` is in `static`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 

@@ -11,8 +11,8 @@ import pytest
 
 from command import write, zerograd
 from pages import NASTY, SCRIPT, event, stale_run
-from zerograd.events import Kind
-from zerograd.runtime.recording import Recorder
+from zerograd.core.events import Kind
+from zerograd.recording.writer import Recorder
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "forgotten_zero_grad.py"
 LONG = 100_000

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerograd import cache as cache_module
-from zerograd.cache import Cache, directory, pack, stamp, unpack
-from zerograd.events import Site
-from zerograd.finding import Edit, Finding, Fix, Note, Problem
-from zerograd.static.lint import CLEAN, Verdict
+from zerograd.check import cache as cache_module
+from zerograd.check.cache import Cache, directory, pack, stamp, unpack
+from zerograd.core.events import Site
+from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
+from zerograd.static.check_file import CLEAN, Verdict
 
 LONG_AGO = 1_600_000_000
 

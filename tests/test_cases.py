@@ -13,7 +13,7 @@ import pytest
 from casefile import CASES, Case, Expectation, load, load_all
 
 if TYPE_CHECKING:
-    from zerograd.finding import Finding
+    from zerograd.core.finding import Finding
 
 ALL = load_all()
 
@@ -27,7 +27,7 @@ CODES = (
 
 def findings(case: Case, root: Path, *, pedantic: bool) -> set[Expectation]:
     """What the checker finds in the case's files, in the words of an expectation."""
-    from zerograd.static.lint import check_file
+    from zerograd.static.check_file import check_file
 
     found: set[Expectation] = set()
     for path in case.write(root):

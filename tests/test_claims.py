@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from command import zerograd
-from zerograd import cli
+from zerograd.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def said(command: str) -> tuple[int, str]:
         pytest.importorskip("torch")
         out = io.StringIO()
         with redirect_stdout(out):
-            code = cli.main(words)
+            code = main(words)
         return code, out.getvalue()
     if words[0] == "run":
         pytest.importorskip("torch")

@@ -14,7 +14,7 @@ import pytest
 
 from command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from zerograd import __version__
-from zerograd.commands import output
+from zerograd.cli import output
 
 POSSIBLE = """\
 import torch
@@ -388,7 +388,7 @@ def test_explain_prints_the_page_of_a_rule(here: Path, word: str) -> None:
 
 
 def test_explain_alone_lists_every_rule(here: Path) -> None:
-    from zerograd.rules import RULES
+    from zerograd.rules.catalogue import RULES
 
     done = zerograd("explain", cwd=here)
     listed = re.findall(r"^(ZG\d{3})  ([\w-]+) ", done.stdout, re.MULTILINE)
@@ -408,7 +408,7 @@ def test_explain_of_a_group_lists_it_and_of_no_rule_is_refused(here: Path) -> No
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["check", "--help"]])
 def test_what_needs_no_check_loads_none(here: Path, words: list[str]) -> None:
     code = (
-        "import sys\nfrom zerograd.cli import main\n"
+        "import sys\nfrom zerograd.cli.main import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
         "sys.stderr.write(' '.join(sys.modules))"
     )

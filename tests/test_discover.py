@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from command import write
-from zerograd.discover import EXCLUDED, Discovery
-from zerograd.settings import DEFAULT
+from zerograd.check.discover import EXCLUDED, Discovery
+from zerograd.check.settings import DEFAULT
 
 CODE = "x = 1\n"
 

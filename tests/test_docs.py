@@ -16,9 +16,9 @@ import pytest
 
 import zerograd
 from command import zerograd as run_zerograd
-from zerograd.check import catalogue
-from zerograd.commands import COMMANDS
-from zerograd.explain import explained, prelude
+from zerograd.check.check_session import catalogue
+from zerograd.cli.commands import COMMANDS
+from zerograd.learn.rule_pages import explained, prelude
 
 if sys.version_info >= (3, 11):
     import tomllib

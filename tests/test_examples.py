@@ -74,7 +74,7 @@ def test_the_forgotten_zero_uses_8_where_5_is_right() -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=by_name)
 def test_check_says_about_a_script_what_the_readme_says(path: Path) -> None:
-    from zerograd.static.lint import check_file
+    from zerograd.static.check_file import check_file
 
     found = [finding.code for finding in check_file(path, pedantic=True).findings]
     assert found == table()[path.name]

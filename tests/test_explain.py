@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from command import write, zerograd
-from zerograd import cli
-from zerograd.check import catalogue
-from zerograd.explain import explained, prelude
-from zerograd.rule import Rule
-from zerograd.rules import RULES
+from zerograd.check.check_session import catalogue
+from zerograd.cli.main import main
+from zerograd.core.rule import Rule
+from zerograd.learn.rule_pages import explained, prelude
+from zerograd.rules.catalogue import RULES
 
 SEEN_IN_SOURCE = [rule for rule in RULES if rule.only != "runtime"]
 ONLY_IN_RUNS = [rule for rule in RULES if rule.only == "runtime"]
 
 
 def page(rule: Rule, capsys: pytest.CaptureFixture[str]) -> str:
-    assert cli.main(["explain", rule.code]) == 0
+    assert main(["explain", rule.code]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
     return captured.out
@@ -31,7 +31,7 @@ def test_the_finding_is_the_one_that_check_prints(
     out = page(rule, capsys)
     parts = explained(next(one for one in catalogue() if one.code == rule.code))
     write(tmp_path, {"train.py": prelude(parts.bad) + parts.bad})
-    assert cli.main(["check", "--no-cache", "--select", rule.code, str(tmp_path)]) == 1
+    assert main(["check", "--no-cache", "--select", rule.code, str(tmp_path)]) == 1
     said = capsys.readouterr().out.splitlines()
     place, *rest = said[0].split("  ")
     line = int(place.split(":")[-2]) - prelude(parts.bad).count("\n")
@@ -82,14 +82,14 @@ def test_a_run_that_cannot_be_is_said_to_be_missing(tmp_path: Path) -> None:
 
 
 def test_a_rule_without_examples_is_all_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", "ZG001"]) == 0
+    assert main(["explain", "ZG001"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("ZG001 unused-allow (advice)\n\nAn allow comment that allows nothing.\n")
     assert "bad" not in out.split()
 
 
 def test_colours_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", "ZG101"]) == 0
+    assert main(["explain", "ZG101"]) == 0
     assert "\x1b" not in capsys.readouterr().out
-    assert cli.main(["explain", "ZG101", "--color", "always"]) == 0
+    assert main(["explain", "ZG101", "--color", "always"]) == 0
     assert "\x1b[1mZG101 stale-gradient (error)\x1b[0m" in capsys.readouterr().out

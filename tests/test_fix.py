@@ -15,7 +15,7 @@ import pytest
 
 from command import FORGOTTEN_ZERO, environment, write, zerograd
 from test_notebooks import notebook
-from zerograd.rewrite import NotWritten, exchange
+from zerograd.fix.rewrite import NotWritten, exchange
 
 MENDED = FORGOTTEN_ZERO.replace("    loss = ", "    optimizer.zero_grad()\n    loss = ")
 UNDIVIDED = """\
@@ -261,10 +261,9 @@ def test_nobody_loads_what_repairs_without_asking(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": FORGOTTEN_ZERO})
     code = """\
 import sys
-from zerograd.cli import main
+from zerograd.cli.main import main
 main(["check", "train.py"])
-sys.exit(any(name.startswith(("zerograd.fixes", "zerograd.re")) and "repair" in name or
-             name in ("zerograd.rewrite", "zerograd.static.edits") for name in sys.modules))
+sys.exit(any(name.startswith("zerograd.fix.") for name in sys.modules))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment(tmp_path / "c"), check=False

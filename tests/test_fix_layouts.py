@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from test_rules import example
-from zerograd.explain import prelude
-from zerograd.finding import Finding
-from zerograd.fixes import REPAIRED
-from zerograd.repair import Repaired, look, repair
-from zerograd.rules import RULES
-from zerograd.static.document import Document
+from zerograd.core.finding import Finding
+from zerograd.fix.document import Document
+from zerograd.fix.proposals import REPAIRED
+from zerograd.fix.repair import Repaired, look, repair
+from zerograd.learn.rule_pages import prelude
+from zerograd.rules.catalogue import RULES
 
 SIMPLE = ("loss", "optimizer", "scaler", "torch", "p.", "accelerator")
 BY_CODE = {rule.code: rule for rule in RULES}

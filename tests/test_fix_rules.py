@@ -15,13 +15,13 @@ from command import zerograd as command
 from test_examples import EXAMPLES, SCRIPTS, table
 from test_fix_layouts import everything, repaired
 from test_rules import by_rule, example, rules_for
-from zerograd.explain import LAYOUT, prelude
-from zerograd.finding import Finding
-from zerograd.fixes import REPAIRED
-from zerograd.repair import look, repair
-from zerograd.rule import Rule
-from zerograd.rules import RULES
-from zerograd.static.document import Document
+from zerograd.core.finding import Finding
+from zerograd.core.rule import Rule
+from zerograd.fix.document import Document
+from zerograd.fix.proposals import REPAIRED
+from zerograd.fix.repair import look, repair
+from zerograd.learn.rule_pages import LAYOUT, prelude
+from zerograd.rules.catalogue import RULES
 
 FIX = re.compile(r"\n\nFix: (?P<kind>safe|unsafe|none)\. ")
 CASES = [case for case in load_all() if case.expected and all(b.cell is None for b in case.blocks)]

@@ -14,18 +14,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from words import DIALECTS, Choices, at
-from zerograd import explore as explore_module
-from zerograd import guard
-from zerograd import paths as paths_module
-from zerograd.events import Event, Kind
-from zerograd.explore import Result, Window, explore
-from zerograd.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try, walk
-from zerograd.guard import Const, Expr, Fact, Op, Opaque, Value, Var
-from zerograd.ledger import Ledger
-from zerograd.lifecycle import State
-from zerograd.paths import MOST_DECISIONS, Decisions
-from zerograd.rule import Rule, Violation
-from zerograd.rules import RULES
+from zerograd.core.automaton import Ledger
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import State
+from zerograd.core.rule import Rule, Violation
+from zerograd.explore import decisions as paths_module
+from zerograd.explore import explore as explore_module
+from zerograd.explore import logic
+from zerograd.explore.decisions import MOST_DECISIONS, Decisions
+from zerograd.explore.explore import Result, Window, explore
+from zerograd.explore.flow import (
+    Alt,
+    Block,
+    Emit,
+    Flow,
+    Jump,
+    Loop,
+    Seq,
+    Set,
+    Try,
+    walk,
+)
+from zerograd.explore.logic import Const, Expr, Fact, Op, Opaque, Value, Var
+from zerograd.rules.catalogue import RULES
 
 many = settings(max_examples=600, derandomize=True, deadline=None)
 
@@ -202,7 +213,7 @@ class Run:
             raise Left(flow.label)
         elif isinstance(flow, Alt):
             taken = bool(self.value(flow.test))
-            self.decided.add((guard.show(flow.test), taken))
+            self.decided.add((logic.show(flow.test), taken))
             self.run(flow.then if taken else flow.orelse)
         elif isinstance(flow, Block):
             self.until(flow.body, flow.label)
@@ -390,7 +401,7 @@ def test_arms_cancel_under_another_decision_too() -> None:
 
 def test_a_test_that_cancels_late_is_told_to_those_who_wait_for_news() -> None:
     known: paths_module.Configurations = {}
-    key = (0, guard.NOTHING)
+    key = (0, logic.NOTHING)
     first, second = frozenset({("y", True), ("x", True)}), frozenset({("y", True), ("x", False)})
     assert paths_module.add(known, key, [first]) == {first}
     assert paths_module.add(known, key, [second]) == {frozenset({("y", True)})}

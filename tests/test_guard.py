@@ -10,8 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from words import Choices
-from zerograd import guard
-from zerograd.guard import NOTHING, UNKNOWN, Const, Expr, Fact, Known, Op, Opaque, Value, Var
+from zerograd.explore import logic
+from zerograd.explore.logic import (
+    NOTHING,
+    UNKNOWN,
+    Const,
+    Expr,
+    Fact,
+    Known,
+    Op,
+    Opaque,
+    Value,
+    Var,
+)
 
 many = settings(max_examples=800, derandomize=True, deadline=None)
 
@@ -109,7 +120,7 @@ some_names = st.integers(0, 7).map(
 def runs(world: World, expr: Expr) -> bool:
     """Whether Python can evaluate the expression and every part of it."""
     try:
-        for part in guard.parts(expr):
+        for part in logic.parts(expr):
             world.of(part)
     except (TypeError, ZeroDivisionError):
         return False
@@ -124,14 +135,14 @@ def runs(world: World, expr: Expr) -> bool:
 def test_with_everything_known_a_test_comes_out_as_in_python(expr: Expr, world: World) -> None:
     known = everything(world)
     if runs(world, expr):
-        assert guard.truth_of(expr, known) is bool(world.of(expr))
+        assert logic.truth_of(expr, known) is bool(world.of(expr))
 
 
 @many
 @given(terms, worlds)
 def test_with_everything_known_a_value_is_python_s(expr: Expr, world: World) -> None:
     if runs(world, expr):
-        value = guard.evaluate(expr, everything(world))
+        value = logic.evaluate(expr, everything(world))
         assert (type(value), value) == (type(world.of(expr)), world.of(expr))
 
 
@@ -157,8 +168,8 @@ def test_and_and_or_give_the_operand_that_decides(
     op: str, args: tuple[Value, ...], value: Value
 ) -> None:
     expr = Op(op, tuple(Const(arg) for arg in args))
-    assert (type(guard.evaluate(expr, {})), guard.evaluate(expr, {})) == (type(value), value)
-    assert guard.evaluate(Op("+", (expr, Const(1))), {}) == value + 1  # type: ignore[operator]
+    assert (type(logic.evaluate(expr, {})), logic.evaluate(expr, {})) == (type(value), value)
+    assert logic.evaluate(Op("+", (expr, Const(1))), {}) == value + 1  # type: ignore[operator]
 
 
 # With some
@@ -170,7 +181,7 @@ def test_what_is_said_with_little_known_holds_in_every_world(
     expr: Expr, world: World, names: frozenset[str]
 ) -> None:
     if runs(world, expr):
-        truth = guard.truth_of(expr, world.known(names))
+        truth = logic.truth_of(expr, world.known(names))
         assert truth is None or truth is bool(world.of(expr))
 
 
@@ -179,8 +190,8 @@ def test_what_is_said_with_little_known_holds_in_every_world(
 def test_a_value_that_is_said_with_little_known_is_python_s(
     expr: Expr, world: World, names: frozenset[str]
 ) -> None:
-    value = guard.evaluate(expr, world.known(names))
-    products = [part for part in guard.parts(expr) if isinstance(part, Op) and part.op == "*"]
+    value = logic.evaluate(expr, world.known(names))
+    products = [part for part in logic.parts(expr) if isinstance(part, Op) and part.op == "*"]
     text = any(isinstance(v, str) for v in (*world.names, *world.answers))
     if value is not UNKNOWN and runs(world, expr) and not (products and text):
         assert value == world.of(expr)
@@ -190,60 +201,60 @@ def test_a_value_that_is_said_with_little_known_is_python_s(
 @given(tests, tests, worlds)
 def test_what_one_test_taught_holds_of_every_other(first: Expr, second: Expr, world: World) -> None:
     if runs(world, first) and runs(world, second):
-        known = dict(guard.facts(first, bool(world.of(first))))
-        truth = guard.truth_of(second, known)  # type: ignore[arg-type]
+        known = dict(logic.facts(first, bool(world.of(first))))
+        truth = logic.truth_of(second, known)  # type: ignore[arg-type]
         assert truth is None or truth is bool(world.of(second))
 
 
 @many
 @given(tests, worlds)
 def test_a_test_agrees_with_itself(expr: Expr, world: World) -> None:
-    if runs(world, expr) and guard.truth_of(expr, {}) is None:
+    if runs(world, expr) and logic.truth_of(expr, {}) is None:
         truth = bool(world.of(expr))
-        known = dict(guard.facts(expr, truth))
-        assert guard.truth_of(expr, known) is truth  # type: ignore[arg-type]
-        assert guard.truth_of(Op("not", (expr,)), known) is not truth  # type: ignore[arg-type]
+        known = dict(logic.facts(expr, truth))
+        assert logic.truth_of(expr, known) is truth  # type: ignore[arg-type]
+        assert logic.truth_of(Op("not", (expr,)), known) is not truth  # type: ignore[arg-type]
 
 
 @many
 @given(tests, worlds, some_names)
 def test_what_is_left_of_a_test_decides_it(expr: Expr, world: World, names: frozenset[str]) -> None:
     known = world.known(names)
-    if runs(world, expr) and guard.truth_of(expr, known) is None:
-        rest = guard.residual(expr, known)
+    if runs(world, expr) and logic.truth_of(expr, known) is None:
+        rest = logic.residual(expr, known)
         assert bool(world.of(rest)) is bool(world.of(expr))
-        assert guard.truth_of(rest, known) is None
+        assert logic.truth_of(rest, known) is None
 
 
 @many
 @given(tests, worlds, some_names)
 def test_a_test_leans_to_where_it_falls(expr: Expr, world: World, names: frozenset[str]) -> None:
     known = world.known(names)
-    truth = guard.truth_of(expr, known)
+    truth = logic.truth_of(expr, known)
     if truth is not None:
-        assert guard.leaning(expr, known) is truth
+        assert logic.leaning(expr, known) is truth
 
 
 def test_unknown_parts_are_left_aside() -> None:
     due, unseen = Op("==", (Var("i"), Const(3))), Opaque("last")
     for i, truth in ((3, True), (2, False)):
         for op in ("and", "or"):
-            assert guard.leaning(Op(op, (due, unseen)), {"i": i}) is truth
+            assert logic.leaning(Op(op, (due, unseen)), {"i": i}) is truth
         negated = Op("not", (Op("or", (unseen, due)),))
-        assert guard.leaning(negated, {"i": i}) is not truth
-    assert guard.leaning(unseen, {}) is None
-    assert guard.leaning(Op("and", (unseen, unseen)), {}) is None
+        assert logic.leaning(negated, {"i": i}) is not truth
+    assert logic.leaning(unseen, {}) is None
+    assert logic.leaning(Op("and", (unseen, unseen)), {}) is None
 
 
 @pytest.mark.parametrize(
     "expr", [Opaque("len(batch)"), Op("%", (Var("i"), Const(4)))], ids=["len(batch)", "i % 4"]
 )
 def test_that_something_is_true_does_not_say_which_number_it_is(expr: Expr) -> None:
-    known = dict(guard.facts(expr, True))
-    assert guard.truth_of(expr, known) is True  # type: ignore[arg-type]
+    known = dict(logic.facts(expr, True))
+    assert logic.truth_of(expr, known) is True  # type: ignore[arg-type]
     for number in (1, 2):
         test = Op("==", (expr, Const(number)))
-        assert guard.truth_of(test, known) is None  # type: ignore[arg-type]
+        assert logic.truth_of(test, known) is None  # type: ignore[arg-type]
 
 
 # Facts and assignments
@@ -252,16 +263,16 @@ def test_that_something_is_true_does_not_say_which_number_it_is(expr: Expr) -> N
 def test_an_unstable_test_teaches_nothing() -> None:
     moody = Opaque("random.random() < p", stable=False)
     for expr in (moody, Op("not", (moody,)), Op("and", (moody, moody))):
-        assert not guard.stable(expr)
-        assert guard.facts(expr, True) == guard.facts(expr, False) == []
+        assert not logic.stable(expr)
+        assert logic.facts(expr, True) == logic.facts(expr, False) == []
 
 
 def test_all_parts_of_a_true_and_are_true_and_of_a_false_or_false() -> None:
     a, b = Var("a"), Opaque("b.ready", frozenset({"b"}))
     told = [(Fact("a", frozenset("a")), True), (Fact("b.ready", frozenset("b")), True)]
-    assert guard.facts(Op("and", (a, b)), True) == told
-    assert guard.facts(Op("or", (a, b)), False) == [(fact, False) for fact, _ in told]
-    (whole,) = guard.facts(Op("and", (a, b)), False)
+    assert logic.facts(Op("and", (a, b)), True) == told
+    assert logic.facts(Op("or", (a, b)), False) == [(fact, False) for fact, _ in told]
+    (whole,) = logic.facts(Op("and", (a, b)), False)
     assert whole[0].reads == {"a", "b"}
 
 
@@ -270,30 +281,30 @@ def test_all_parts_of_a_true_and_are_true_and_of_a_false_or_false() -> None:
 def test_an_assignment_takes_away_all_that_was_known_through_the_variable(
     expr: Expr, world: World, names: frozenset[str], name: str
 ) -> None:
-    known: Known = frozenset(world.known(names).items()).union(guard.facts(expr, True))
-    left = guard.assigned(known, name)
+    known: Known = frozenset(world.known(names).items()).union(logic.facts(expr, True))
+    left = logic.assigned(known, name)
     assert left == {
         (key, value)
         for key, value in known
         if name not in (key.reads if isinstance(key, Fact) else {key})
     }
-    assert guard.assigned(NOTHING, name) is NOTHING
+    assert logic.assigned(NOTHING, name) is NOTHING
 
 
 @many
 @given(tests)
 def test_a_test_reads_the_variables_that_stand_in_it(expr: Expr) -> None:
-    found = {part.name for part in guard.parts(expr) if isinstance(part, Var)}
-    unseen = {"c"} if any(isinstance(part, Opaque) for part in guard.parts(expr)) else set()
-    assert guard.reads(expr) == found | unseen
+    found = {part.name for part in logic.parts(expr) if isinstance(part, Var)}
+    unseen = {"c"} if any(isinstance(part, Opaque) for part in logic.parts(expr)) else set()
+    assert logic.reads(expr) == found | unseen
 
 
 @many
 @given(tests, worlds)
 def test_nothing_a_program_holds_makes_evaluation_fail(expr: Expr, world: World) -> None:
-    guard.evaluate(expr, everything(world))
-    guard.evaluate(expr, {})
-    guard.show(expr)
+    logic.evaluate(expr, everything(world))
+    logic.evaluate(expr, {})
+    logic.show(expr)
 
 
 # Healthy runs
@@ -315,17 +326,17 @@ def test_nothing_a_program_holds_makes_evaluation_fail(expr: Expr, world: World)
     ],
 )
 def test_nothing_is_nan_or_infinite_in_a_healthy_run(text: str, healthy: bool | None) -> None:
-    assert guard.healthy(Opaque(text)) is healthy
+    assert logic.healthy(Opaque(text)) is healthy
     negated = None if healthy is None else not healthy
-    assert guard.healthy(Op("not", (Opaque(text),))) is negated
+    assert logic.healthy(Op("not", (Opaque(text),))) is negated
 
 
 def test_health_of_a_compound_needs_all_parts_to_agree() -> None:
     nan, inf, finite = (Opaque(f"torch.{name}(x)") for name in ("isnan", "isinf", "isfinite"))
-    assert guard.healthy(Op("or", (nan, inf))) is False
-    assert guard.healthy(Op("and", (finite, Op("not", (nan,))))) is True
-    assert guard.healthy(Op("or", (nan, Var("skip")))) is None
-    assert guard.healthy(Op("and", (nan, finite))) is None
+    assert logic.healthy(Op("or", (nan, inf))) is False
+    assert logic.healthy(Op("and", (finite, Op("not", (nan,))))) is True
+    assert logic.healthy(Op("or", (nan, Var("skip")))) is None
+    assert logic.healthy(Op("and", (nan, finite))) is None
 
 
 # Text
@@ -343,4 +354,4 @@ def test_health_of_a_compound_needs_all_parts_to_agree() -> None:
     ],
 )
 def test_an_expression_shows_as_source(expr: Expr, text: str) -> None:
-    assert guard.show(expr) == text
+    assert logic.show(expr) == text

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zerograd
-from zerograd.runtime import laps, watcher
+from zerograd.runtime import steady_loop, watcher
 
 ROUNDS = 9
 CLEARS = (
@@ -135,7 +135,7 @@ def watched(body: str) -> tuple[object, ...]:
 def test_a_lap_that_is_followed_is_told_as_one_that_is_not(body: str) -> None:
     followed = watched(body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watcher, "joined", lambda *_: laps.NO_TURN)
+        patch.setattr(watcher, "joined", lambda *_: steady_loop.NO_TURN)
         assert watched(body) == followed
 
 

@@ -23,18 +23,18 @@ from typing import Any
 import pytest
 
 from command import environment, zerograd
-from zerograd import cli
-from zerograd.events import Site
-from zerograd.finding import Finding, Note, Report
-from zerograd.learn import page, parts
+from zerograd.cli.main import main
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding, Note, Report
+from zerograd.learn import content, web_pages
+from zerograd.learn.content import Part, Question, Table, Verdict
 from zerograd.learn.contents import LESSONS, Lesson, find
-from zerograd.learn.parts import Part, Question, Table, Verdict
-from zerograd.learn.terminal import Terminal as Shown
-from zerograd.snippet import Snippet
+from zerograd.learn.presenter import Terminal as Shown
+from zerograd.learn.snippet import Snippet
 
 torch = pytest.importorskip("torch")
 
-from zerograd.learn import replicas  # noqa: E402, the lessons need torch
+from zerograd.learn import ddp_demo  # noqa: E402, the lessons need torch
 from zerograd.learn.lessons import (  # noqa: E402
     accumulate,
     bucket,
@@ -162,7 +162,7 @@ def test_lesson_3_every_way_clears_and_moves_no_weight() -> None:
 
 
 def test_lesson_4_none_holds_nothing_and_zeros_hold_a_number_for_each_parameter() -> None:
-    held, *_ = [part for part in set_to_none.measured() if isinstance(part, parts.Bars)]
+    held, *_ = [part for part in set_to_none.measured() if isinstance(part, content.Bars)]
     count = 4 * (set_to_none.SIZE**2 + set_to_none.SIZE)
     assert [amount for _, amount, _ in held.rows] == [0.0, count * 4 / 1e6]
 
@@ -245,7 +245,7 @@ def test_lesson_8_says_so_where_no_second_process_can_be_had(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     (said,) = devices.several_devices()
-    assert isinstance(said, parts.Say)
+    assert isinstance(said, content.Say)
     assert "numbers are missing: exit code 1" in said.text
 
 
@@ -310,7 +310,7 @@ SAYS = {
 def test_a_lesson_is_told_and_written_alike_and_ends_with_a_verdict(lesson: Lesson) -> None:
     # One test, because a lesson takes its time to compute.
     given = computed(lesson)
-    shown = [part for part in flatten(given) if not isinstance(part, parts.Pause)]
+    shown = [part for part in flatten(given) if not isinstance(part, content.Pause)]
     assert isinstance(shown[-1], Verdict)
     verdicts = [part.report for part in shown if isinstance(part, Verdict)]
     found = [" ".join(one.code for one in report.findings) for report in verdicts]
@@ -327,7 +327,7 @@ def test_a_lesson_is_told_and_written_alike_and_ends_with_a_verdict(lesson: Less
     own = re.sub(r"(?ms)^\$ zerograd.*?^(?:checked|watched) [^\n]+", "", out)
     assert max(map(len, own.splitlines())) <= 88
 
-    on_page = NUMBER.findall(Seen(page.page(given)).text)
+    on_page = NUMBER.findall(Seen(web_pages.page(given)).text)
     on_terminal = NUMBER.findall(out)
     assert len(on_terminal) > 5
     assert set(on_terminal) <= set(on_page)
@@ -337,7 +337,7 @@ def test_a_lesson_is_told_and_written_alike_and_ends_with_a_verdict(lesson: Less
 
 def a_rank_that_does_not_clear_spoils_all(lesson: Given) -> None:
     table = next(part for part in flatten(lesson) if isinstance(part, Table))
-    slopes = replicas.SLOPES
+    slopes = ddp_demo.SLOPES
     means = [sum(own) / 2 for own in zip(*slopes, strict=True)]
     spoilt = (slopes[0][1] + means[0] + slopes[1][1]) / 2
     assert spoilt != means[1]
@@ -347,8 +347,8 @@ def a_rank_that_does_not_clear_spoils_all(lesson: Given) -> None:
         for rank in (0, 1)
     ]
     assert [tuple(map(float, row[1:])) for row in table.rows] == expected
-    said = " ".join(part.text for part in flatten(lesson) if isinstance(part, parts.Say))
-    window = replicas.WINDOW
+    said = " ".join(part.text for part in flatten(lesson) if isinstance(part, content.Say))
+    window = ddp_demo.WINDOW
     assert f"a window of {window} micro-batches synchronised {window} times" in said
     assert "forward and backward: 1." in said
 
@@ -363,7 +363,7 @@ def test_the_four_myths_are_asked_and_not_all_have_the_same_answer() -> None:
 
 def test_an_answer_is_given_to_every_question(capsys: pytest.CaptureFixture[str]) -> None:
     for word, right in (("yes", 1), ("no", 3)):
-        assert cli.main(["learn", "--lesson", "10", "--answer", word]) == 0
+        assert main(["learn", "--lesson", "10", "--answer", word]) == 0
         out = capsys.readouterr().out
         assert out.count(f"yes or no? {word}") == 4
         assert (out.count("Right"), out.count("Not so")) == (right, 4 - right)
@@ -432,7 +432,7 @@ def test_the_list_needs_no_torch(tmp_path: Path, no_torch: dict[str, str]) -> No
 def test_a_lesson_that_is_not_there_is_refused(
     word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["learn", f"--lesson={word}"]) == 2
+    assert main(["learn", f"--lesson={word}"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert f"no lesson {word!r}" in captured.err
@@ -447,7 +447,7 @@ def test_pages_are_not_written_into_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "taken").write_text("mine")
-    assert cli.main(["learn", "--lesson", "1", "--html", str(tmp_path / "taken")]) == 2
+    assert main(["learn", "--lesson", "1", "--html", str(tmp_path / "taken")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert (tmp_path / "taken").read_text() == "mine"
 
@@ -623,24 +623,24 @@ def hostile() -> tuple[Part, ...]:
     report = Report([finding], files=1, sources={HOSTILE: [HOSTILE]})
     lab = bucket.Bucket(2.0, 0.1, (3.0,))
     lab.table = {"empty": {HOSTILE: HOSTILE}}
-    plain: tuple[parts.Plain, ...] = (
-        parts.Say(HOSTILE),
-        parts.Code(HOSTILE, HOSTILE),
+    plain: tuple[content.Plain, ...] = (
+        content.Say(HOSTILE),
+        content.Code(HOSTILE, HOSTILE),
         Table((HOSTILE,), ((HOSTILE,),)),
-        parts.Bars(((HOSTILE, 1.0, HOSTILE),), HOSTILE),
-        parts.Curves(((HOSTILE, (1.0, 2.0)),), HOSTILE),
-        parts.Buckets((parts.Moment(HOSTILE, 1.0, 1.0, HOSTILE),)),
-        parts.Try(lab),
+        content.Bars(((HOSTILE, 1.0, HOSTILE),), HOSTILE),
+        content.Curves(((HOSTILE, (1.0, 2.0)),), HOSTILE),
+        content.Buckets((content.Moment(HOSTILE, 1.0, 1.0, HOSTILE),)),
+        content.Try(lab),
         Verdict(HOSTILE, report),
-        parts.Pause(),
+        content.Pause(),
     )
     return (*plain, Question(HOSTILE, True, plain))
 
 
 def test_whatever_a_lesson_says_is_escaped() -> None:
     given = hostile()
-    assert {type(part) for part in given} == set(page._RENDERERS)
-    seen = Seen(page.page(Given(1, "x", HOSTILE, HOSTILE, given)))
+    assert {type(part) for part in given} == set(web_pages._RENDERERS)
+    seen = Seen(web_pages.page(Given(1, "x", HOSTILE, HOSTILE, given)))
     assert seen.tags.count("script") == 3  # the two bucket's data, and the page's own
     assert "img" not in seen.tags
     assert not {name for name, _ in seen.attributes if name.startswith("on")}
@@ -651,7 +651,7 @@ def test_pages_need_nothing_but_themselves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "deep" / "lessons"
-    assert cli.main(["learn", "--lesson", "1", "--html", str(folder)]) == 0
+    assert main(["learn", "--lesson", "1", "--html", str(folder)]) == 0
     assert capsys.readouterr().out.split() == [
         str(folder / "lesson-1.html"),
         str(folder / "index.html"),
@@ -665,9 +665,9 @@ def test_pages_need_nothing_but_themselves(
 
 
 def test_every_kind_of_part_can_be_drawn() -> None:
-    kinds = {kind for kind in vars(parts).values() if isinstance(kind, type)}
-    drawn = {kind for kind in kinds if kind.__module__ == parts.__name__ and fields_of(kind)}
-    assert drawn - {parts.Moment} <= set(page._RENDERERS)
+    kinds = {kind for kind in vars(content).values() if isinstance(kind, type)}
+    drawn = {kind for kind in kinds if kind.__module__ == content.__name__ and fields_of(kind)}
+    assert drawn - {content.Moment} <= set(web_pages._RENDERERS)
 
 
 def fields_of(kind: type) -> bool:

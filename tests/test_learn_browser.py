@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zerograd import cli
+from zerograd.cli.main import main
 
 pytest.importorskip("torch")
 
@@ -23,7 +23,7 @@ LESSONS = ("1", "6")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lessons")
     for lesson in LESSONS:
-        assert cli.main(["learn", "--lesson", lesson, "--html", str(folder)]) == 0
+        assert main(["learn", "--lesson", lesson, "--html", str(folder)]) == 0
     return folder
 
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from words import at, words
-from zerograd import ledger
-from zerograd.events import Event, Kind
-from zerograd.explore import explore
-from zerograd.flow import Emit, Seq
-from zerograd.ledger import Ledger
-from zerograd.lifecycle import NEW, START, Grads, State
-from zerograd.rule import Violation
-from zerograd.rules import RULES
+from zerograd.core import automaton
+from zerograd.core.automaton import Ledger
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import NEW, START, Grads, State
+from zerograd.core.rule import Violation
+from zerograd.explore.explore import explore
+from zerograd.explore.flow import Emit, Seq
+from zerograd.rules.catalogue import RULES
 
 Found = set[tuple[str, Violation]]
 
@@ -51,7 +51,7 @@ def test_a_word_gets_the_verdicts_of_its_straight_line_flow(
 def test_forgetting_edges_changes_no_verdict(word: list[Event]) -> None:
     usual = fold(Ledger(RULES), word * 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "MOST_EDGES", 1)
+        patch.setattr(automaton, "MOST_EDGES", 1)
         assert fold(Ledger(RULES), word * 2) == usual
 
 
@@ -89,5 +89,5 @@ def test_a_long_run_does_not_grow() -> None:
     for number in range(5000):
         for kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP):
             node = book.take(node, Event(kind, replace(at(1), iteration=number))).node
-    assert len(book._nodes) <= ledger.MOST_EDGES + 1
-    assert sum(len(node.edges) for node in book._nodes.values()) <= ledger.MOST_EDGES
+    assert len(book._nodes) <= automaton.MOST_EDGES + 1
+    assert sum(len(node.edges) for node in book._nodes.values()) <= automaton.MOST_EDGES

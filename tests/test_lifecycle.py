@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from words import ALPHABET, at, words
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import (
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import (
     EMPTY,
     LONGEST_WINDOW,
     NEW,
@@ -21,8 +21,8 @@ from zerograd.lifecycle import (
     State,
     advance,
 )
-from zerograd.rule import Rule
-from zerograd.rules import RULES
+from zerograd.core.rule import Rule
+from zerograd.rules.catalogue import RULES
 
 many = settings(max_examples=1000, derandomize=True, deadline=None)
 

@@ -11,10 +11,10 @@ import pytest
 
 from command import write, zerograd
 from terminal import Terminal
-from zerograd.events import Site
-from zerograd.finding import Finding
-from zerograd.lifecycle import Grads
-from zerograd.live import Glance, Live
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding
+from zerograd.core.lifecycle import Grads
+from zerograd.terminal.status_line import Glance, Live
 
 FOOT = "── zerograd ──"
 SCRIPT = """\

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from training import batches, loss_of, net, sgd
+from zerograd.recording.reader import Played, replay
+from zerograd.recording.writer import Recorder
 from zerograd.runtime import verify
-from zerograd.runtime.playback import Played, replay
-from zerograd.runtime.recording import Recorder
 from zerograd.runtime.watch import Watch
 
 

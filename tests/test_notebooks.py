@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from command import FORGOTTEN_ZERO
-from zerograd.static.lint import check_text
-from zerograd.static.source import Source, Unreadable, from_text
+from zerograd.static.check_file import check_text
+from zerograd.static.read.source import Source, Unreadable, from_text
 
 
 def notebook(*cells: str | list[str], indent: int | None = 1, **metadata: object) -> str:

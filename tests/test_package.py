@@ -55,7 +55,7 @@ def test_the_wheel_needs_torch_only_as_an_extra(wheel: Path) -> None:
 def test_the_installed_wheel_runs_without_anything_else(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from zerograd.cli import main; main()"
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from zerograd.cli.main import main; main()"
     command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == f"zerograd {zerograd.__version__}", done.stderr

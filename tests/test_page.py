@@ -17,8 +17,8 @@ import pytest
 from command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from pages import NASTY, SCRIPT, event, stale_run
 from zerograd import __version__
-from zerograd.events import Kind, Measured
-from zerograd.runtime.recording import Recorder
+from zerograd.core.events import Kind, Measured
+from zerograd.recording.writer import Recorder
 
 HEADER = {"zerograd": __version__, "format": 2}
 
@@ -254,7 +254,7 @@ def test_what_cannot_be_shown_is_said(here: Path, words: list[str], said: str) -
 
 MEASURING = """\
 import resource, sys
-from zerograd.cli import main
+from zerograd.cli.main import main
 main(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """

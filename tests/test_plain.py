@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from casefile import Case, load_all
 from test_rules import example
-from zerograd.explain import prelude
-from zerograd.finding import Finding
-from zerograd.rule import Rule
-from zerograd.rules import RULES
-from zerograd.static import facts, plain
+from zerograd.core.finding import Finding
+from zerograd.core.rule import Rule
+from zerograd.learn.rule_pages import prelude
+from zerograd.rules.catalogue import RULES
 from zerograd.static.analyse import _Search
-from zerograd.static.classes import Classes
-from zerograd.static.lint import check_file, check_text
+from zerograd.static.check_file import check_file, check_text
+from zerograd.static.interp import obviously_right
+from zerograd.static.interp.objects import Classes
+from zerograd.static.read import file_index
 
 ZERO, BACKWARD, STEP = "opt.zero_grad()", "loss_fn(model(x), y).backward()", "opt.step()"
 CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
@@ -111,10 +112,10 @@ def test_a_random_program_has_the_same_findings_when_all_of_it_is_read(lines: li
 # What is plain
 
 
-def facts_of(text: str) -> tuple[ast.stmt, facts.Facts, dict[str, frozenset[str]]]:
+def facts_of(text: str) -> tuple[ast.stmt, file_index.Facts, dict[str, frozenset[str]]]:
     """The first function of a text, its facts, and what its file calls on what."""
     tree = ast.parse(text)
-    file = facts.read(tree)
+    file = file_index.read(tree)
     methods = {name: frozenset(used) for name, used in file.methods.items()}
     return tree.body[0], file.functions[tree.body[0]], methods
 
@@ -126,12 +127,12 @@ def body(*lines: str) -> str:
 
 def is_plain(*lines: str, only: bool = True) -> bool:
     function, known, methods = facts_of(body(*lines))
-    return plain.is_plain(known, facts.blocks(function), methods, only)
+    return obviously_right.is_plain(known, file_index.blocks(function), methods, only)
 
 
 def is_silent(*lines: str) -> bool:
     _, known, methods = facts_of(body(*lines))
-    return plain.is_silent(known, methods)
+    return obviously_right.is_silent(known, methods)
 
 
 OTHER = ("aux_opt.zero_grad()", "loss.backward()", "aux_opt.step()")

@@ -16,14 +16,15 @@ from command import FORGOTTEN_ZERO, environment, write
 
 SCRIPT = """
 import os, signal, sys, time
-from zerograd.static import bounded, pool
-from zerograd.static.lint import CLEAN, Verdict
-from zerograd.finding import Problem
+from zerograd.check import workers
+from zerograd.core.finding import Problem
+from zerograd.static import time_limit
+from zerograd.static.check_file import CLEAN, Verdict
 
-pool.MOMENT = 0.0
-bounded.LIMIT = pool.LIMIT = 0.4
-pool.GRACE = 0.3
-pool.PATIENCE = 1.5
+workers.MOMENT = 0.0
+time_limit.LIMIT = workers.LIMIT = 0.4
+workers.GRACE = 0.3
+workers.PATIENCE = 1.5
 
 def judged(data, path):
     name = os.path.basename(path)
@@ -39,7 +40,7 @@ def judged(data, path):
         raise KeyError("oops")
     return Verdict(problems=(Problem(path, "judged"),))
 
-bounded.judge_bytes = judged
+time_limit.judge_bytes = judged
 """
 
 TRAINS = "loss.backward()\nopt.step()\n"
@@ -60,9 +61,9 @@ def run(folder: Path, body: str, timeout: float = 30) -> str:
 
 
 JUDGE = """
-jobs = [pool.Job(name, False) for name in sorted(os.listdir(".")) if name.endswith(".py")]
+jobs = [workers.Job(name, False) for name in sorted(os.listdir(".")) if name.endswith(".py")]
 told = []
-verdicts = pool.judge_all(jobs, {processes}, told.append)
+verdicts = workers.judge_all(jobs, {processes}, told.append)
 assert told == sorted(told) and told[-1] == len(jobs), told
 for job, verdict in zip(jobs, verdicts, strict=True):
     print(job.path, verdict.problems[0].message if verdict.problems else "clean")
@@ -119,8 +120,8 @@ def test_a_bug_of_our_own_costs_one_file_and_says_where_it_is(tmp_path: Path) ->
 
 def test_what_vanishes_meanwhile_is_said(tmp_path: Path) -> None:
     body = """
-    jobs = [pool.Job(f"gone{number}.py") for number in range(9)]
-    for verdict in pool.judge_all(jobs, 2, lambda done: None):
+    jobs = [workers.Job(f"gone{number}.py") for number in range(9)]
+    for verdict in workers.judge_all(jobs, 2, lambda done: None):
         print(verdict.problems[0].message, verdict.lasting)
     """
     assert set(run(tmp_path, body).splitlines()) == {"no such file or directory False"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import zerograd
-from zerograd.finding import Finding, Report
+from zerograd.core.finding import Finding, Report
 
 PUBLIC = [
     "Finding",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ranks
-from zerograd.runtime import replicas
+from zerograd.runtime.ranks import replicas
 
 SCRIPT = Path(__file__).with_name("watched_ranks.py")
 WORLD = 2

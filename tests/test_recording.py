@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from command import write, zerograd
 from words import ALPHABET, spell
 from zerograd import __version__
-from zerograd.events import Diverged, Event, Kind, Measured, Site
-from zerograd.finding import Problem, Watched
-from zerograd.runtime import playback
-from zerograd.runtime.plain import parsed, plain
-from zerograd.runtime.playback import replay
-from zerograd.runtime.recording import FORMAT, THIN, Recorder
+from zerograd.core.events import Diverged, Event, Kind, Measured, Site
+from zerograd.core.finding import Problem, Watched
+from zerograd.recording import reader
+from zerograd.recording.json_codec import parsed, plain
+from zerograd.recording.reader import replay
+from zerograd.recording.writer import FORMAT, THIN, Recorder
 
 Posted = list[tuple[str, Event]]
 HEADER = json.dumps({"zerograd": __version__, "format": FORMAT})
@@ -347,7 +347,7 @@ def test_reading_says_how_far_it_is(here: Path, monkeypatch: pytest.MonkeyPatch)
     path = here / "run.jsonl"
     fact = json.dumps({"subject": "a", "title": "A", "parameters": 1})
     write(here, {"run.jsonl": "\n".join([HEADER, *[fact] * 99]) + "\n"})
-    monkeypatch.setattr(playback, "LINES", 10)
+    monkeypatch.setattr(reader, "LINES", 10)
     told: list[tuple[int, int]] = []
     replay(str(path), lambda *_: None, None, lambda *far: told.append(far))
     assert len(told) == 10

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerograd.events import Site
-from zerograd.finding import Edit, Finding, Fix, Note, Problem, Report
+from zerograd.core.events import Site
+from zerograd.core.finding import Edit, Finding, Fix, Note, Problem, Report
 from zerograd.report import concise, github, gitlab, sarif, text
 from zerograd.report import json as json_report
 

@@ -18,13 +18,13 @@ from hypothesis import given, settings
 import zerograd
 import zerograd.rules
 from words import words
-from zerograd.events import Event
-from zerograd.explain import LAYOUT, prelude
-from zerograd.explore import explore
-from zerograd.flow import Emit, Seq
-from zerograd.lifecycle import FIELDS
-from zerograd.rule import Rule, Violation
-from zerograd.rules import RULES
+from zerograd.core.events import Event
+from zerograd.core.lifecycle import FIELDS
+from zerograd.core.rule import Rule, Violation
+from zerograd.explore.explore import explore
+from zerograd.explore.flow import Emit, Seq
+from zerograd.learn.rule_pages import LAYOUT, prelude
+from zerograd.rules.catalogue import RULES
 
 
 def rules_for(reader: str) -> pytest.MarkDecorator:

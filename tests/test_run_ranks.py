@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from command import Done, environment, zerograd
-from zerograd.runtime.parts import read
-from zerograd.runtime.ranks import Count
-from zerograd.runtime.recording import Recorder
+from zerograd.processes.identity import Count
+from zerograd.processes.process_files import read
+from zerograd.recording.writer import Recorder
 
 pytest.importorskip("torch")
 

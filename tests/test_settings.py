@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zerograd.finding import Problem
-from zerograd.settings import Settings, load
+from zerograd.check.settings import Settings, load
+from zerograd.core.finding import Problem
 
 
 def read(tmp_path: Path, text: str | bytes) -> tuple[Settings | None, list[Problem]]:

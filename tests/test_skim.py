@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerograd.static.skim import worth_parsing
+from zerograd.static.read.prefilter import worth_parsing
 
 LOOP = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerograd.finding import Problem
-from zerograd.static.source import (
+from zerograd.core.finding import Problem
+from zerograd.static.read.source import (
     MAX_TOKENS,
     Unreadable,
     from_bytes,

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import zerograd
 from big_batch import TOLERANCE, Batch, Seen, big_batch, data, error, expect, loss_of, net
-from zerograd.stepper import Step, Stepper, amounts
+from zerograd.stepper import Step, Stepper, weights
 
 
 class Training:
@@ -152,7 +152,7 @@ def test_a_weight_may_be_a_tensor() -> None:
 def as_if_on_a_device(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tensors count as if they were on a device; whoever waits for one is written down."""
     waited: list[str] = []
-    for module in (amounts, zerograd.stepper.finish, zerograd.stepper.ranks):
+    for module in (weights, zerograd.stepper.close_window, zerograd.stepper.sharing):
         monkeypatch.setattr(module, "readable", lambda _: False)
     for name in ("item", "tolist", "__float__", "__bool__", "__int__"):
         inner = getattr(Tensor, name)
@@ -228,12 +228,12 @@ def test_clipping_is_torchs_on_the_windows_gradient(n: int) -> None:
     batches = data(3, 1, 7, 2)
     training = Training(accumulate=n, clip_norm=0.05)
     training.run(batches)
-    for (weights, gradient), window, step in zip(
+    for (values, gradient), window, step in zip(
         training.seen, split(batches, n), training.stepper.history, strict=True
     ):
         model = net()
         with torch.no_grad():
-            for param, value in zip(model.parameters(), weights, strict=True):
+            for param, value in zip(model.parameters(), values, strict=True):
                 param.copy_(value)
         for param, grad in zip(model.parameters(), big_batch(model, window), strict=True):
             param.grad = grad
@@ -323,8 +323,8 @@ def test_a_batch_is_scaled_as_if_divided_by_the_windows_length(n: int, weight: f
 
 @pytest.mark.parametrize("value", [0.0, 1e-9, 0.7, 1.0, 3.0, 96.0, 1e12])
 def test_a_power_of_two_is_the_same_on_a_device(value: float) -> None:
-    on_device = amounts.power_of_two(torch.tensor(value, dtype=torch.float64))
-    assert float(on_device) == amounts.power_of_two(value)
+    on_device = weights.power_of_two(torch.tensor(value, dtype=torch.float64))
+    assert float(on_device) == weights.power_of_two(value)
 
 
 def test_windows_with_nan_are_dropped_and_counted() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from words import ALPHABET
-from zerograd import timeline
-from zerograd.events import Event, Kind, Site
-from zerograd.lifecycle import START, State, advance
-from zerograd.timeline import STATES, Norms, Runs, Timeline
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.lifecycle import START, State, advance
+from zerograd.report import timeline
+from zerograd.report.timeline import STATES, Norms, Runs, Timeline
 
 EVENTS = [one for one in ALPHABET if not one.may and not one.foreign]
 Word = list[tuple[str, Event]]

@@ -19,9 +19,9 @@ from torch import nn
 
 import zerograd
 from training import assert_found, batches, loss_of, net, place, sgd
+from zerograd.rules.selection import UnknownRule
 from zerograd.runtime import watch as module
-from zerograd.runtime.frames import OURS
-from zerograd.selection import UnknownRule
+from zerograd.runtime.call_sites import OURS
 
 HERE = str(Path(__file__).resolve())
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zerograd.finding import Finding, Report
+from zerograd.core.finding import Finding, Report
 
 torch.set_num_threads(1)
 gc.collect()

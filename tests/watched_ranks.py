@@ -28,7 +28,8 @@ import ranks
 import zerograd
 from ranks import work
 from zerograd.rules import diverged_ranks
-from zerograd.runtime import replicas, watch
+from zerograd.runtime import watch
+from zerograd.runtime.ranks import replicas
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
 Told = list[tuple[str, str, int]]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from zerograd.events import Diverged, Event, Kind, Site
+from zerograd.core.events import Diverged, Event, Kind, Site
 
 PATH = "train.py"
 T = TypeVar("T")

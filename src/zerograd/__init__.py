@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zerograd.finding import Finding as Finding
-    from zerograd.finding import Report as Report
+    from zerograd.core.finding import Finding as Finding
+    from zerograd.core.finding import Report as Report
     from zerograd.runtime.watch import GradientError as GradientError
     from zerograd.runtime.watch import GradientWarning as GradientWarning
     from zerograd.runtime.watch import Watch as watch  # noqa: N813, it is called like a function
     from zerograd.runtime.watch import allow as allow
     from zerograd.runtime.watch import expect_window as expect_window
-    from zerograd.static.lint import check_text as check_source
+    from zerograd.static.check_file import check_text as check_source
     from zerograd.stepper import Stepper as Stepper
 
 __version__ = "0.1.0"
@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 _HOME = {
-    "Finding": ("zerograd.finding", "Finding"),
+    "Finding": ("zerograd.core.finding", "Finding"),
     "GradientError": ("zerograd.runtime.watch", "GradientError"),
     "GradientWarning": ("zerograd.runtime.watch", "GradientWarning"),
-    "Report": ("zerograd.finding", "Report"),
+    "Report": ("zerograd.core.finding", "Report"),
     "Stepper": ("zerograd.stepper", "Stepper"),
     "allow": ("zerograd.runtime.watch", "allow"),
-    "check_source": ("zerograd.static.lint", "check_text"),
+    "check_source": ("zerograd.static.check_file", "check_text"),
     "expect_window": ("zerograd.runtime.watch", "expect_window"),
     "watch": ("zerograd.runtime.watch", "Watch"),
 }

@@ -2,7 +2,7 @@
 
 import sys
 
-from zerograd.cli import main
+from zerograd.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,1 +1,4 @@
-"""`zerograd learn`: a course on gradients in which every number is computed by torch there and then."""
+"""The course and the rule pages: lessons whose numbers are computed while you look.
+
+It imports `check`, `static`, `runtime` and `report`.
+"""

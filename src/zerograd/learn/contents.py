@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
-from zerograd.learn.parts import Part
+from zerograd.learn.content import Part
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,4 @@
-"""Renderers: pure functions from a report to text. They see findings, decide nothing, print nothing."""
+"""Renders a report: text, JSON, SARIF, GitHub, GitLab, HTML. Data in, text out.
+
+It imports `core`.
+"""

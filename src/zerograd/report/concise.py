@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zerograd.finding import Report
-from zerograd.report.place import visible, where, where_problem
+from zerograd.core.finding import Report
+from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import fixable
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from zerograd.events import Site
-from zerograd.report.place import key, visible, where
+from zerograd.core.events import Site
+from zerograd.report.location import key, visible, where
 
 GUTTER = 5
 NEAR = 3

@@ -10,8 +10,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
-from zerograd.finding import Report
-from zerograd.report.place import key
+from zerograd.core.finding import Report
+from zerograd.report.location import key
 
 
 def fingerprints(report: Report) -> Iterator[str]:

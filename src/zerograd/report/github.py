@@ -5,8 +5,8 @@ A value can hold anything: what would end it or begin another one is escaped.
 
 from __future__ import annotations
 
-from zerograd.events import Site
-from zerograd.finding import Report
+from zerograd.core.events import Site
+from zerograd.core.finding import Report
 
 _LEVELS = {"error": "error", "advice": "warning"}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from zerograd.finding import Report
+from zerograd.core.finding import Report
 from zerograd.report.fingerprint import digest, fingerprints
 
 _SEVERITIES = {"error": "major", "advice": "minor"}

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 
-from zerograd.events import Measured
-from zerograd.finding import Finding, Problem, Watched
-from zerograd.report import source
-from zerograd.report.place import visible, where, where_problem
-from zerograd.timeline import Lane, Norms, Timeline
+from zerograd.core.events import Measured
+from zerograd.core.finding import Finding, Problem, Watched
+from zerograd.report import html_excerpt
+from zerograd.report.location import visible, where, where_problem
+from zerograd.report.timeline import Lane, Norms, Timeline
 
 
 @dataclass
@@ -246,7 +246,7 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
         f"{_text(one.name)}</h3><p class=message>{_text(one.message)}</p>"
         f"<p class=place><code>{_text(where(one.site))}</code>{_seen(shown)}</p>"
     )
-    yield from source.excerpt(one, page.sources)
+    yield from html_excerpt.excerpt(one, page.sources)
     if shown.measured is not None:
         yield _numbers(shown.measured)
     if one.help:

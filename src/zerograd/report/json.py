@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from zerograd.finding import Finding, Fix, Report
+from zerograd.core.finding import Finding, Fix, Report
 
 VERSION = 1
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from zerograd.events import Site
-from zerograd.finding import Finding, Fix, Problem, Report
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding, Fix, Problem, Report
 from zerograd.report.fingerprint import fingerprints
 
 SCHEMA = (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from zerograd.finding import Finding, Problem, Report, Watched
+from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.report.excerpt import Mark, Paint, excerpt
-from zerograd.report.place import visible, where, where_problem
+from zerograd.report.location import visible, where, where_problem
 
 _STYLES = {
     "bold": "1",

@@ -28,9 +28,9 @@ for x, y in loader:
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import State
-from zerograd.rule import Rule, Violation
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import State
+from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:

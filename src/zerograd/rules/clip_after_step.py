@@ -29,9 +29,9 @@ for x, y in loader:
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation, letter
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import Grads, State
+from zerograd.core.rule import Evidence, Rule, Violation, letter
 
 
 def check(before: State, event: Event) -> Violation | None:

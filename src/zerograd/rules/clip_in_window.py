@@ -32,9 +32,9 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import Grads, State
-from zerograd.rule import Evidence, Rule, Violation, letter, place
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import Grads, State
+from zerograd.core.rule import Evidence, Rule, Violation, letter, place
 
 
 def check(before: State, event: Event) -> Violation | None:

@@ -31,9 +31,9 @@ for x, y in loader:
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import EMPTY, State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import EMPTY, State
+from zerograd.core.rule import Evidence, Rule, Violation
 
 HELP = "clear before the backward or after the step, not between them"
 

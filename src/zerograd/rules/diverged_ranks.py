@@ -40,9 +40,9 @@ for x, y in loader:
 ```
 """
 
-from zerograd.events import Diverged, Event
-from zerograd.lifecycle import State
-from zerograd.rule import Rule, Violation
+from zerograd.core.events import Diverged, Event
+from zerograd.core.lifecycle import State
+from zerograd.core.rule import Rule, Violation
 
 _HELP = {
     "parameters": "find what only this rank does to its parameters: a step it takes or skips alone, "

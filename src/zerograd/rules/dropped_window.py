@@ -29,9 +29,9 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation, guarded
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import State
+from zerograd.core.rule import Evidence, Rule, Violation, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:

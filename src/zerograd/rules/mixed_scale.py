@@ -34,9 +34,9 @@ for x, y in loader:
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import Scale, State
-from zerograd.rule import Evidence, Rule, Violation, scaler
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import Scale, State
+from zerograd.core.rule import Evidence, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:

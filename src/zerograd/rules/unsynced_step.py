@@ -40,9 +40,9 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import State
+from zerograd.core.rule import Evidence, Rule, Violation
 
 _HELP = {
     ".module": "call the wrapped model: model(x), not model.module(x)",

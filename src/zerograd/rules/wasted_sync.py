@@ -37,9 +37,9 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.events import Event, Kind
-from zerograd.lifecycle import LONGEST_WINDOW, State
-from zerograd.rule import Evidence, Rule, Violation
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import LONGEST_WINDOW, State
+from zerograd.core.rule import Evidence, Rule, Violation
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 

@@ -1,1 +1,5 @@
-"""The reader of runs: watches what torch does to gradients and tells it to the rules."""
+"""The reader of runs: listens to torch, looks at gradients where it must, and posts events.
+
+`watch` is the way in; `patches` is the only module that changes torch. It imports `core`, `rules`,
+`fold`, `recording`, `processes` and `terminal`.
+"""

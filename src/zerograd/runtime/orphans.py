@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from zerograd.events import Event, Kind, Measured, Site
+from zerograd.core.events import Event, Kind, Measured, Site
 from zerograd.runtime import verify
 from zerograd.runtime.subjects import Subjects, names_of
 

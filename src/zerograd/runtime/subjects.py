@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from zerograd.events import Event
+from zerograd.core.events import Event
+from zerograd.fold.window_statistics import Book
 from zerograd.runtime import verify
-from zerograd.runtime.habits import Book
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from zerograd.events import Measured
+from zerograd.core.events import Measured
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,41 +18,37 @@ from dataclasses import replace
 from types import ModuleType, TracebackType
 from typing import Any, TypeVar
 
-from zerograd import comments
-from zerograd.finding import Finding, Problem, Report, Watched
-from zerograd.live import Glance
-from zerograd.rule import scaler
-from zerograd.rules import RULES
+from zerograd.core import suppressions
+from zerograd.core.finding import Finding, Problem, Report, Watched
+from zerograd.core.rule import scaler
+from zerograd.fold import judge, window_statistics
+from zerograd.fold.judge import Judge
+from zerograd.processes import identity
+from zerograd.processes.identity import Company
+from zerograd.recording.writer import Recorder
+from zerograd.rules.catalogue import RULES
+from zerograd.rules.selection import expand, resolve
 from zerograd.runtime import (
-    books,
-    distributed,
-    fingerprints,
-    frames,
-    graph,
-    habits,
-    hooks,
-    judge,
-    laps,
-    letters,
-    looking,
-    meter,
+    autograd_graph,
+    call_sites,
+    event_cache,
+    gradient_probe,
+    lanes,
+    norms,
     orphans,
-    ranks,
-    replicas,
+    patches,
+    steady_loop,
+    step_and_clear,
     subjects,
-    sync,
-    using,
     verify,
     watcher,
 )
-from zerograd.runtime.hooks import Hooks, hide_from_compiler, load_torch
-from zerograd.runtime.judge import Judge
-from zerograd.runtime.meter import Meter
-from zerograd.runtime.ranks import Company
-from zerograd.runtime.recording import Recorder
-from zerograd.runtime.traces import tidy
+from zerograd.runtime.norms import Meter
+from zerograd.runtime.patches import Hooks, hide_from_compiler, load_torch
+from zerograd.runtime.ranks import collectives, fingerprints, replicas, sync
+from zerograd.runtime.tracebacks import tidy
 from zerograd.runtime.watcher import Watcher
-from zerograd.selection import expand, resolve
+from zerograd.terminal.status_line import Glance
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -171,7 +167,7 @@ class Watch:
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
         seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
-        now = ranks.who()
+        now = identity.who()
         mine = replace(finding, seen=seen, ranks=now.several)
         if known:
             self.report.findings[known[0]] = mine
@@ -204,7 +200,7 @@ class Watch:
         place = _place(finding)
         if place not in self._comments:
             lines = self._lines(finding.site.path)
-            self._comments[place] = comments.allows("\n".join(lines), finding)
+            self._comments[place] = suppressions.allows("\n".join(lines), finding)
         return self._comments[place]
 
     def _lines(self, path: str) -> list[str]:
@@ -369,9 +365,9 @@ class _Engine:
 
 
 _OUR_MODULES: tuple[ModuleType, ...] = (
-    books, distributed, fingerprints, frames, graph, habits, hooks, judge, laps, letters, looking, meter,
-    orphans, replicas, subjects, sync, using, verify, watcher, sys.modules[__name__],
-    sys.modules["zerograd.ledger"], sys.modules["zerograd.lifecycle"],
+    lanes, collectives, fingerprints, call_sites, autograd_graph, window_statistics, patches, judge, steady_loop, event_cache, gradient_probe, norms,
+    orphans, replicas, subjects, sync, step_and_clear, verify, watcher, sys.modules[__name__],
+    sys.modules["zerograd.core.automaton"], sys.modules["zerograd.core.lifecycle"],
 )  # fmt: skip
 
 

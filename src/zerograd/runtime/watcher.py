@@ -14,19 +14,26 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zerograd.events import Event, Kind
-from zerograd.runtime import graph, verify
-from zerograd.runtime.books import OUTSIDE, Lane
-from zerograd.runtime.frames import NOWHERE
-from zerograd.runtime.judge import Judge
-from zerograd.runtime.laps import LONGEST_LAP, NO_CALL, STEPPING, Call, Turn, joined
-from zerograd.runtime.looking import USUAL, Look, close
+from zerograd.core.events import Event, Kind
+from zerograd.fold.judge import Judge
+from zerograd.runtime import autograd_graph, verify
+from zerograd.runtime.call_sites import NOWHERE
+from zerograd.runtime.gradient_probe import USUAL, Look, close
+from zerograd.runtime.lanes import OUTSIDE, Lane
 from zerograd.runtime.orphans import Orphans
+from zerograd.runtime.steady_loop import (
+    LONGEST_LAP,
+    NO_CALL,
+    STEPPING,
+    Call,
+    Turn,
+    joined,
+)
+from zerograd.runtime.step_and_clear import STEPPED, Using
 from zerograd.runtime.subjects import Subject
-from zerograd.runtime.using import STEPPED, Using
 
 if TYPE_CHECKING:
-    from zerograd.runtime.meter import Meter
+    from zerograd.runtime.norms import Meter
 
 ABOVE_TORCH = 3
 """How far above a listener the user can be: our hook is below it, and below that some of torch."""
@@ -131,7 +138,7 @@ class Watcher(Using):
 
     def _walk(self, lane: Lane, outputs: Any, event: Event) -> None:
         """Follow the graph to what it reaches and no optimizer has."""
-        leaves = graph.leaves(outputs)
+        leaves = autograd_graph.leaves(outputs)
         if not self._searched and self._orphans.unclaimed(leaves):
             self._search(lane, leaves)
         self._orphans.look(leaves, event.site, self._judge.steps)
@@ -206,14 +213,14 @@ class Watcher(Using):
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
         if not outputs:
             return None
-        if graph.is_marked(outputs[0]):
+        if autograd_graph.is_marked(outputs[0]):
             return True
         if len(self._walks) >= MOST_WALKS:
             self._walks.clear()
         walks = self._walks.setdefault((frame.f_code, frame.f_lasti), [])
         if len(walks) < USUAL or walks[0] is not False:
             walks[USUAL - 1 :] = []
-            walks.insert(0, graph.scaled_by_a_scaler(outputs[0]))
+            walks.insert(0, autograd_graph.scaled_by_a_scaler(outputs[0]))
         return walks[0]
 
     def step_begins(self, optimizer: Any) -> None:
@@ -349,7 +356,7 @@ class Watcher(Using):
         self.scalers = True
         self._here.lane.leave_lap()
         for output in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
-            graph.mark_scaled(output)
+            autograd_graph.mark_scaled(output)
 
     def unscaling(self, optimizer: Any) -> None:
         if self._here.lane.scaling is None and not self.failure:

@@ -1,1 +1,5 @@
-"""The reader of source: from a file to the findings in it, without running any of it."""
+"""The reader of source code: from a file to findings, without importing or running it.
+
+`check_file` is the way in. `read` parses, `interp` turns a syntax tree into a flow of events, and
+`analyse` explores the flow. It imports `core`, `rules` and `explore`.
+"""

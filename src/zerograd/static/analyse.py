@@ -6,28 +6,30 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from zerograd import guard
-from zerograd.events import Event, Kind, Site
-from zerograd.explore import Outcome, Result, Window, explore
-from zerograd.finding import Finding, Note
-from zerograd.flow import Alt, Emit, Flow, Loop, Seq, walk
-from zerograd.paths import Decisions
-from zerograd.rule import Rule
-from zerograd.rules import RULES
-from zerograd.static import names, plain, subjects
-from zerograd.static.acts import Act
-from zerograd.static.facts import Facts, text_of
-from zerograd.static.lower import Lower
-from zerograd.static.names import LIGHTNING_STEP
-from zerograd.static.pace import Pace
-from zerograd.static.pace import pace as pace_of
-from zerograd.static.project import Module, Project
-from zerograd.static.shape import relooped
-from zerograd.static.source import Source
-from zerograd.static.subjects import Subject, View
-from zerograd.static.told import excused
-from zerograd.static.values import OPTIMIZER, Fn, Klass, Thing, within
-from zerograd.static.work import PATHS, Cut
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.finding import Finding, Note
+from zerograd.core.rule import Rule
+from zerograd.explore import logic
+from zerograd.explore.decisions import Decisions
+from zerograd.explore.explore import Outcome, Result, Window, explore
+from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, walk
+from zerograd.explore.shape import relooped
+from zerograd.rules.catalogue import RULES
+from zerograd.static import projection
+from zerograd.static.accumulation import Pace
+from zerograd.static.accumulation import pace as pace_of
+from zerograd.static.interp import obviously_right
+from zerograd.static.interp.effects import Act
+from zerograd.static.interp.statements import Lower
+from zerograd.static.loss_scaling import excused
+from zerograd.static.projection import Subject, View
+from zerograd.static.read import vocabulary
+from zerograd.static.read.budget import PATHS, Cut
+from zerograd.static.read.file_index import Facts, text_of
+from zerograd.static.read.project import Module, Project
+from zerograd.static.read.source import Source
+from zerograd.static.read.values import OPTIMIZER, Fn, Klass, Thing, within
+from zerograd.static.read.vocabulary import LIGHTNING_STEP
 
 WINDOWS = (2, 3)
 
@@ -81,7 +83,7 @@ class _Search:
         lower = Lower(self.project, self.module)
         functions = list(self.functions())
         own = any(map(self.module.methods_named, ("zero_grad", "step", "backward")))
-        managed = own or not plain.MANAGED.isdisjoint(self.module.packages)
+        managed = own or not obviously_right.MANAGED.isdisjoint(self.module.packages)
         if self.top_level_matters(lower) and (managed or not self.plain_file(functions, lower)):
             flow = self.lowered(lower, None)
             inlined |= lower.inlined
@@ -169,14 +171,14 @@ class _Search:
             repeated = True
         # From where a function is handed its counter cannot be seen, but for Lightning's.
         self.hidden = _POSITIONS if repeated and not lightning else frozenset()
-        stepped = subjects.subjects(flow, lower.params)
+        stepped = projection.subjects(flow, lower.params)
         if not self.module.imports_torch:
-            stepped = [s for s in stepped if not s.key.startswith(subjects.BY_HAND)]
+            stepped = [s for s in stepped if not s.key.startswith(projection.BY_HAND)]
         # Each part is held against each subject, and whose it is asked of all of them.
         size = sum(1 for _ in walk(flow)) * max(1, len(stepped) // 4)
         for subject in stepped:
             others = [other for other in stepped if other.key != subject.key]
-            for part in subjects.parts(subject):
+            for part in projection.parts(subject):
                 self.project.work.read(size)
                 self.explore(flow, part, others, lower, repeated)
         self.unstepped(flow, stepped, lower)
@@ -197,7 +199,7 @@ class _Search:
         events = [part.event for part in walk(seen) if isinstance(part, Emit)]
         whole = [self.examine(seen, rules, pace) for rules in _groups(events)]
         if not all(whole):
-            name = subject.key.removeprefix(subjects.BY_HAND).rpartition("#")[2]
+            name = subject.key.removeprefix(projection.BY_HAND).rpartition("#")[2]
             self.cut[f"too many ways for {name} through {self.root}"] = None
 
     def examine(self, flow: Flow, rules: list[Rule], pace: Pace | None) -> bool:
@@ -291,7 +293,7 @@ class _Search:
 def _is_optimizer_method(fn: Fn) -> bool:
     """What an optimizer does inside is its own affair."""
     bases = fn.klass.node.bases if fn.klass is not None else []
-    return any(names.role_of_call(text_of(base)) == OPTIMIZER for base in bases)
+    return any(vocabulary.role_of_call(text_of(base)) == OPTIMIZER for base in bases)
 
 
 def _groups(events: list[Event]) -> list[list[Rule]]:
@@ -355,7 +357,7 @@ def _handed_counter(flow: Flow) -> bool:
         return False
     for part in walk(flow):
         if isinstance(part, Alt) and _steps_under(part):
-            if any(isinstance(p, guard.Op) and p.op == "%" for p in guard.parts(part.test)):
+            if any(isinstance(p, logic.Op) and p.op == "%" for p in logic.parts(part.test)):
                 return True
     return False
 
@@ -365,9 +367,9 @@ def _repeat(flow: Flow) -> Flow:
     counter = None
     for part in walk(flow):
         if isinstance(part, Alt) and _steps_under(part):
-            for op in guard.parts(part.test):
-                if isinstance(op, guard.Op) and op.op == "%":
-                    counter = next(iter(sorted(guard.reads(op.args[0]))), counter)
+            for op in logic.parts(part.test):
+                if isinstance(op, logic.Op) and op.op == "%":
+                    counter = next(iter(sorted(logic.reads(op.args[0]))), counter)
     site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
     return Loop(relooped(flow, 0, -1), -1, site, targets, counter)

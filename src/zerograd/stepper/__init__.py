@@ -8,7 +8,7 @@ try:
 except ImportError as error:
     raise ImportError("zerograd.Stepper needs torch: pip install 'zerograd[torch]'") from error
 
-from zerograd.stepper.record import Step as Step
+from zerograd.stepper.step_record import Step as Step
 from zerograd.stepper.stepper import Stepper as Stepper
 
 __all__ = ["Step", "Stepper"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from zerograd.stepper.amounts import Amount
+from zerograd.stepper.weights import Amount
 
 Held = list[Tensor | None]
 

@@ -33,14 +33,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from zerograd.stepper import refuse
-from zerograd.stepper.amounts import Amount, amount, divided, power_of_two
-from zerograd.stepper.finish import Finish
+from zerograd.stepper import validate
+from zerograd.stepper.batches import Loop, together
+from zerograd.stepper.close_window import Finish
 from zerograd.stepper.gradients import Gradients
 from zerograd.stepper.in_backward import InBackward
-from zerograd.stepper.loop import Loop, together
-from zerograd.stepper.ranks import Ranks, ranks_of
-from zerograd.stepper.record import Step
+from zerograd.stepper.sharing import Ranks, ranks_of
+from zerograd.stepper.step_record import Step
+from zerograd.stepper.weights import Amount, amount, divided, power_of_two
 from zerograd.stepper.window import Window
 
 T = TypeVar("T")
@@ -97,24 +97,24 @@ class Stepper:
         sync: Literal["last", "every"] = "last",
         group: Any = None,
     ) -> None:
-        self._modules = refuse.listed(modules, nn.Module, "modules")
-        self._optimizers = refuse.listed(optimizers, Optimizer, "optimizers")
+        self._modules = validate.listed(modules, nn.Module, "modules")
+        self._optimizers = validate.listed(optimizers, Optimizer, "optimizers")
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
-        refuse.unfit(self._modules, self._optimizers, self._scaler)
-        refuse.windows(accumulate, accumulate_weight)
-        refuse.clips(clip_norm, clip_value)
-        refuse.other_words("reduction", reduction, "mean", "sum")
-        refuse.other_words("sync", sync, "last", "every")
+        validate.unfit(self._modules, self._optimizers, self._scaler)
+        validate.windows(accumulate, accumulate_weight)
+        validate.clips(clip_norm, clip_value)
+        validate.other_words("reduction", reduction, "mean", "sum")
+        validate.other_words("sync", sync, "last", "every")
         self._accumulate = None if accumulate_weight is not None else accumulate or 1
         self._enough = accumulate_weight
-        self._schedulers = refuse.demanding(scheduler)
+        self._schedulers = validate.demanding(scheduler)
         self._summed = reduction == "sum"
         self._sync_every = sync == "every"
-        params = refuse.parameters(self._optimizers)
+        params = validate.parameters(self._optimizers)
         self._ranks = ranks_of(self._modules, params, group)
         shards = self._ranks.shards
         if accumulate_dtype is not None:
-            refuse.together(
+            validate.together(
                 "accumulate_dtype",
                 {
                     "scaler": (self._scaler is not None, "a scaler is for fp16, this for bf16"),
@@ -127,7 +127,7 @@ class Stepper:
         self._in_backward: InBackward | None = None
         if free_gradients:
             whole = "it needs all gradients of a window at once"
-            refuse.together(
+            validate.together(
                 "free_gradients",
                 {
                     "accumulate": (self._accumulate != 1, "a longer window keeps the gradients"),
@@ -187,7 +187,7 @@ class Stepper:
         loop = object()
         if not self._resumed:
             self._drop()
-            self._gradients.of(refuse.parameters(self._optimizers))
+            self._gradients.of(validate.parameters(self._optimizers))
         self._resumed = False
         self._loop = loop
         _running.add(self)
@@ -299,7 +299,7 @@ class Stepper:
         """Open a window if none is open, and take a batch of this weight into it."""
         if self._window.count == 0:
             self._own_scaler()
-            self._gradients.of(refuse.parameters(self._optimizers))
+            self._gradients.of(validate.parameters(self._optimizers))
             _set_aside(self)
             if self._gradients.dirty():
                 self._clear()
@@ -496,7 +496,7 @@ class Stepper:
         if self._loop is not None:
             raise RuntimeError("load_state_dict() belongs before the loop, not into it")
         window = state["window"]
-        params = refuse.parameters(self._optimizers)
+        params = validate.parameters(self._optimizers)
         if window is not None:
             held = window["gradients"]
             shapes = [None if one is None else one.shape for one in held]

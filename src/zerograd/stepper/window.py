@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zerograd.stepper.amounts import Amount, number
+from zerograd.stepper.weights import Amount, number
 
 
 @dataclass

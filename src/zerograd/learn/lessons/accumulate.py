@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
+from zerograd.learn.content import Code, Part, Pause, Say, Table, number
 from zerograd.learn.lessons.shared import LAYER, asked_to_check, asked_to_watch, steps
-from zerograd.learn.parts import Code, Part, Pause, Say, Table, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 LITTLE = 1e-4
 RATE = 0.05

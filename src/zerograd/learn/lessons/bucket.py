@@ -6,11 +6,21 @@ from collections.abc import Iterator
 
 import torch
 
-from zerograd.events import Event, Kind, Site
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.lifecycle import NEW, Grads, State, advance
+from zerograd.learn.content import (
+    Buckets,
+    Code,
+    Moment,
+    Part,
+    Pause,
+    Say,
+    Table,
+    Try,
+    number,
+)
 from zerograd.learn.lessons.shared import asked_to_check, asked_to_watch
-from zerograd.learn.parts import Buckets, Code, Moment, Part, Pause, Say, Table, Try, number
-from zerograd.lifecycle import NEW, Grads, State, advance
-from zerograd.snippet import Names, Snippet
+from zerograd.learn.snippet import Names, Snippet
 
 GIVEN = """\
 import torch

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
+from zerograd.learn.content import Code, Part, Pause, Say, Table, number
 from zerograd.learn.lessons.shared import LAYER, asked_to_check, asked_to_watch, flat, steps
-from zerograd.learn.parts import Code, Part, Pause, Say, Table, number
-from zerograd.snippet import Names, Snippet
+from zerograd.learn.snippet import Names, Snippet
 
 CLEARED = Snippet(
     """\

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from zerograd.learn.content import Code, Part, Pause, Question, Say, Table, number
 from zerograd.learn.lessons.shared import REGRESSION, asked_to_watch, flat
-from zerograd.learn.parts import Code, Part, Pause, Question, Say, Table, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 TWO_LOSSES = Snippet(
     """\

@@ -6,10 +6,19 @@ from collections.abc import Iterator
 
 import torch
 
+from zerograd.learn.content import (
+    Code,
+    Part,
+    Pause,
+    Plain,
+    Question,
+    Say,
+    Table,
+    number,
+)
+from zerograd.learn.ddp_demo import WINDOW, Unavailable, ask
 from zerograd.learn.lessons.shared import asked_to_check, asked_to_watch
-from zerograd.learn.parts import Code, Part, Pause, Plain, Question, Say, Table, number
-from zerograd.learn.replicas import WINDOW, Unavailable, ask
-from zerograd.snippet import Names, Snippet
+from zerograd.learn.snippet import Names, Snippet
 
 SCALE = 2.0**15
 

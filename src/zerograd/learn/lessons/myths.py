@@ -9,10 +9,10 @@ from contextlib import suppress
 import torch
 from torch import nn
 
+from zerograd.learn.content import Part, Pause, Question, Say, Table, number
 from zerograd.learn.lessons import place
 from zerograd.learn.lessons.shared import REGRESSION, asked_to_check, flat, whole_loss
-from zerograd.learn.parts import Part, Pause, Question, Say, Table, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 ADAM = Snippet(
     """\

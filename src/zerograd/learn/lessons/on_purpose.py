@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
+from zerograd.learn.content import Bars, Code, Part, Pause, Say, Table, number
 from zerograd.learn.lessons.shared import REGRESSION, asked_to_check, asked_to_watch, steps
-from zerograd.learn.parts import Bars, Code, Part, Pause, Say, Table, number
-from zerograd.snippet import Names, Snippet
+from zerograd.learn.snippet import Names, Snippet
 
 GIVEN = REGRESSION + "N = 4\n"
 

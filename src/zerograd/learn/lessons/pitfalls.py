@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerograd.learn.content import Code, Part, Pause, Say, number
 from zerograd.learn.lessons import place
 from zerograd.learn.lessons.shared import REGRESSION, asked_to_check, steps, whole_loss
-from zerograd.learn.parts import Code, Part, Pause, Say, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 FORGOTTEN = Snippet(place.FIRST.code.replace(place.CLEAR + "\n", ""), REGRESSION, "forgotten.py")
 TOO_LATE = Snippet(place.TOO_LATE.code, REGRESSION, "too_late.py")

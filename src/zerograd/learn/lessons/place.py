@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerograd.learn.content import Code, Part, Pause, Say, Table, number
 from zerograd.learn.lessons.shared import (
     REGRESSION,
     asked_to_check,
@@ -12,8 +13,7 @@ from zerograd.learn.lessons.shared import (
     steps,
     whole_loss,
 )
-from zerograd.learn.parts import Code, Part, Pause, Say, Table, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 CLEAR = "    optimizer.zero_grad()"
 BODY = (

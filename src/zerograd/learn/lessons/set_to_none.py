@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from zerograd.learn.content import Bars, Code, Part, Pause, Say, Table, number
 from zerograd.learn.lessons.shared import LAYER, asked_to_check, flat
-from zerograd.learn.parts import Bars, Code, Part, Pause, Say, Table, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 LOOP = """\
 for i in range(3):

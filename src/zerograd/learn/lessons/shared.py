@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from zerograd.learn.parts import Verdict
-from zerograd.snippet import Names, Snippet
+from zerograd.learn.content import Verdict
+from zerograd.learn.snippet import Names, Snippet
 
 REGRESSION = """\
 import torch

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerograd.learn.content import (
+    Code,
+    Curves,
+    Part,
+    Pause,
+    Question,
+    Say,
+    Table,
+    number,
+)
 from zerograd.learn.lessons.shared import REGRESSION, asked_to_watch, flat, whole_loss
-from zerograd.learn.parts import Code, Curves, Part, Pause, Question, Say, Table, number
-from zerograd.snippet import Snippet
+from zerograd.learn.snippet import Snippet
 
 LOOP = """\
 for epoch in range(5):

@@ -1,0 +1,197 @@
+"""What the last check found out, so that the next one reads only what has changed.
+
+A verdict is good as long as the file it is about, the files it was found with, and zerograd itself
+are what they were. A cache that is missing, broken or of another version is no cache: nothing here
+ever fails a check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from zerograd import __version__
+from zerograd.check.settings import Settings, load
+from zerograd.core.events import Site
+from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
+from zerograd.static.check_file import CLEAN, Verdict
+
+MAGIC = b"zerograd cache\n"
+RACY_NS = 100_000_000
+"""A file changed this shortly before it was read may change again and keep its time."""
+FORGOTTEN_S = 30 * 24 * 3600
+"""A cache file that no check has used for so long is removed."""
+
+Stamp = tuple[int, int]
+"""When a file was changed, and how big it is; (0, 0) for a file that is not there."""
+
+_PACKED: tuple[type[Any], ...] = (Site, Note, Edit, Fix, Finding, Problem, Verdict)
+_KIND = {kind: number for number, kind in enumerate(_PACKED)}
+_FIELDS = tuple(tuple(kind.__dataclass_fields__) for kind in _PACKED)
+
+
+def pack(value: object) -> object:
+    """Findings and their parts as plain tuples, which `marshal` can write."""
+    number = _KIND.get(type(value))
+    if number is not None:
+        return {number: tuple(pack(getattr(value, name)) for name in _FIELDS[number])}
+    return tuple(map(pack, value)) if isinstance(value, tuple) else value
+
+
+def unpack(value: object) -> object:
+    """The opposite of `pack`."""
+    if isinstance(value, dict):
+        ((number, fields),) = value.items()
+        return _PACKED[number](*map(unpack, fields))
+    return tuple(map(unpack, value)) if isinstance(value, tuple) else value
+
+
+def stamp(path: str) -> Stamp:
+    """The stamp of a file as it is now."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+def directory() -> str:
+    """Where caches are kept: ZEROGRAD_CACHE_DIR, or the user's cache directory."""
+    if own := os.environ.get("ZEROGRAD_CACHE_DIR"):
+        return own
+    home = os.path.expanduser("~")
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+    elif sys.platform == "darwin":
+        base = os.path.join(home, "Library", "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    return os.path.join(base, "zerograd")
+
+
+Entry = tuple[int, int] | tuple[int, int, object, tuple[tuple[str, int, int], ...]]
+"""A stamp alone for a clean file; else with the packed verdict and what it was found with."""
+
+
+class Cache:
+    """The verdicts of earlier checks of the same paths from the same directory."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._key = repr((__version__, sys.version_info[:3], _code(), os.getcwd(), *roots))
+        # Any hash does for a name: the whole key stands in the file.
+        name = f"{zlib.crc32(self._key.encode('utf-8', 'backslashreplace')):08x}.cache"
+        self._path = os.path.join(directory(), name)
+        self._start = time.time_ns()
+        self._old: dict[str, Entry] = {}
+        self._old_quiet: dict[str, Stamp] = {}
+        self._load()
+        self._new: dict[str, Entry] = {}
+        self._quiet: dict[str, Stamp] = {}
+
+    def _load(self) -> None:
+        try:
+            with open(self._path, "rb") as stream:
+                data = stream.read()
+        except OSError:
+            return
+        head = len(MAGIC) + 4
+        if data[: len(MAGIC)] != MAGIC or data[len(MAGIC) : head] != _sum(data[head:]):
+            return
+        with contextlib.suppress(ValueError, EOFError, TypeError):
+            key, old, quiet = marshal.loads(data[head:])  # noqa: S302 (its sum is right: we wrote it)
+            if key == self._key:
+                self._old, self._old_quiet = old, quiet
+
+    def get(self, path: str, mtime: int, size: int) -> Verdict | None:
+        """The verdict on a file, if it still holds."""
+        entry = self._old.get(path)
+        if entry is None or entry[0] != mtime or entry[1] != size:
+            return None
+        if len(entry) == 2:
+            self._new[path] = entry
+            return CLEAN
+        if any(stamp(other) != (time, size) for other, time, size in entry[3]):
+            return None
+        self._new[path] = entry
+        verdict = unpack(entry[2])
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+    def put(self, path: str, mtime: int, size: int, verdict: Verdict) -> None:
+        """Remember the verdict on a file that had this stamp before it was read."""
+        depends = tuple((other, *stamp(other)) for other in verdict.depends)
+        latest = max((mtime, *(time for _, time, _ in depends)))
+        if latest > self._start - RACY_NS or not verdict.lasting:
+            return
+        if verdict == CLEAN:
+            self._new[path] = (mtime, size)
+        else:
+            self._new[path] = (mtime, size, pack(verdict), depends)
+
+    def load_settings(self, path: str) -> tuple[Settings | None, list[Problem]]:
+        """`settings.load`, without reading again a file that is known to hold no settings."""
+        now = stamp(path)
+        if self._old_quiet.get(path) == now:
+            self._quiet[path] = now
+            return None, []
+        found, problems = load(path)
+        if found is None and not problems and now[0] <= self._start - RACY_NS:
+            self._quiet[path] = now
+        return found, problems
+
+    def save(self) -> None:
+        """Write what this check knows, all at once, so that another one reads all or nothing."""
+        if (self._new, self._quiet) == (self._old, self._old_quiet):
+            self._touch()
+            return
+        payload = marshal.dumps((self._key, self._new, self._quiet))
+        temporary = f"{self._path}.{os.getpid()}"
+        try:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            with open(temporary, "wb") as stream:
+                stream.write(MAGIC + _sum(payload) + payload)
+            os.replace(temporary, self._path)
+            _forget(os.path.dirname(self._path))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+    def _touch(self) -> None:
+        """Show that the file is in use, at most once a day."""
+        with contextlib.suppress(OSError):
+            if time.time() - os.stat(self._path).st_mtime > 24 * 3600:
+                os.utime(self._path)
+
+
+def _sum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "big")
+
+
+def _code() -> tuple[tuple[str, int, int], ...]:
+    """The stamps of zerograd's own modules: other code finds other things."""
+    found = []
+    todo = [os.path.dirname(os.path.abspath(__file__))]
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir() and entry.name != "__pycache__":
+                    todo.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    found.append((entry.path, *stamp(entry.path)))
+    return tuple(sorted(found))
+
+
+def _forget(folder: str) -> None:
+    """Remove cache files that nobody uses any more."""
+    now = time.time()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if ".cache" in entry.name and now - entry.stat().st_mtime > FORGOTTEN_S:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)

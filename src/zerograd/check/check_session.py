@@ -1,0 +1,281 @@
+"""One check from the words of the command line to a report: find, recall, judge, select.
+
+What is found out about a file does not depend on what the user selects, so that the cache serves
+every selection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from zerograd.check.cache import Cache
+from zerograd.check.discover import Discovery, Target
+from zerograd.check.settings import DEFAULT, Settings
+from zerograd.check.settings import load as load_settings
+from zerograd.core.finding import Finding, Problem, Report
+from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
+from zerograd.static.check_file import Verdict, add_sources, judge_bytes, lines_of
+from zerograd.static.read.source import Unreadable, from_bytes
+
+if TYPE_CHECKING:
+    from zerograd.fix.rewrite import Rewriter
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for; None where it leaves the word to the settings."""
+
+    paths: tuple[str, ...]
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    pedantic: bool = False
+    include_tests: bool = False
+    jobs: int = 0
+    cache: bool = True
+    stdin: bytes | None = None
+    stdin_filename: str = ""
+    repair: Literal["", "show", "diff", "fix"] = ""
+    """Fixes: not looked for, shown with their findings, shown as a diff, made."""
+    unsafe: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The report of a check, and whether it failed."""
+
+    report: Report
+    failed: bool
+    diff: bytes = b""
+    """What would change, where that was asked for."""
+    stdin: bytes | None = None
+    """Standard input, repaired."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 findings that fail a check or a diff, 2 something could not be checked."""
+        return 2 if self.report.errors else int(self.failed or bool(self.diff))
+
+
+def run(options: Options, progress: Progress) -> Outcome:
+    """Check everything that was asked for; `UnknownRule` if a word on the command line is none."""
+    chooser = _Chooser(options)
+    memory = Cache(options.paths) if options.cache else None
+    loader = memory.load_settings if memory else load_settings
+    discovery = Discovery(options.exclude, include_tests=options.include_tests, loader=loader)
+    # A file that is named is read whatever it holds, even if a directory holds it, too.
+    for path in sorted(options.paths, key=os.path.isdir):
+        if path != "-":
+            discovery.add(path)
+    found = discovery.found
+    rewriter = _rewriter(options)
+    stdin = options.stdin
+    if stdin is not None:
+        settings = discovery.settings_above(
+            os.path.dirname(os.path.abspath(options.stdin_filename))
+        )
+        name = options.stdin_filename or "<stdin>"
+        verdict = _judge_stdin(name, stdin)
+        if rewriter is not None and chooser.any(verdict, settings):
+            stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings))
+        chooser.add(verdict, settings)
+        chooser.report.sources.update(_lines(name, stdin))
+        chooser.report.files += 1
+    verdicts = _verdicts(found.targets, memory, options, progress)
+    if rewriter is not None:
+        verdicts = _rewritten(rewriter, found.targets, verdicts, chooser)
+    for target, verdict in zip(found.targets, verdicts, strict=True):
+        if target.settings is not DEFAULT:
+            chooser.understood(target.settings)
+        if verdict.findings or verdict.problems:
+            chooser.add(verdict, target.settings)
+    if memory:
+        memory.save()
+    report = chooser.report
+    report.files += len(found.targets)
+    report.errors[:0] = found.problems
+    add_sources(report)
+    if rewriter is None:
+        return Outcome(report, chooser.failed)
+    report.fixed = rewriter.fixed if rewriter.mode != "show" else None
+    return Outcome(report, chooser.failed, rewriter.diff, stdin)
+
+
+def _judge_stdin(path: str, data: bytes) -> Verdict:
+    from zerograd.static.time_limit import guarded
+
+    return guarded(path, lambda: judge_bytes(data, path))
+
+
+def _lines(path: str, data: bytes) -> dict[str, list[str]]:
+    try:
+        return lines_of(from_bytes(data, path))
+    except Unreadable:
+        return {}
+
+
+def _rewriter(options: Options) -> Rewriter | None:
+    if not options.repair:
+        return None
+    from zerograd.fix.rewrite import Rewriter
+
+    return Rewriter(options.repair, options.unsafe)
+
+
+def _rewritten(
+    rewriter: Rewriter, targets: Sequence[Target], verdicts: list[Verdict], chooser: _Chooser
+) -> list[Verdict]:
+    """The verdicts once every file is repaired; those that rest on a repaired file are asked again."""
+    from zerograd.static.time_limit import Job, judge_path
+
+    left = list(verdicts)
+    for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
+        if chooser.any(verdict, target.settings):
+            left[number] = rewriter.file(target.path, verdict, chooser.chooses(target.settings))
+    if rewriter.changed:
+        for number, target in enumerate(targets):
+            if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
+                left[number] = judge_path(Job(target.path, target.named))
+    return left
+
+
+def _verdicts(
+    targets: Sequence[Target], memory: Cache | None, options: Options, progress: Progress
+) -> list[Verdict]:
+    """The verdict on each file, from the cache where it knows better than to read again."""
+    if memory is None:
+        known: list[Verdict | None] = [None] * len(targets)
+    else:
+        known = [memory.get(target.path, target.mtime, target.size) for target in targets]
+    unknown = [number for number, verdict in enumerate(known) if verdict is None]
+    if not unknown:
+        return [verdict for verdict in known if verdict is not None]
+    from zerograd.check.workers import judge_all
+    from zerograd.static.time_limit import Job
+
+    jobs = [Job(targets[number].path, targets[number].named) for number in unknown]
+    judged = judge_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
+    for number, verdict in zip(unknown, judged, strict=True):
+        known[number] = verdict
+        if memory is not None:
+            target = targets[number]
+            memory.put(target.path, target.mtime, target.size, verdict)
+    return [verdict for verdict in known if verdict is not None]
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Chooser:
+    """Collects what counts into one report."""
+
+    def __init__(self, options: Options) -> None:
+        self.report = Report()
+        self.failed = False
+        self._options = options
+        self._checked: dict[int, Settings] = {}
+        self._selections: dict[object, Selection | None] = {}
+        self._seen: set[tuple[str, object]] = set()
+        for word in (*(options.select or ()), *options.ignore):
+            expand(word, catalogue())
+
+    def add(self, verdict: Verdict, settings: Settings) -> None:
+        """Take what the command line and the settings want to hear of one file."""
+        self.report.errors += verdict.problems
+        for finding in verdict.findings:
+            # Two files that call one function find the same in it.
+            same = (finding.code, finding.site)
+            if same in self._seen or not self.wants(finding, settings):
+                continue
+            self._seen.add(same)
+            self.report.findings.append(finding)
+            selection = self._selection(finding.site.path, self.understood(settings))
+            explicit = selection is not None and finding.code in selection.explicit
+            self.failed |= finding.level == "error" or explicit
+
+    def wants(self, finding: Finding, settings: Settings) -> bool:
+        """Whether the command line and the settings want to hear of a finding."""
+        if not (finding.certain or self._options.pedantic or settings.pedantic):
+            return False
+        selection = self._selection(finding.site.path, self.understood(settings))
+        return selection is None or finding.code in selection.codes
+
+    def chooses(self, settings: Settings) -> Callable[[Finding], bool]:
+        """`wants`, under these settings."""
+        return lambda finding: self.wants(finding, settings)
+
+    def any(self, verdict: Verdict, settings: Settings) -> bool:
+        """Whether there is anything in a verdict that is wanted."""
+        return any(self.wants(finding, settings) for finding in verdict.findings)
+
+    def _selection(self, path: str, settings: Settings) -> Selection | None:
+        """What counts in a file; None is everything."""
+        select = self._options.select if self._options.select is not None else settings.select
+        ignore = (*self._options.ignore, *settings.ignored_in(path))
+        if select is None and not ignore:
+            return None
+        key = (select, ignore)
+        if key not in self._selections:
+            self._selections[key] = resolve(select, ignore, catalogue())
+        return self._selections[key]
+
+    def understood(self, settings: Settings) -> Settings:
+        """The settings without the words that are no rules; each of these is said once."""
+        if id(settings) not in self._checked:
+            by_file = settings.per_file_ignores
+            self._checked[id(settings)] = replace(
+                settings,
+                select=settings.select and (self._known(settings.select, settings) or None),
+                ignore=self._known(settings.ignore, settings),
+                per_file_ignores=tuple((one, self._known(n, settings)) for one, n in by_file),
+            )
+        return self._checked[id(settings)]
+
+    def _known(self, words: Iterable[str], settings: Settings) -> tuple[str, ...]:
+        known = []
+        for word in words:
+            problem = _unknown(word)
+            if problem:
+                message = f"[tool.zerograd] {problem}; it is not used"
+                self.report.errors.append(Problem(settings.path, message))
+            else:
+                known.append(word)
+        return tuple(known)
+
+
+def _unknown(word: str) -> str:
+    try:
+        expand(word, catalogue())
+    except UnknownRule as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A rule as far as it can be chosen and explained."""
+
+    code: str
+    name: str
+    level: str
+    doc: str
+
+
+@cache
+def catalogue() -> tuple[Page, ...]:
+    """Every rule that can be selected, in the order of their codes."""
+    from zerograd.core import suppressions
+    from zerograd.rules.catalogue import RULES
+
+    pages = [Page(rule.code, rule.name, rule.level, rule.doc) for rule in RULES]
+    pages.append(Page(suppressions.CODE, suppressions.NAME, "advice", suppressions.DOC))
+    return tuple(sorted(pages, key=lambda page: page.code))

@@ -1,0 +1,269 @@
+"""Which files a check reads: directories walked, .gitignore and excludes kept, tests left out.
+
+A file that the user names is always checked. Directories behind symbolic links are not entered, so
+no walk goes round in circles. Each file is looked at once: its time and size serve the cache, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zerograd.check.gitignore import Patterns
+from zerograd.check.settings import DEFAULT, Settings
+from zerograd.check.settings import FILE as PYPROJECT
+from zerograd.check.settings import load as load_settings
+from zerograd.core.finding import Problem
+
+SUFFIXES = (".py", ".ipynb")
+EXCLUDED = frozenset(
+    ".bzr .direnv .eggs .git .git-rewrite .hg .ipynb_checkpoints .mypy_cache .nox .pants.d .pyenv "
+    ".pytest_cache .pytype .ruff_cache .svn .tox .venv .vscode __pycache__ __pypackages__ _build "
+    "buck-out build dist node_modules site-packages venv".split()
+)
+TEST_DIRECTORIES = frozenset(("test", "tests"))
+_TEST_ENDS = ("_test.py", "_test.ipynb")
+
+Loader = Callable[[str], "tuple[Settings | None, list[Problem]]"]
+
+
+class Target(NamedTuple):
+    """A file to check, when it was last changed, and the settings that hold for it."""
+
+    path: str
+    mtime: int
+    size: int
+    settings: Settings = DEFAULT
+    named: bool = False
+
+
+@dataclass
+class Found:
+    """The files of one check, and the paths that could not be looked into."""
+
+    targets: list[Target] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+class _Directory(NamedTuple):
+    """A directory to walk, and what holds in it."""
+
+    prefix: str
+    """What stands before the names in it, as the user will see them."""
+    absolute: str
+    settings: Settings
+    filters: tuple[tuple[Patterns, str], ...]
+    """What excludes, the strongest last; each with the way here from where it was written."""
+
+    def below(self, name: str) -> _Directory:
+        """A directory in this one."""
+        filters = tuple((patterns, f"{way}{name}/") for patterns, way in self.filters)
+        absolute = os.path.join(self.absolute, name)
+        return _Directory(self.prefix + name + os.sep, absolute, self.settings, filters)
+
+
+class Discovery:
+    """One search for files; every settings file is read once."""
+
+    def __init__(
+        self,
+        exclude: Sequence[str] = (),
+        *,
+        include_tests: bool = False,
+        loader: Loader = load_settings,
+    ) -> None:
+        self.found = Found()
+        self._exclude = Patterns(exclude)
+        self._include_tests = include_tests
+        self._loader = loader
+        self._settings: dict[str, Settings | None] = {}
+        self._taken: set[str] = set()
+        self._met = 0
+        self._tests_left_out = False
+
+    def add(self, path: str) -> None:
+        """Take a file, or every file worth checking below a directory."""
+        if os.pardir not in path:
+            path = os.path.normpath(path)
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError) as error:
+            self._problem(path, _why_not(error))
+            return
+        if stat.S_ISREG(status.st_mode):
+            settings = self.settings_above(os.path.dirname(os.path.abspath(path)))
+            self._take(path, status, settings, named=True)
+        elif stat.S_ISDIR(status.st_mode):
+            self._add_directory(path)
+        else:
+            self._problem(
+                path, "is not a regular file; its text can be handed in: zerograd check -"
+            )
+
+    def settings_above(self, directory: str) -> Settings:
+        """The settings of the nearest pyproject.toml that has any, from here upwards."""
+        while True:
+            if os.path.isfile(os.path.join(directory, PYPROJECT)):
+                own = self._settings_in(directory)
+                if own is not None:
+                    return own
+            parent = os.path.dirname(directory)
+            if parent == directory:
+                return DEFAULT
+            directory = parent
+
+    def _settings_in(self, directory: str) -> Settings | None:
+        if directory not in self._settings:
+            self._settings[directory], problems = self._loader(os.path.join(directory, PYPROJECT))
+            self.found.problems += problems
+        return self._settings[directory]
+
+    def _add_directory(self, top: str) -> None:
+        absolute = os.path.abspath(top)
+        settings = self.settings_above(absolute)
+        filters = [
+            *_ignores_above(absolute),
+            (settings.excluded, _way(absolute, settings.root)),
+            (self._exclude, _way(absolute, os.getcwd())),
+        ]
+        prefix = "" if os.path.normpath(top) == "." else os.path.join(top, "")
+        problems = len(self.found.problems)
+        self._met = 0
+        self._tests_left_out = False
+        todo = [_Directory(prefix, absolute, settings, tuple(filters))]
+        while todo:
+            # Depth first and in order, so that a report reads like a listing.
+            here = todo.pop()
+            todo.extend(reversed(list(self._walk(here, is_top=here.absolute == absolute))))
+        if not self._met and problems == len(self.found.problems):
+            self._problem(top, _NOTHING_BUT_TESTS if self._tests_left_out else _NOTHING)
+
+    def _walk(self, here: _Directory, *, is_top: bool) -> Iterator[_Directory]:
+        """Take the files of one directory; the directories in it that are worth entering."""
+        try:
+            with os.scandir(here.prefix or ".") as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            self._problem(here.prefix.rstrip(os.sep), _why_not(error))
+            return
+        names = {entry.name for entry in entries if entry.name in _TELLING}
+        if "pyvenv.cfg" in names and not is_top:
+            return
+        if names:
+            here = self._entered(here, names)
+        with_tests = self._include_tests or here.settings.include_tests
+        active = tuple(one for one in reversed(here.filters) if one[0])
+        for entry in entries:
+            name = entry.name
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if not is_directory and not name.endswith(SUFFIXES):
+                continue
+            if (active or is_directory) and _excluded(name, active, is_directory=is_directory):
+                continue
+            if not with_tests and _is_test(name, is_directory=is_directory):
+                self._tests_left_out = True
+            elif is_directory:
+                yield here.below(name)
+            else:
+                self._take_entry(entry, here)
+
+    def _entered(self, here: _Directory, names: set[str]) -> _Directory:
+        """The directory with what its own ignore file and settings say."""
+        *ignores, own, ours = here.filters
+        settings = here.settings
+        if ".gitignore" in names:
+            ignores.append((_read_ignore(here.absolute), ""))
+        if PYPROJECT in names:
+            settings = self._settings_in(here.absolute) or settings
+            if settings is not here.settings:
+                own = (settings.excluded, "")
+        return here._replace(settings=settings, filters=(*ignores, own, ours))
+
+    def _take_entry(self, entry: os.DirEntry[str], here: _Directory) -> None:
+        path = here.prefix + entry.name
+        try:
+            status = entry.stat()
+        except OSError as error:
+            # Editors lock a file with a link to nowhere.
+            if not entry.name.startswith(".#"):
+                self._problem(path, _why_not(error))
+            return
+        if stat.S_ISREG(status.st_mode):
+            self._take(path, status, here.settings)
+
+    def _take(
+        self, path: str, status: os.stat_result, settings: Settings, *, named: bool = False
+    ) -> None:
+        self._met += 1
+        if path not in self._taken:
+            self._taken.add(path)
+            target = Target(path, status.st_mtime_ns, status.st_size, settings, named)
+            self.found.targets.append(target)
+
+    def _problem(self, path: str, message: str) -> None:
+        self.found.problems.append(Problem(path, message))
+
+
+_TELLING = frozenset((".gitignore", "pyvenv.cfg", PYPROJECT))
+_NOTHING = "holds no Python file or notebook that is not excluded"
+_NOTHING_BUT_TESTS = "holds nothing but tests, which are left out; check them with --include-tests"
+
+
+def _excluded(name: str, filters: tuple[tuple[Patterns, str], ...], *, is_directory: bool) -> bool:
+    for patterns, way in filters:
+        decided = patterns.verdict(way + name, is_directory=is_directory)
+        if decided is not None:
+            return decided
+    return is_directory and name in EXCLUDED
+
+
+def _is_test(name: str, *, is_directory: bool) -> bool:
+    if is_directory:
+        return name in TEST_DIRECTORIES
+    return name.startswith("test_") or name.endswith(_TEST_ENDS) or name == "conftest.py"
+
+
+def _way(directory: str, root: str) -> str:
+    """The way from `root` to a directory below it, as the patterns of `root` see it."""
+    way = os.path.relpath(directory, root or ".").replace(os.sep, "/")
+    return "" if way == "." else f"{way}/"
+
+
+def _read_ignore(directory: str, name: str = ".gitignore") -> Patterns:
+    try:
+        with open(os.path.join(directory, name), encoding="utf-8", errors="replace") as stream:
+            return Patterns(stream)
+    except OSError:
+        return Patterns(())
+
+
+def _ignores_above(directory: str) -> list[tuple[Patterns, str]]:
+    """The ignore files of the git repository that a directory lies in, the outermost first."""
+    found: list[tuple[Patterns, str]] = []
+    above = directory
+    while True:
+        if above != directory:
+            found.append((_read_ignore(above), _way(directory, above)))
+        if os.path.lexists(os.path.join(above, ".git")):
+            exclude = os.path.join(".git", "info", "exclude")
+            found.append((_read_ignore(above, exclude), _way(directory, above)))
+            return found[::-1]
+        parent = os.path.dirname(above)
+        if parent == above:
+            return []
+        above = parent
+
+
+def _why_not(error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file or directory"
+    if isinstance(error, PermissionError):
+        return "permission denied; change its mode or exclude it"
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "is a symbolic link that leads back to itself"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"cannot be looked into: {reason}"

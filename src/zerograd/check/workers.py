@@ -1,0 +1,211 @@
+"""Many files, several processes: every file gets its verdict, whatever happens to a process.
+
+A process that dies, or stays silent longer than a file may take, costs the file it was at and no
+other. What is done in a moment is done by this process alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zerograd.core.finding import Problem
+from zerograd.static.check_file import CLEAN, Verdict
+from zerograd.static.time_limit import LIMIT, TOO_LONG, Job, judge_path
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    Pipe = Connection[Any, Any]
+
+GRACE = 18.0
+"""Seconds beyond the limit before a process that does not even hear its alarm is ended: on a busy
+machine it takes long to have worked for a second."""
+PATIENCE = 20.0
+"""Seconds that a process may need to read a chunk of files, slow disks included."""
+CHUNK = 64
+MOMENT = 0.2
+"""Seconds after which more processes are worth their start."""
+
+_FORKS = sys.platform == "linux"
+_DIED = "ended the process that checked it; exclude it, and report this as a bug in zerograd"
+
+Progress = Callable[[int], object]
+Span = deque[tuple[int, Job]]
+
+
+def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
+    """The verdicts on all files, in order; `progress` is told how many there are so far."""
+    verdicts: list[Verdict] = []
+    start = time.monotonic()
+    for job in jobs:
+        if processes > 1 and time.monotonic() - start > MOMENT:
+            pool = _Pool(jobs, len(verdicts), progress)
+            try:
+                return verdicts + pool.run(processes)
+            finally:
+                pool.end()
+        verdicts.append(judge_path(job))
+        progress(len(verdicts))
+    return verdicts
+
+
+def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
+    """Judge chunks of files until there are no more: what a process of the pool does."""
+    # Syntax trees are many objects and no garbage: looking for cycles in them takes a tenth of the
+    # time, and what there is of cycles `Project.forget` takes apart.
+    gc.disable()
+    # The parent hears Ctrl-C and ends us. Its ends of all pipes came along with the fork: left open
+    # here, they would hide its death from us and our siblings.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stranger in strangers:
+        stranger.close()
+    with contextlib.suppress(EOFError, OSError):
+        while chunk := pipe.recv():
+            for number, job in chunk:
+                verdict = judge_path(job, partial(pipe.send, (number, None)))
+                if verdict is not CLEAN:
+                    pipe.send((number, verdict))
+            pipe.send(None)
+
+
+class _Worker:
+    """A process and what it was given to do."""
+
+    def __init__(self, siblings: Sequence[_Worker], span: Span) -> None:
+        import multiprocessing
+
+        # This program has one thread, so a fork is safe; it has everything imported already.
+        context: Any = multiprocessing.get_context("fork" if _FORKS else "spawn")
+        self.pipe: Pipe
+        self.pipe, theirs = context.Pipe()
+        strangers = [self.pipe, *(one.pipe for one in siblings)] if _FORKS else []
+        self.process = context.Process(target=_serve, args=(theirs, strangers), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.span = span
+        self.chunk: dict[int, Job] = {}
+        self.busy = False
+        self.at: int | None = None
+        self.since = time.monotonic()
+
+    def give(self, chunk: dict[int, Job]) -> None:
+        self.chunk, self.busy = chunk, True
+        self.at, self.since = None, time.monotonic()
+        # That a process has just died is noticed when it is listened to.
+        with contextlib.suppress(OSError):
+            self.pipe.send(list(chunk.items()))
+
+    def patience(self) -> float:
+        """Seconds that it may still stay silent."""
+        allowed = PATIENCE if self.at is None else LIMIT + GRACE
+        return max(0.0, self.since + allowed - time.monotonic())
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+class _Pool:
+    """The processes, and the files that are still to be given to them.
+
+    Each goes through files that lie together, because these import the same modules. One that is
+    done takes half of what the slowest has left.
+    """
+
+    def __init__(self, jobs: Sequence[Job], done: int, progress: Progress) -> None:
+        self.jobs = list(enumerate(jobs))[done:]
+        self.done = done
+        self.progress = progress
+        self.verdicts: dict[int, Verdict] = {}
+        self.spans: list[Span] = []
+        self.lost: deque[dict[int, Job]] = deque()
+        """What processes that were lost have left behind."""
+        self.workers: list[_Worker] = []
+
+    def end(self) -> None:
+        """End every process, at work or not."""
+        for worker in self.workers:
+            worker.end()
+
+    def run(self, processes: int) -> list[Verdict]:
+        """Judge every file with so many processes."""
+        from multiprocessing.connection import wait
+
+        share = -(-len(self.jobs) // processes)
+        starts = range(0, len(self.jobs), share)
+        self.spans = [deque(self.jobs[at : at + share]) for at in starts]
+        for span in self.spans:
+            self._start(span)
+        while busy := [worker for worker in self.workers if worker.busy]:
+            timeout = min(worker.patience() for worker in busy)
+            ready = wait([worker.pipe for worker in busy], timeout)
+            for worker in busy:
+                if worker.pipe in ready:
+                    self._listen(worker)
+                elif not worker.patience():
+                    self._lose(worker, TOO_LONG)
+            self.progress(self.done + len(self.verdicts))
+        return [self.verdicts[number] for number, _ in self.jobs]
+
+    def _start(self, span: Span) -> None:
+        if chunk := self._next(span):
+            worker = _Worker(self.workers, span)
+            self.workers.append(worker)
+            worker.give(chunk)
+
+    def _next(self, span: Span) -> dict[int, Job]:
+        """What a process is given next; nothing when nothing is left."""
+        if self.lost:
+            return self.lost.popleft()
+        if not span:
+            longest = max(self.spans, key=len)
+            span.extendleft([longest.pop() for _ in range((len(longest) + 1) // 2)])
+        # Small chunks at the end keep all of them busy.
+        size = max(1, min(CHUNK, len(span) // 8))
+        return dict(span.popleft() for _ in range(min(size, len(span))))
+
+    def _listen(self, worker: _Worker) -> None:
+        try:
+            message = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._lose(worker, _DIED)
+            return
+        worker.since = time.monotonic()
+        if message is None:
+            # What it did not speak of is clean.
+            self.verdicts.update(dict.fromkeys(worker.chunk, CLEAN))
+            worker.busy = False
+            if chunk := self._next(worker.span):
+                worker.give(chunk)
+            return
+        number, verdict = message
+        worker.at = number
+        if verdict is not None:
+            self.verdicts[number] = verdict
+            worker.at = None
+            del worker.chunk[number]
+
+    def _lose(self, worker: _Worker, why: str) -> None:
+        """Go on without a process: blame the file it was at, and give the others to a new one."""
+        self.workers.remove(worker)
+        worker.end()
+        rest = worker.chunk
+        culprit = worker.at
+        if culprit is None and len(rest) == 1:
+            culprit = next(iter(rest))
+        if culprit is not None:
+            job = rest.pop(culprit)
+            self.verdicts[culprit] = Verdict(problems=(Problem(job.path, why),), lasting=False)
+        # If it is not known which file it was, one by one it will show.
+        parts = [rest] if worker.at is not None else [{one: job} for one, job in rest.items()]
+        self.lost.extendleft(part for part in parts if part)
+        self._start(worker.span)

@@ -1,0 +1,74 @@
+"""`zerograd explain`: what a rule is about, with a bad and a good example and the finding."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from zerograd.cli.options import add_color
+from zerograd.cli.output import COULD_NOT, colored, say
+from zerograd.learn.content import Code, Part, Say, Verdict
+
+if TYPE_CHECKING:
+    from zerograd.check.check_session import Page
+    from zerograd.learn.rule_pages import Explained
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The words that `explain` takes."""
+    parser.description = "What a rule is about, with a bad and a good example. Alone: all rules."
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="code or name")
+    add_color(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the page that the words name, or the list of all rules; the exit code."""
+    from zerograd.check.check_session import catalogue
+    from zerograd.learn.presenter import Terminal
+    from zerograd.learn.rule_pages import explained
+    from zerograd.rules.selection import UnknownRule, expand
+
+    pages = catalogue()
+    if arguments.rule is None:
+        print(_table(pages))
+        return 0
+    try:
+        codes = expand(arguments.rule, pages)
+    except UnknownRule as error:
+        say(str(error))
+        return COULD_NOT
+    chosen = [page for page in pages if page.code in codes]
+    if len(chosen) > 1:
+        print(_table(chosen))
+        return 0
+    shown = Terminal(sys.stdout, None, color=colored(arguments))
+    shown.title(f"{chosen[0].code} {chosen[0].name} ({chosen[0].level})")
+    for part in _parts(explained(chosen[0])):
+        shown.show(part)
+    return 0
+
+
+def _parts(rule: Explained) -> Iterator[Part]:
+    """A rule's page, in the parts that lessons are made of."""
+    yield Say(f"*{rule.summary}*")
+    yield from map(Say, rule.why)
+    if rule.bad:
+        yield Code(rule.bad, "bad")
+        if rule.found is not None:
+            yield Verdict(*rule.found)
+        else:
+            yield Say(
+                "What a run says of it is not shown here: that takes torch, and ranks if they differ."
+            )
+        yield Code(rule.good, "good")
+        yield Say(f"Where it is meant to be so: `# zerograd: allow[{rule.page.name}]`")
+
+
+def _table(pages: Sequence[Page]) -> str:
+    width = max(len(page.name) for page in pages)
+    return "\n".join(
+        f"{page.code}  {page.name:<{width}}  {page.level:<6}  {page.doc.strip().splitlines()[0]}"
+        for page in pages
+    )

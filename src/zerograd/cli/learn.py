@@ -1,0 +1,95 @@
+"""`zerograd learn`: the course, on a terminal, straight through, or as pages."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zerograd.cli.options import add_color
+from zerograd.cli.output import COULD_NOT, INTERRUPTED, colored, say
+
+if TYPE_CHECKING:
+    from zerograd.learn.contents import Lesson
+    from zerograd.learn.presenter import Terminal
+
+_EXAMPLES = """\
+examples:
+  zerograd learn                     the whole course: Enter goes on, q leaves
+  zerograd learn --list              what there is
+  zerograd learn --lesson 4          one lesson, by number or name
+  zerograd learn --answer no | less  straight through, every question answered with no
+  zerograd learn --html lessons/     the same as pages, with a bucket to play with
+
+every number is computed by torch while you look.
+
+exit: 0; 2 without torch, or where there is no such lesson
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The words that `learn` takes."""
+    parser.description = "Teaches what gradients do between zero_grad(), backward() and step()."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--list", action="store_true", help="list the lessons")
+    parser.add_argument("--lesson", metavar="N", help="one lesson only: its number or name")
+    parser.add_argument(
+        "--answer", choices=("yes", "no"), help="answer every question so, and do not wait"
+    )
+    parser.add_argument("--html", metavar="DIR", help="write the lessons as pages")
+    add_color(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Give the lessons that the words name; the exit code."""
+    from zerograd.learn.contents import LESSONS, find
+
+    lessons: Sequence[Lesson] = LESSONS
+    if arguments.lesson is not None:
+        found = find(arguments.lesson)
+        if found is None:
+            say(
+                f"there is no lesson {arguments.lesson!r}; zerograd learn --list shows what there is"
+            )
+            return COULD_NOT
+        lessons = (found,)
+    if arguments.list:
+        _terminal(arguments).contents(lessons)
+        return 0
+    from zerograd.runtime.patches import Unsupported, load_torch
+
+    try:
+        load_torch()
+    except Unsupported as error:
+        say(f"the lessons compute with torch: {error} (zerograd learn --list works without)")
+        return COULD_NOT
+    if arguments.html is not None:
+        return _pages(lessons, arguments.html)
+    try:
+        _terminal(arguments).course(lessons)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _terminal(arguments: argparse.Namespace) -> Terminal:
+    from zerograd.learn.presenter import Terminal
+
+    there = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    answer = None if arguments.answer is None else arguments.answer == "yes"
+    return Terminal(
+        sys.stdout, sys.stdin if there else None, color=colored(arguments), answer=answer
+    )
+
+
+def _pages(lessons: Sequence[Lesson], folder: str) -> int:
+    from zerograd.learn.web_pages import write
+
+    try:
+        for path in write(lessons, folder):
+            print(path)
+    except OSError as error:
+        say(f"{error.filename or folder} cannot be written: {error.strerror}")
+        return COULD_NOT
+    return 0

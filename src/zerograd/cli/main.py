@@ -1,0 +1,86 @@
+"""The command `zerograd`: reads the words, hands them to a command, never shows a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from zerograd import __version__
+from zerograd.cli.commands import COMMANDS
+from zerograd.cli.output import COULD_NOT, INTERRUPTED, say, silent
+
+_ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, and while it runs."
+_EXAMPLES = """\
+examples:
+  zerograd check .                        check every Python file and notebook below here
+  zerograd check train.py --pedantic      one file, with the findings that are only possible
+  zerograd run train.py --epochs 3        run a script as python would, and watch its gradients
+  zerograd explain stale-gradient         what a rule is about, with a bad and a good example
+  zerograd learn                          what gradients do, in eleven short lessons
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command that the words ask for; the exit code."""
+    strictness = _forgive()
+    try:
+        code = _obey(sys.argv[1:] if words is None else words, strictness)
+    except KeyboardInterrupt:
+        if sys.excepthook is silent:
+            raise
+        say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever reads has read enough. Nothing may be written on the way out, either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return COULD_NOT
+    except Exception as error:
+        if os.environ.get("ZEROGRAD_TRACEBACK"):
+            raise
+        say(f"failed ({error!r}); report this as a bug, with ZEROGRAD_TRACEBACK=1 set")
+        return COULD_NOT
+    return code
+
+
+def _obey(words: Sequence[str], strictness: dict[str, str]) -> int:
+    asked = words[0] if words and words[0] in COMMANDS else ""
+    command = import_module(f"zerograd.cli.{asked}") if asked else None
+    # What follows the script is the script's own.
+    own, program = command.split(words) if command and asked == "run" else (words, ())
+    arguments = _parser(asked, command).parse_args(own)
+    assert command is not None, "the parser knows the same commands"
+    arguments.program, arguments.strictness = program, strictness
+    code: int = command.run(arguments)
+    if asked != "run":  # there standard output is the script's: what it did to it is its own
+        sys.stdout.flush()
+    return code
+
+
+def _parser(asked: str, command: ModuleType | None) -> argparse.ArgumentParser:
+    """Of the commands, only the one that is asked for says which words it takes."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "zerograd", description=_ABOUT, epilog=_EXAMPLES, formatter_class=raw, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"zerograd {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, purpose in COMMANDS.items():
+        added = commands.add_parser(name, help=purpose, formatter_class=raw, allow_abbrev=False)
+        if name == asked and command is not None:
+            command.add(added)
+    return parser
+
+
+def _forgive() -> dict[str, str]:
+    """Names of files need not be text, and a terminal need not know every sign."""
+    before = {}
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            before[name] = stream.errors
+            stream.reconfigure(errors="backslashreplace")
+    return before

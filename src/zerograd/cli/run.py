@@ -1,0 +1,184 @@
+"""`zerograd run`: runs a script as python would, and says where its gradients go wrong."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zerograd.cli.options import NoRules, add_output, add_rules, chosen
+from zerograd.cli.output import COULD_NOT, render, say, silent
+
+if TYPE_CHECKING:
+    from zerograd.launch.run_session import Options, Outcome
+
+_USAGE = """\
+zerograd run [options] SCRIPT [ARGUMENTS…]
+       zerograd run [options] -m MODULE [ARGUMENTS…]"""
+_EXAMPLES = """\
+options of zerograd stand before the script; all that follows it is the script's own.
+
+examples:
+  zerograd run train.py --lr 0.1            as `python train.py --lr 0.1`, and watched
+  zerograd run -m project.train             as `python -m project.train`
+  zerograd run --on raise train.py          stop at the first error, with a traceback
+  zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
+  zerograd run --format json --output found.json train.py
+  zerograd run --html report.html train.py  and make a page of it: findings, timeline, norms
+  zerograd run --record run.jsonl train.py  keep the events, for zerograd replay and report
+  zerograd run --live train.py              show the state of the gradients while it runs
+  torchrun --nproc-per-node 8 -m zerograd run train.py      every rank is watched, one report;
+  zerograd run -m torch.distributed.run --nproc-per-node 8 train.py       the same from outside
+
+findings are told on standard error as they happen, and summed up at the end; standard output is
+the script's own. what is meant to be so is silenced in the script:
+  with zerograd.allow("stale-gradient"): …
+
+exit: the script's own code if it is not 0; else 0 clean, 1 findings (advice counts where it was
+selected), 2 it could not be run, or not be watched
+"""
+_VALUED = (
+    "--on", "--select", "--ignore", "--format", "--output", "--record", "--html", "--color",
+    "--check-ranks", "--ranks",
+)  # fmt: skip
+"""The options of `run` that are followed by a word."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The words that `run` takes before the script's own."""
+    parser.usage = _USAGE
+    parser.description = "Runs a script as python would, and says where its gradients go wrong."
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--on", choices=("warn", "raise"), default="warn", help="raise: stop at the first error"
+    )
+    add_rules(parser.add_argument_group("what counts"))
+    output = parser.add_argument_group("how it is told")
+    add_output(output)
+    output.add_argument("--html", metavar="FILE", help="make a page of the run")
+    output.add_argument(
+        "--record", metavar="FILE", help="write the events to a file, for replay and report"
+    )
+    output.add_argument(
+        "--live", action="store_true", help="show the run while it goes on, on a terminal"
+    )
+    output.add_argument(
+        "-q", "--quiet", action="store_true", help="no summary when there is nothing to report"
+    )
+    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the run")
+    ranks = parser.add_argument_group("many ranks")
+    ranks.add_argument(
+        "--check-ranks",
+        choices=("default", "every-step", "off"),
+        default="default",
+        help="how often ranks compare what they hold; default: once in 98 steps",
+    )
+    ranks.add_argument(
+        "--ranks", metavar="DIR", help="where each rank leaves what it finds, for zerograd merge"
+    )
+    parser.set_defaults(statistics=False)
+
+
+def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The words that are zerograd's, and those that are the program's: it and the rest."""
+    at = 1
+    while at < len(words) and words[at][:1] == "-" and words[at] not in ("-", "--"):
+        if words[at].startswith("-m"):
+            break
+        at += 2 if words[at] in _VALUED else 1
+    return words[:at], words[at + 1 if words[at : at + 1] == ["--"] else at :]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the program that the words name; the exit code."""
+    from zerograd.launch.run_session import Refused
+    from zerograd.launch.run_session import run as watched
+    from zerograd.rules.selection import UnknownRule
+
+    pid = os.getpid()
+    try:
+        options = _options(arguments)
+        for name, errors in arguments.strictness.items():
+            getattr(sys, name).reconfigure(errors=errors)
+        outcome = watched(options, lambda report: render(report, arguments))
+        if arguments.html and outcome.leads and os.getpid() == pid:
+            outcome = _page(arguments, options, outcome)
+    except (NoRules, Refused, UnknownRule) as error:
+        say(str(error))
+        return COULD_NOT
+    if outcome.interrupted:
+        # Everything is said: python has to die of the signal, so that a shell stops, too.
+        sys.excepthook = silent
+        raise KeyboardInterrupt
+    return outcome.code
+
+
+def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
+    """Make the page of `--html`. Recordings are kept where they were asked for, or are needed still."""
+    from zerograd.launch.html_report import make
+    from zerograd.launch.run_session import Outcome, Refused
+
+    assert options.record is not None
+    page, whole = (os.path.join(options.home, one) for one in (arguments.html, options.record))
+    try:
+        make(outcome.recordings, page, options.select, options.ignore)
+    except Refused as error:
+        _tell(f"there is no page: {error}")
+        return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
+    if not arguments.record:
+        for recording in (whole, *outcome.recordings):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(recording)
+    _tell(f"{arguments.html} shows the run")
+    return outcome
+
+
+def _tell(message: str) -> None:
+    with contextlib.suppress(Exception):  # the program may have closed its standard error
+        say(message)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from zerograd.launch.launch import Program
+    from zerograd.launch.run_session import Options, Refused
+
+    name, *rest = arguments.program or [""]
+    module = name.startswith("-m")
+    if module:
+        name, *rest = [name[2:], *rest] if name != "-m" else rest or [""]
+    if not name:
+        what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
+        raise Refused(f"run needs {what}; zerograd run --help shows how")
+    select, ignore = chosen(arguments)
+    colors = {"always": True, "never": False}
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        colors["auto"] = False
+    return Options(
+        Program(name, tuple(rest), module),
+        on=arguments.on,
+        select=select,
+        ignore=ignore,
+        output=arguments.output,
+        record=arguments.record or _beside(arguments.html),
+        live=arguments.live,
+        color=colors.get(arguments.color),
+        quiet=arguments.quiet,
+        exit_zero=arguments.exit_zero,
+        report_to_stdout=arguments.format != "text",
+        check_ranks=arguments.check_ranks,
+        ranks=arguments.ranks,
+    )
+
+
+def _beside(page: str | None) -> str | None:
+    """Where the recording goes that a page is made from: a run that is killed leaves it there."""
+    if page is None:
+        return None
+    if os.path.isdir(page):
+        from zerograd.launch.run_session import Refused
+
+        raise Refused(f"{page} is a directory: name the file that the page is to be")
+    return f"{page}.jsonl"

@@ -1,0 +1,124 @@
+"""A violation placed, counted and worded: what reports are made of. Data only; renderers print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zerograd.core.events import Site
+
+Level = Literal["error", "advice"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """The other end of a finding: an earlier (or later) event that belongs to it."""
+
+    site: Site
+    message: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the text between two places (lines and columns from 1, end exclusive) by `text`."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+    cell: int | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """The edits that repair one finding; safe when they change nothing but what the law demands."""
+
+    message: str
+    safe: bool
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule at one place."""
+
+    code: str
+    name: str
+    level: Level
+    message: str
+    site: Site
+    label: str = ""
+    """A few words under the marked call: `adds to .grad`."""
+    notes: tuple[Note, ...] = ()
+    certain: bool = True
+    when: tuple[str, ...] = ()
+    """The branch decisions that lead here, as source text."""
+    seen: int | None = None
+    ranks: tuple[int, ...] = ()
+    """The ranks that have shown it, where there are several."""
+    help: str = ""
+    step: Site | None = None
+    """The step at which it shows, where that is not the site itself."""
+    fix: Fix | None = None
+    refused: str = ""
+    """Why there is no fix, where one was looked for."""
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that has shown it, if it is one alone."""
+        return self.ranks[0] if len(self.ranks) == 1 else None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that kept a file from being checked, wholly or in part, and the way out."""
+
+    path: str
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a run was watched for: what there was to see, and what could not be seen."""
+
+    optimizers: tuple[str, ...] = ()
+    parameters: int = 0
+    steps: int = 0
+    windows: dict[int, int] = field(default_factory=dict)
+    """How many windows there were of each length."""
+    ran: tuple[str, ...] = ()
+    """The codes of the rules that had something to judge."""
+    could_not: dict[str, str] = field(default_factory=dict)
+    """The codes of those that had not, and why."""
+    unwatched: tuple[str, ...] = ()
+    """What looks like an optimizer and is none of torch's: said, not guessed at."""
+    ranks: tuple[int, ...] = ()
+    """The ranks that were watched, where there are several."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Those that did not come to their end, and how many steps they had taken: what they had found until
+    then is counted."""
+
+
+@dataclass
+class Report:
+    """All findings of one check or one run."""
+
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[Problem] = field(default_factory=list)
+    files: int = 0
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
+    watched: Watched | None = None
+    """What a run was watched for; None for a check."""
+    fixed: int | None = None
+    """How many findings were repaired; None where nobody asked."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 findings of level error, 2 something could not be checked."""
+        if self.errors:
+            return 2
+        return int(any(f.level == "error" for f in self.findings))

@@ -1,0 +1,268 @@
+"""The physics: what an event does to the gradients of one subject. Pure, total, and it never judges.
+
+`State` is frozen and hashable, so that a reader of source can fork it and a watcher can fold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from zerograd.core.events import Event, Kind
+from zerograd.core.records import replace
+
+
+class Grads(Enum):
+    """What `.grad` holds."""
+
+    NONE = "none"
+    ZERO = "zero"
+    LIVE = "live"
+    SPENT = "spent"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+
+
+class Scale(Enum):
+    """By what the contributions are multiplied."""
+
+    PLAIN = "plain"
+    SCALED = "scaled"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+EMPTY = (Grads.NONE, Grads.ZERO)
+LONGEST_WINDOW = 16
+
+
+@dataclass(frozen=True)
+class State:
+    """The gradients of one subject now, and the few past events that rules cite as evidence."""
+
+    grads: Grads = Grads.UNKNOWN
+    scale: Scale = Scale.UNKNOWN
+    window: int = 0
+    """Backward calls since the clear, at most LONGEST_WINDOW."""
+    cleared: Event | None = None
+    """The clear after which nothing was added."""
+    backward: Event | None = None
+    """The latest backward since the clear or the step."""
+    used: Event | None = None
+    """The step that used what is still there."""
+    mixed: Event | None = None
+    """The backward that added onto used gradients."""
+    maybe: Event | None = None
+    """The latest backward that may have added onto used gradients."""
+    dropped: tuple[Event, Event] | None = None
+    """The backward whose gradients a clear dropped, and the clear."""
+    clipped: Event | None = None
+    reclipped: Event | None = None
+    """A clip that was followed by another backward in its window."""
+    early: Event | None = None
+    """A clip of empty gradients."""
+    unscaled: Event | None = None
+    """The unscale since the last update."""
+    stepped: Event | None = None
+    """The step through a scaler since the last update."""
+    plain: Event | None = None
+    """A backward of a loss that was not scaled."""
+    held: Event | None = None
+    """The guard that kept the window open."""
+    cut: bool = False
+    """A clear has dropped the beginning of the window."""
+    carried: bool = False
+    """The window was open when the loop over the data began anew."""
+    lent: tuple[Event, Event] | None = None
+    """A backward whose contribution another subject's step used, and that step."""
+    crossed: Event | None = None
+    """The subject's own backward that added onto a lent contribution."""
+    divisors: frozenset[int | None] = frozenset()
+    """What the window's losses were divided by."""
+    local: Event | None = None
+    """The latest backward of the window that the ranks have not shared, nor anything after it."""
+    syncs: int = 0
+    """Backward calls of the window whose gradients the ranks have shared, at most LONGEST_WINDOW."""
+
+
+FIELDS = frozenset(State.__dataclass_fields__)
+START = State()
+NEW = State(grads=Grads.NONE, scale=Scale.PLAIN)
+"""A subject whose parameters were just made."""
+
+
+def advance(state: State, event: Event) -> State:
+    """The state after the event."""
+    return _MOVES.get(event.kind, _stay)(state, event)
+
+
+def _stay(state: State, event: Event) -> State:
+    return state
+
+
+def _zero(state: State, event: Event) -> State:
+    if event.may:
+        return _unknown(state, event)
+    dropped = state.dropped if state.grads in EMPTY else None
+    shared = state.used is not None and state.used.part and state.grads is not Grads.STALE
+    if state.backward is not None and not state.backward.may:
+        # What another subject's step has used was not dropped in vain, nor what was used unseen.
+        dropped = None if state.lent or shared or event.inner else (state.backward, event)
+    return State(
+        grads=Grads.NONE if event.to_none else Grads.ZERO,
+        scale=Scale.PLAIN,
+        cleared=event,
+        dropped=dropped,
+        cut=state.held is not None or (state.cut and state.grads in EMPTY),
+        unscaled=state.unscaled,
+        stepped=state.stepped,
+    )
+
+
+def _backward(state: State, event: Event) -> State:
+    if event.may and state.grads not in EMPTY:
+        # Not enough to say what the gradients hold, unless this subject's step comes next.
+        maybe = event if state.grads is Grads.SPENT else None
+        return replace(state, maybe=maybe)
+    grads, mixed = state.grads, state.mixed
+    if event.leftover or (event.leftover is None and grads is Grads.SPENT):
+        grads = Grads.STALE
+        if mixed is None:
+            mixed = event
+        elif mixed.measured is None and event.measured is not None:
+            mixed = replace(mixed, measured=event.measured)
+    elif grads in EMPTY or grads is Grads.SPENT:
+        grads = Grads.LIVE
+    crossed = state.crossed
+    foreign = state.lent is not None and event.site != state.lent[0].site
+    if foreign and event.alone and grads is not Grads.STALE:
+        crossed = event
+    return replace(
+        state,
+        grads=grads,
+        scale=_scale_after_backward(state, event),
+        window=min(state.window + 1, LONGEST_WINDOW),
+        cleared=None,
+        backward=event,
+        mixed=mixed,
+        maybe=None,
+        dropped=None,
+        clipped=None,
+        reclipped=state.clipped or state.reclipped,
+        plain=event if event.scaled is False else state.plain,
+        held=None,
+        crossed=crossed,
+        divisors=state.divisors | {event.divisor},
+        local=_local(state, event),
+        syncs=min(state.syncs + bool(event.synced), LONGEST_WINDOW),
+    )
+
+
+def _local(state: State, event: Event) -> Event | None:
+    """What is synchronised is all that is there: earlier contributions go with the last."""
+    if event.synced is None:
+        return state.local
+    return None if event.synced else event
+
+
+def _scale_after_backward(state: State, event: Event) -> Scale:
+    if event.scaled is None:
+        return Scale.UNKNOWN
+    if not event.scaled:
+        return state.scale if state.backward is not None else Scale.PLAIN
+    if state.backward is not None and state.unscaled is not None and state.scale is Scale.PLAIN:
+        return Scale.MIXED
+    return Scale.SCALED
+
+
+def _step(state: State, event: Event) -> State:
+    if event.part:
+        return replace(state, used=event)
+    if event.foreign:
+        unsure = state.backward is None or state.backward.may
+        if unsure or state.grads in (Grads.SPENT, Grads.STALE):
+            return state
+        assert state.backward is not None
+        return replace(state, lent=(state.backward, event))
+    if event.may:
+        return _unknown(state, event)
+    stepped = event if event.scaled else state.stepped
+    if state.grads in EMPTY:
+        return replace(state, dropped=None, early=None, stepped=stepped)
+    return State(
+        grads=Grads.SPENT,
+        scale=Scale.PLAIN,
+        used=event,
+        unscaled=state.unscaled,
+        stepped=stepped,
+    )
+
+
+def _clip(state: State, event: Event) -> State:
+    if event.may or state.grads is Grads.SPENT:
+        return state
+    if state.grads in EMPTY:
+        return replace(state, early=event)
+    if state.backward is None:
+        return state
+    return replace(state, clipped=event, early=None)
+
+
+def _unscale(state: State, event: Event) -> State:
+    if event.may:
+        return replace(state, scale=Scale.UNKNOWN, divisors=frozenset({0}))
+    scale = Scale.UNKNOWN if state.scale is Scale.UNKNOWN else Scale.PLAIN
+    unscaled = event if event.scaled else state.unscaled
+    plain = state.plain if event.scaled else None
+    return replace(state, scale=scale, unscaled=unscaled, plain=plain)
+
+
+def _update(state: State, event: Event) -> State:
+    return replace(state, unscaled=None, stepped=None)
+
+
+def _hold(state: State, event: Event) -> State:
+    if state.backward is None:
+        return state
+    if state.grads is Grads.STALE and not state.backward.alone:
+        # What another optimizer's backward leaves after the step opens no window.
+        return state
+    return replace(state, held=event)
+
+
+def _enter(state: State, event: Event) -> State:
+    return replace(state, carried=state.grads is Grads.LIVE)
+
+
+def _assign(state: State, event: Event) -> State:
+    if event.may:
+        return _unknown(state, event)
+    return State(grads=Grads.LIVE, window=1, unscaled=state.unscaled, stepped=state.stepped)
+
+
+def _sync(state: State, event: Event) -> State:
+    return state if event.diverged is not None else replace(state, local=None)
+
+
+def _new(state: State, event: Event) -> State:
+    return NEW
+
+
+def _unknown(state: State, event: Event) -> State:
+    return START
+
+
+_MOVES = {
+    Kind.ZERO: _zero,
+    Kind.BACKWARD: _backward,
+    Kind.STEP: _step,
+    Kind.CLIP: _clip,
+    Kind.UNSCALE: _unscale,
+    Kind.UPDATE: _update,
+    Kind.HOLD: _hold,
+    Kind.ENTER: _enter,
+    Kind.ASSIGN: _assign,
+    Kind.SYNC: _sync,
+    Kind.NEW: _new,
+    Kind.UNKNOWN: _unknown,
+}

@@ -1,0 +1,101 @@
+"""What a rule is: a law about one edge of the automaton, with its page of documentation.
+
+`check(before, event)` is pure: it sees the state before the event and the event, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.lifecycle import FIELDS, State
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An earlier event that belongs to a violation, and its part in it."""
+
+    site: Site
+    message: str
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken edge: where it shows, why, and since which earlier event."""
+
+    site: Site
+    message: str
+    label: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    help: str = ""
+    step: Site | None = None
+    """The step at which it shows, where that is not the site itself."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A law, its name and its page."""
+
+    code: str
+    name: str
+    doc: str
+    check: Callable[[State, Event], Violation | None]
+    reads: frozenset[str]
+    """The fields of `State` that the law looks at, or that lead to them."""
+    level: Literal["error", "advice"] = "error"
+    only: Literal["both", "static", "runtime"] = "both"
+    most_decisions: int = 2
+    """How many branch decisions a finding in source may depend on."""
+    needs: tuple[Callable[[Event], bool], ...] = ()
+    """What no word that breaks it is without: each says yes to one of its events. It saves looking."""
+
+    def __post_init__(self) -> None:
+        unknown = self.reads - FIELDS
+        if unknown:
+            raise ValueError(f"{self.code} reads {sorted(unknown)}, which State does not have")
+
+    @property
+    def summary(self) -> str:
+        """The first line of the page."""
+        return self.doc.strip().split("\n", 1)[0]
+
+
+def letter(kind: Kind) -> Callable[[Event], bool]:
+    """A need: an event of this kind."""
+    return lambda event: event.kind is kind
+
+
+def scaler(event: Event) -> bool:
+    """A need: something that is done through a scaler, or to a scaled loss."""
+    return bool(event.scaled) and event.kind is not Kind.CLIP
+
+
+def guarded(event: Event) -> bool:
+    """A need: an accumulation guard, or the end of a flow whose windows are counted."""
+    return event.guard is not None or event.kind in (Kind.HOLD, Kind.END)
+
+
+def place(event: Event, seen_from: Event) -> str:
+    """Where an earlier event stands, as seen from a later one: `, in the previous iteration`."""
+    if event.loop and event.loop == seen_from.loop and event.site.line >= seen_from.site.line:
+        return ", in the previous iteration"
+    return ""
+
+
+def numbers(event: Event) -> str:
+    """What a run has measured: `: expected |grad| 5, got 8 (weight, bias and 4 more)`."""
+    seen = event.measured
+    if seen is None:
+        return ""
+    where = " in this rank's shard" if seen.shard else ""
+    return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{where}{named(event)}"
+
+
+def named(event: Event) -> str:
+    """The parameters concerned: ` (weight, bias and 4 more)`."""
+    if event.measured is None or not event.measured.names:
+        return ""
+    more = event.measured.count - len(event.measured.names)
+    return f" ({', '.join(event.measured.names)}{f' and {more} more' if more > 0 else ''})"

@@ -1,0 +1,416 @@
+"""The exploration of a flow to a fixpoint: every violation that some word of it contains.
+
+Every state carries the branch decisions it depends on. A violation that depends on none or one is
+certain, on two possible, on more it is not reported. Exploration always ends: states are finite,
+decisions are capped, and so is the number of configurations: by count, so that the same flow gives
+the same result on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from zerograd.core.events import Kind, Site
+from zerograd.core.lifecycle import START, State
+from zerograd.core.rule import Rule, Violation
+from zerograd.explore import logic
+from zerograd.explore.decisions import (
+    Configurations,
+    Decision,
+    Decisions,
+    add,
+    decide,
+    join,
+    merge,
+    smallest,
+)
+from zerograd.explore.executed import Edges, ends
+from zerograd.explore.flow import (
+    Alt,
+    Block,
+    Emit,
+    Flow,
+    Jump,
+    Loop,
+    Seq,
+    Set,
+    Try,
+    walk,
+)
+from zerograd.explore.liveness import Keys, Needs, needs
+from zerograd.explore.logic import Const, Expr, Fact, Known, Value
+from zerograd.explore.reachability import is_clean
+
+MOST_CONFIGURATIONS = 100_000
+ROUNDS = 60
+Learned = list[tuple[Fact, bool]]
+Question = tuple[Expr, str, bool | None, tuple[Learned, Learned]]
+"""What is left of a test, its text, its outcome in a healthy run, and what either outcome tells."""
+
+
+# The same flow is explored for several groups of rules, in the same configurations.
+@lru_cache(maxsize=4096)
+def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
+    """How a test comes out under what is known, or what is left of it to decide."""
+    values = dict(known)
+    truth = logic.truth_of(alt.test, values)
+    if truth is None and alt.counts and executed:
+        truth = logic.leaning(alt.test, values)
+        if values.get(f"@last:{alt.counts}") and logic.is_open(alt.test, values):
+            truth = True  # what else it asks may well be whether this is the last one
+    if truth is not None:
+        return truth
+    rest = logic.residual(alt.test, values)
+    learns = (logic.facts(rest, True), logic.facts(rest, False))
+    return rest, logic.show(rest), logic.healthy(rest), learns
+
+
+@lru_cache(maxsize=4096)
+def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
+    """What is known once a variable has its value; `constants` where guards are executed."""
+    value = logic.evaluate(flow.value, dict(known)) if flow.value else logic.UNKNOWN
+    after = logic.assigned(known, flow.name)
+    if constants is not None:
+        after = after | constants
+    # Without executed guards only flags are followed: numbers would never end.
+    followed = isinstance(value, str if constants is None else (int, float, str))
+    if value is None or isinstance(value, bool) or followed:
+        after = after | {(flow.name, value)}  # type: ignore[arg-type]
+    return after
+
+
+@dataclass(frozen=True)
+class Window:
+    """The numbers with which guards are executed: N micro-batches a window, so many in all."""
+
+    length: int
+    batches: int
+    symbols: frozenset[str] = frozenset()
+    sizes: frozenset[Fact] = frozenset()
+    counters: frozenset[str] = frozenset()
+
+    def constants(self) -> Known:
+        """What no assignment changes."""
+        names: list[tuple[str | Fact, Value]] = [(name, self.length) for name in self.symbols]
+        return frozenset(names + [(fact, self.batches) for fact in self.sizes])
+
+    def known(self) -> Known:
+        """What holds from the start."""
+        return self.constants().union((name, 0) for name in self.counters)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A violation and the smallest sets of decisions that lead to it."""
+
+    rule: Rule
+    violation: Violation
+    decisions: tuple[Decisions, ...]
+
+
+@dataclass
+class Result:
+    """What exploring a flow gave."""
+
+    outcomes: list[Outcome]
+    enclosures: dict[Decision, set[Site]]
+    """Calls inside an arm of an invariant test, for which that test is no decision."""
+    cut: bool
+    spent: int
+    """How many configurations were gone through."""
+
+
+@dataclass
+class _Exploration:
+    edges: Edges
+    needs: Needs
+    window: Window | None
+    constants: Known
+    budget: int
+    """How many configurations may still be gone through."""
+    found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
+    jumps: dict[str, Configurations] = field(default_factory=dict)
+    watchers: list[Configurations] = field(default_factory=list)
+    enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
+    enclosed: set[tuple[int, Decision]] = field(default_factory=set)
+    bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
+
+    @property
+    def cut(self) -> bool:
+        """Whether there were too many."""
+        return self.budget < 0
+
+    def run(self, flow: Flow, entry: Configurations) -> Configurations:
+        if not entry or self.cut:
+            return {}
+        if isinstance(flow, Seq):
+            for item in flow.items:
+                entry = self.run(item, entry)
+                if not entry:
+                    break
+            return entry
+        self.budget -= len(entry)
+        if isinstance(flow, Emit):
+            return self.emit(flow, entry)
+        if isinstance(flow, Set):
+            return self.assign(flow, entry)
+        if isinstance(flow, Jump):
+            merge(self.jumps.setdefault(flow.label, {}), entry)
+            for watcher in self.watchers if flow.label == "raise" else ():
+                merge(watcher, entry)
+            return {}
+        entry = self.forget(entry, self.needs.before[id(flow)])
+        if isinstance(flow, Alt):
+            return self.branch(flow, entry)
+        if isinstance(flow, Loop):
+            return self.repeat(flow, entry)
+        if isinstance(flow, Block):
+            out = self.run(flow.body, entry)
+            merge(out, self.jumps.pop(flow.label, {}))
+            return out
+        return self.attempt(flow, entry)
+
+    def forget(self, entry: Configurations, keys: Keys) -> Configurations:
+        """The configurations without what nothing asks for any more; they become fewer."""
+        if len(entry) < 2:
+            return entry
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            mark = (id(keys), known)
+            bare = self.bare.get(mark)
+            if bare is None:
+                bare = frozenset(item for item in known if item[0] in keys) | self.constants
+                self.bare[mark] = bare
+            add(out, (state, bare), paths)
+        return out
+
+    def emit(self, flow: Emit, entry: Configurations) -> Configurations:
+        out: Configurations = {}
+        event = flow.event
+        for (number, known), paths in entry.items():
+            if self.window:
+                event = self.edges.executed(flow, known, self.window.length)
+            after, verdicts = self.edges.move(number, event)
+            for verdict in verdicts:
+                self.found.setdefault(verdict, set()).update(paths)
+            add(out, (after, known), paths)
+        for watcher in self.watchers:
+            merge(watcher, out)
+        return out
+
+    def assign(self, flow: Set, entry: Configurations) -> Configurations:
+        if self.window and flow.name in self.window.symbols:
+            return entry
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            after = _assigned(flow, known, self.constants if self.window else None)
+            add(out, (state, after), paths)
+        return out
+
+    def branch(self, alt: Alt, entry: Configurations) -> Configurations:
+        arms: tuple[Configurations, Configurations] = ({}, {})
+        learned: tuple[set[tuple[Fact, bool]], set[tuple[Fact, bool]]] = (set(), set())
+        for (state, known), paths in entry.items():
+            answer = _answer(alt, known, self.window is not None)
+            if isinstance(answer, bool):
+                add(arms[not answer], (state, known), paths)
+                continue
+            rest, text, usual, learns = answer
+            for index, arm in enumerate(arms):
+                facts = learns[index]
+                learned[index].update(facts)
+                decided: Iterable[Decisions] = paths
+                if not alt.free[index] and usual is not (index == 0):
+                    decided = decide(paths, (text, index == 0))
+                    if alt.optional and index == 1:
+                        decided = decide(decided, (f"{text}, as asked for", False))
+                    self.enclose(alt, rest, (text, index == 0))
+                if decided:
+                    add(arm, (state, known.union(facts)), decided)
+        then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
+        return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
+
+    def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
+        """Remembers for which calls an invariant test is no decision."""
+        if (id(alt), decision) in self.enclosed:
+            return
+        self.enclosed.add((id(alt), decision))
+        if logic.stable(test) and not logic.reads(test) & alt.changing:
+            arm = alt.then if decision[1] else alt.orelse
+            inside = self.enclosures.setdefault(decision, set())
+            inside.update(part.event.site for part in walk(arm) if isinstance(part, Emit))
+
+    def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
+        outer = {
+            label: self.jumps.pop(label, None)
+            for label in (f"break:{loop.ident}", f"continue:{loop.ident}")
+        }
+        out = self.execute(loop, entry) if self.window else self.saturate(loop, entry)
+        if loop.orelse is not None:
+            out = self.run(loop.orelse, out)
+        merge(out, self.jumps.pop(f"break:{loop.ident}", {}))
+        for label, kept in outer.items():
+            if kept is not None:
+                self.jumps[label] = kept
+        return out
+
+    def once(self, loop: Loop, entry: Configurations) -> Configurations:
+        out = self.run(loop.body, entry)
+        merge(out, self.jumps.pop(f"continue:{loop.ident}", {}))
+        return self.forget(out, self.needs.again[id(loop)])
+
+    def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
+        seen: Configurations = {}
+        out: Configurations = {}
+        for _ in range(ROUNDS):
+            fresh: Configurations = {}
+            for (state, known), paths in entry.items():
+                for name in loop.targets:
+                    known = logic.assigned(known, name)
+                key = (state, known)
+                new = add(seen, key, paths)
+                if new:
+                    add(fresh, key, new)
+            if not fresh:
+                break
+            entry = self.once(loop, fresh)
+            merge(out, entry)
+            if self.cut:
+                break
+        else:
+            self.budget = -1
+        return {} if loop.forever else out
+
+    def execute(self, loop: Loop, entry: Configurations) -> Configurations:
+        window = self.window
+        assert window is not None
+        if loop.paced is not None:
+            entry = self.emit(ends(loop, Kind.ENTER), entry)
+        out: Configurations = {}
+        for trips, first, group in self.trips(loop, entry):
+            for index in range(trips):
+                group = _know(
+                    group,
+                    loop.targets,
+                    frozenset({(loop.counter, first + index)}) if loop.counter else logic.NOTHING,
+                    (f"@last:{loop.ident}", index == trips - 1),
+                )
+                if loop.test is not None:
+                    group, done = self.split(loop.test, group, index)
+                    merge(out, done)
+                group = self.once(loop, group)
+                if loop.paced is not None:
+                    group = self.emit(ends(loop, Kind.HOLD), group)
+            merge(out, group)
+        return {} if loop.forever else out
+
+    def trips(self, loop: Loop, entry: Configurations) -> Iterator[tuple[int, int, Configurations]]:
+        """Groups of configurations by how often the loop runs and from where it counts."""
+        assert self.window is not None
+        groups: dict[tuple[int, int], Configurations] = {}
+        for key, paths in entry.items():
+            values = dict(key[1])
+            trips = logic.evaluate(loop.trips, values) if loop.trips else logic.UNKNOWN
+            first = logic.evaluate(loop.first, values)
+            literal = loop.counted and isinstance(loop.trips, Const)
+            if not isinstance(trips, int) or literal or not 0 < trips <= 3 * self.window.batches:
+                trips = self.usual(loop, trips)
+            number = first if isinstance(first, int) else 0
+            add(groups.setdefault((trips, number), {}), key, paths)
+        for (trips, number), group in groups.items():
+            yield trips, number, group
+
+    def usual(self, loop: Loop, trips: object) -> int:
+        """How often a loop of unknown length is run; a literal multiple of N leaves no remainder."""
+        assert self.window is not None
+        if not loop.counted:
+            return 2
+        literals = [int(name[1:]) for name in self.window.symbols if name[1:].isdigit()]
+        if isinstance(trips, int) and literals and all(trips % n == 0 for n in literals):
+            return 2 * self.window.length
+        return self.window.batches
+
+    def split(
+        self, test: Expr, entry: Configurations, index: int
+    ) -> tuple[Configurations, Configurations]:
+        """Those that go on and those whose `while` test has become false."""
+        on: Configurations = {}
+        done: Configurations = {}
+        for key, paths in entry.items():
+            stop = index > 0 and logic.truth_of(test, dict(key[1])) is False
+            add(done if stop else on, key, paths)
+        return on, done
+
+    def attempt(self, flow: Try, entry: Configurations) -> Configurations:
+        seen: Configurations = {}
+        merge(seen, entry)
+        waiting, self.jumps = self.jumps, {}
+        if flow.handlers:
+            self.watchers.append(seen)
+            out = self.run(flow.body, entry)
+            self.watchers.pop()
+        else:
+            out = self.run(flow.body, entry)
+        out = self.run(flow.orelse, out)
+        # An exception between two calls is rarer than either arm of a branch: it counts twice.
+        where = f"an exception in line {flow.site.line}"
+        failed: Configurations = {}
+        for key, paths in seen.items():
+            decided = decide(decide(paths, (where, True)), (f"{where} that is caught", True))
+            if decided:
+                add(failed, key, decided)
+        for handler in flow.handlers:
+            merge(out, self.run(handler, dict(failed)))
+        # Only those who leave from inside pass through the final part.
+        leaving, self.jumps = self.jumps, waiting
+        for label, group in leaving.items():
+            merge(self.jumps.setdefault(label, {}), self.run(flow.final, group))
+        return self.run(flow.final, out)
+
+
+def explore(
+    flow: Flow,
+    rules: Iterable[Rule],
+    *,
+    start: State = START,
+    window: Window | None = None,
+    budget: int = MOST_CONFIGURATIONS,
+) -> Result:
+    """All violations in all words of the flow; none where there are too many ways through it."""
+    rules = list(rules)
+    edges = Edges(rules, frozenset().union(*(rule.reads for rule in rules)))
+    first = edges.number(start)
+    if is_clean(flow, edges, first, window.length if window else None):
+        return Result([], {}, False, 0)
+    constants = window.constants() if window else logic.NOTHING
+    search = _Exploration(edges, needs(flow), window, constants, budget)
+    known = window.known() if window else logic.NOTHING
+    search.run(flow, {(first, known): {frozenset()}})
+    outcomes = [
+        Outcome(rule, violation, tuple(smallest(paths)))
+        for (rule, violation), paths in search.found.items()
+    ]
+    spent = budget - search.budget
+    return Result([] if search.cut else outcomes, search.enclosures, search.cut, spent)
+
+
+def _know(
+    entry: Configurations,
+    forget: frozenset[str],
+    values: Known,
+    last: tuple[str, bool],
+) -> Configurations:
+    out: Configurations = {}
+    for (state, known), paths in entry.items():
+        add(out, (state, _iterated(known, forget, values, last)), paths)
+    return out
+
+
+@lru_cache(maxsize=4096)
+def _iterated(known: Known, forget: frozenset[str], values: Known, last: tuple[str, bool]) -> Known:
+    """What is known in an iteration of a loop."""
+    for name in (*forget, last[0]):
+        known = logic.assigned(known, name)
+    return known.union(values, [last])

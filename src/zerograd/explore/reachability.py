@@ -1,0 +1,123 @@
+"""A look at a flow before it is explored: every state that it may reach if each test could go either way.
+
+Where that breaks no rule, following tests and decisions breaks none, and most code is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from zerograd.core.events import Event, Kind
+from zerograd.explore.executed import Edges, ends
+from zerograd.explore.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try
+
+States = set[int]
+
+
+class _Broken(Exception):
+    """Some event, in some state, breaks a rule."""
+
+
+def is_clean(flow: Flow, edges: Edges, start: int, length: int | None) -> bool:
+    """Whether no word of a flow can break a rule; `length` is that of an executed window."""
+    if length is not None and "divisors" in edges.keep:
+        return False  # what a loss is divided by, only the exploration finds out
+    try:
+        _Sweep(edges, length).run(flow, {start})
+    except _Broken:
+        return False
+    return True
+
+
+@dataclass
+class _Sweep:
+    edges: Edges
+    length: int | None
+    jumps: dict[str, States] = field(default_factory=dict)
+    watchers: list[States] = field(default_factory=list)
+
+    def run(self, flow: Flow, entry: States) -> States:
+        """The states behind a flow that is entered in one of these."""
+        if not entry or isinstance(flow, Set):
+            return entry
+        if isinstance(flow, Seq):
+            for item in flow.items:
+                entry = self.run(item, entry)
+            return entry
+        if isinstance(flow, Emit):
+            return self.emit(flow, entry)
+        if isinstance(flow, Alt):
+            return self.run(flow.then, entry) | self.run(flow.orelse, entry)
+        if isinstance(flow, Loop):
+            return self.repeat(flow, entry)
+        if isinstance(flow, Block):
+            return self.run(flow.body, entry) | self.jumps.pop(flow.label, set())
+        if isinstance(flow, Jump):
+            self.jumps[flow.label] = self.jumps.get(flow.label, set()) | entry
+            if flow.label == "raise":
+                self.watch(entry)
+            return set()
+        return self.attempt(flow, entry)
+
+    def emit(self, flow: Emit, entry: States) -> States:
+        out = set()
+        for event in self.variants(flow):
+            for number in entry:
+                after, verdicts = self.edges.move(number, event)
+                if verdicts:
+                    raise _Broken
+                out.add(after)
+        self.watch(out)
+        return out
+
+    def variants(self, flow: Emit) -> Iterable[Event]:
+        """The event as it is in the last iteration of its loop, and before."""
+        if self.length is None:
+            return (flow.event,)
+        last = f"@last:{flow.event.loop}"
+        known = (frozenset({(last, is_last)}) for is_last in (False, True))
+        return [self.edges.executed(flow, one, self.length) for one in known]
+
+    def watch(self, states: States) -> None:
+        for watcher in self.watchers:
+            watcher |= states
+
+    def repeat(self, loop: Loop, entry: States) -> States:
+        labels = (f"break:{loop.ident}", f"continue:{loop.ident}")
+        outer = {label: self.jumps.pop(label) for label in labels if label in self.jumps}
+        marked = loop.paced is not None and self.length is not None
+        if marked:
+            entry = self.emit(ends(loop, Kind.ENTER), entry)
+        seen: States = set()
+        out: States = set()
+        while entry:
+            seen |= entry
+            after = self.run(loop.body, entry) | self.jumps.pop(labels[1], set())
+            if marked:
+                after = self.emit(ends(loop, Kind.HOLD), after)
+            out |= after
+            entry = after - seen
+        if loop.forever:
+            out = set()
+        if loop.orelse is not None:
+            out = self.run(loop.orelse, out)
+        out = out | self.jumps.pop(labels[0], set())
+        self.jumps.update(outer)
+        return out
+
+    def attempt(self, flow: Try, entry: States) -> States:
+        seen = set(entry)
+        waiting, self.jumps = self.jumps, {}
+        if flow.handlers:
+            self.watchers.append(seen)
+        out = self.run(flow.body, entry)
+        if flow.handlers:
+            self.watchers.pop()
+        out = self.run(flow.orelse, out)
+        for handler in flow.handlers:
+            out = out | self.run(handler, seen)
+        leaving, self.jumps = self.jumps, waiting
+        for label, states in leaving.items():
+            self.jumps[label] = self.jumps.get(label, set()) | self.run(flow.final, states)
+        return self.run(flow.final, out)

@@ -1,0 +1,49 @@
+"""ZG501: the wrapper runs the backward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+from zerograd.core.finding import Edit
+from zerograd.fix.context import Repair, Scene
+from zerograd.fix.edits import Refused
+from zerograd.fix.syntax import steps
+
+
+def repairs(scene: Scene) -> Iterator[Repair]:
+    """`loss.backward()` becomes `accelerator.backward(loss)`."""
+    code = scene.code
+    call = scene.call(scene.finding.site)
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+        raise Refused("it is no plain backward")
+    given = [code.text(one) for one in call.args]
+    given += [f"{one.arg}={code.text(one.value)}" for one in call.keywords if one.arg]
+    handed = ", ".join([code.text(call.func.value), *given])
+    for wrapper in dict.fromkeys(_wrappers(scene)):
+        edit = partial(_edits, scene, call, f"{wrapper}.backward({handed})")
+        yield Repair(f"let {wrapper} run the backward", edit, safe=not given)
+
+
+def _edits(scene: Scene, call: ast.Call, text: str) -> tuple[Edit, ...]:
+    return (scene.code.edit(scene.code.span(call), text),)
+
+
+def _wrappers(scene: Scene) -> Iterator[str]:
+    """What may be the wrapper: around the call, what prepares, what steps as an engine."""
+    code = scene.code
+    for above in code.ancestors(scene.here):
+        if isinstance(above, ast.With):
+            for item in above.items:
+                opened = item.context_expr
+                if isinstance(opened, ast.Call) and isinstance(opened.func, ast.Attribute):
+                    if opened.func.attr in ("accumulate", "no_sync"):
+                        yield code.text(opened.func.value)
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("prepare", "setup"):
+                yield code.text(node.func.value)
+    for one in steps(scene.loop(scene.here) or code.function(scene.here)):
+        if isinstance(one.func, ast.Attribute):
+            yield code.text(one.func.value)

@@ -1,0 +1,41 @@
+"""ZG204: the clip goes under the guard of the step; with accelerate, under `sync_gradients`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from zerograd.fix.clipping import clip_of, closing, moves, passable
+from zerograd.fix.context import Repair, Scene
+from zerograd.fix.syntax import method
+
+
+def repairs(scene: Scene) -> Iterator[Repair]:
+    """The clip is done once per window, right before the step."""
+    clip = clip_of(scene, scene.here)
+    call, step = scene.call(scene.step), scene.statement(scene.step)
+    accelerator = _accumulating(scene)
+    if accelerator:
+        test = f"{accelerator}.sync_gradients"
+        yield Repair(
+            f"clip only `if {test}`", lambda: (scene.code.wrap(clip.unit, test),), clip.plain
+        )
+        return
+    place, arms = closing(scene, step, call)
+    block = scene.code.meet(clip.unit[0], step)
+    start, end = scene.number(clip.unit[-1], block), scene.number(step, block)
+    passable(clip.unit, block[start + 1 : end])
+    yield from moves(scene, clip, call, place, safe=clip.plain and not arms)
+
+
+def _accumulating(scene: Scene) -> str:
+    """The accelerator in whose `accumulate` block the clip stands."""
+    for above in scene.code.ancestors(scene.here):
+        if isinstance(above, ast.With):
+            for item in above.items:
+                call = item.context_expr
+                if isinstance(call, ast.Call) and method(call) == "accumulate":
+                    assert isinstance(call.func, (ast.Attribute, ast.Name))
+                    if isinstance(call.func, ast.Attribute):
+                        return scene.code.text(call.func.value)
+    return ""

@@ -1,0 +1,109 @@
+"""What the repairs of clips share: a clip with what belongs to it, and where it may be moved."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.edits import Refused
+from zerograd.fix.syntax import (
+    CLIP_WORDS,
+    bound,
+    clips,
+    is_call_of,
+    own_nodes,
+    steps,
+    used,
+)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip as it is moved: with its `if`, and perhaps with the `unscale_` before it."""
+
+    unit: tuple[ast.stmt, ...]
+    unscales: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether nobody is told what the clip has measured."""
+        leaves = [node for one in self.unit for node in own_nodes(one)]
+        return not any(
+            isinstance(node, ast.stmt) and not isinstance(node, (ast.Expr, ast.If, ast.For))
+            for node in leaves
+        ) and all(
+            isinstance(node.value, ast.Call) and (node.value in clips(node) or not clips(node))
+            for node in leaves
+            if isinstance(node, ast.Expr)
+        )
+
+
+def clip_of(scene: Scene, statement: ast.stmt) -> Clip:
+    """The clip, with the `if` or the loop over parameters around it where that holds nothing else."""
+    unit = statement
+    holder = scene.code.holder(unit)
+    while isinstance(holder, (ast.If, ast.For)) and not holder.orelse and _only_clips(holder):
+        unit, holder = holder, scene.code.holder(holder)
+    block = scene.code.block(unit)
+    number = block.index(unit)
+    if number and is_call_of(block[number - 1], "unscale_"):
+        return Clip((block[number - 1], unit), unscales=True)
+    return Clip((unit,), unscales=any(_unscales(node) for node in own_nodes(unit)))
+
+
+def _only_clips(holder: ast.If | ast.For) -> bool:
+    return len(holder.body) == 1 or all(map(_clips, holder.body))
+
+
+def _clips(statement: ast.stmt) -> bool:
+    return bool(clips(statement)) or is_call_of(statement, "unscale_") is not None
+
+
+def _unscales(node: ast.AST) -> bool:
+    return isinstance(node, ast.stmt) and is_call_of(node, "unscale_") is not None
+
+
+def moves(
+    scene: Scene, clip: Clip, call: ast.Call, place: Place, *, safe: bool
+) -> Iterator[Repair]:
+    """The clip moved; by itself, or with an `unscale_` where the step goes through a scaler."""
+    message = "move the clip before the step"
+    yield Repair(message, partial(scene.carry, clip.unit, place, CLIP_WORDS), safe)
+    if len(clip.unit) > 1:
+        yield Repair(message, partial(scene.carry, clip.unit[-1:], place, CLIP_WORDS), safe)
+    scaler = scene.scaler(call)
+    if scaler and not clip.unscales:
+        unscale = f"{scaler}.unscale_({scene.stepped(call)})"
+        carried = partial(scene.carry, clip.unit, place, CLIP_WORDS, unscale)
+        yield Repair(f"{message}, after {unscale}", carried, safe)
+
+
+def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
+    """`Refused` where what a unit is moved past needs its result, or changes what it is handed."""
+    if bound(unit) & (used(between) | bound(between)):
+        raise Refused("its result is used on the way to where it belongs")
+    if used(unit) & bound(between):
+        raise Refused("what it is handed changes on the way to where it belongs")
+
+
+def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:
+    """Whether its result is used before it, which means in the next iteration."""
+    return bool(bound(unit) & used(block[: block.index(unit[0])]))
+
+
+def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[Place, bool]:
+    """Before the step, or before all the arms that hold one; and whether there are several."""
+    loop = scene.loop(site_of_step)
+    owner = scene.stepped(call)
+    every = [one for one in steps(loop or scene.code.tree) if scene.stepped(one) == owner]
+    statements = [scene.code.statement_of(one) for one in every]
+    function = scene.code.function(site_of_step)
+    statements = [one for one in statements if scene.code.function(one) is function]
+    if len(statements) < 2:
+        return Place(before=site_of_step), False
+    block = scene.code.meet(*statements)
+    first = min(scene.number(one, block) for one in statements)
+    return Place(before=block[first]), True

@@ -1,0 +1,241 @@
+"""What a repair looks at: a finding, the code around it, and what the calls in it are about."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from zerograd.core.events import Site
+from zerograd.core.finding import Edit, Finding
+from zerograd.fix.edits import Code, Function, Refused
+from zerograd.fix.syntax import (
+    LOOPS,
+    backwards,
+    binds,
+    calls,
+    cleared,
+    is_call_of,
+    is_clear,
+    mentions_gradients,
+    method,
+    steps,
+)
+from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import text_of
+
+_NAMES = (ast.Name, ast.Attribute)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One way to repair a finding; whether it holds is for others to find out."""
+
+    message: str
+    edits: Callable[[], tuple[Edit, ...]]
+    """Or `Refused`, with the reason."""
+    safe: bool = True
+
+
+@dataclass(frozen=True)
+class Place:
+    """Between two statements: before one, or after one."""
+
+    before: ast.stmt | None = None
+    after: ast.stmt | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a window begins, and whether that is sure.
+
+    It is not where a backward of an earlier phase adds to it as well, whether meant or not, and where
+    something is done to the gradients before its own backward.
+    """
+
+    start: Place
+    sure: bool
+
+
+class Scene:
+    """A finding in its code."""
+
+    def __init__(self, code: Code, finding: Finding, others: Sequence[Finding] = ()) -> None:
+        self.code = code
+        self.finding = finding
+        self.others = others
+        """All that is found in the file."""
+
+    # The ends of the finding
+
+    def statement(self, site: Site) -> ast.stmt:
+        """The statement that a place belongs to."""
+        return self.code.statement(site)
+
+    def call(self, site: Site) -> ast.Call:
+        """The call that stands exactly there."""
+        node = self.code.node(site)
+        if not isinstance(node, ast.Call):
+            raise Refused("it is no call")
+        return node
+
+    @property
+    def here(self) -> ast.stmt:
+        """The statement of the finding itself."""
+        return self.statement(self.finding.site)
+
+    def note(self, number: int) -> Site:
+        """The site of one of the finding's notes."""
+        if number >= len(self.finding.notes):
+            raise Refused("the finding has no other end")
+        return self.finding.notes[number].site
+
+    @property
+    def step(self) -> Site:
+        """The step at which it shows."""
+        if self.finding.step is None:
+            raise Refused("no step shows it")
+        return self.finding.step
+
+    def also(self, *codes: str) -> bool:
+        """Whether one of these rules is broken in the same function."""
+        here = self.code.function(self.here)
+        for one in self.others:
+            if one.code in codes and one.site.path == self.finding.site.path:
+                if self.code.function(self.code.statement(one.site)) is here:
+                    return True
+        return False
+
+    # Edits
+
+    def put(self, place: Place, *lines: str) -> tuple[Edit, ...]:
+        """New lines at a place."""
+        if place.before is not None:
+            return (self.code.insert_before(place.before, *lines),)
+        assert place.after is not None
+        return (self.code.insert_after(place.after, *lines),)
+
+    def carry(
+        self, unit: Sequence[ast.stmt], place: Place, words: re.Pattern[str], *ahead: str
+    ) -> tuple[Edit, ...]:
+        """Statements moved to a place, with new lines ahead of them."""
+        if any(node in (place.before, place.after) for one in unit for node in ast.walk(one)):
+            raise Refused("a statement cannot be moved into itself")
+        lines = self.code.taken(unit, words)
+        return (self.code.delete(unit, words), *self.put(place, *ahead, *lines))
+
+    # Whose it is
+
+    def stepped(self, call: ast.Call) -> str:
+        """The optimizer that a call steps, as the code there calls it."""
+        if not isinstance(call.func, ast.Attribute):
+            raise Refused("it is no step of an optimizer")
+        return self.code.text(call.args[0] if self._through(call) else call.func.value)
+
+    def scaler(self, call: ast.Call) -> str:
+        """The scaler that a call steps through; "" for a step of the optimizer itself."""
+        if not self._through(call) or method(call) != "step":
+            return ""
+        assert isinstance(call.func, ast.Attribute)
+        return self.code.text(call.func.value)
+
+    def _through(self, call: ast.Call) -> bool:
+        """Whether it is `scaler.step(optimizer)`, and not `optimizer.step(closure)`."""
+        if not isinstance(call.func, ast.Attribute) or not call.args or self.closure(call):
+            return False
+        owner = text_of(call.func.value)
+        if call.func.attr != "step" or vocabulary.SCALER_NAME.search(owner):
+            return call.func.attr in ("step", "optimizer_step")
+        return any(
+            isinstance(node, ast.Attribute)
+            and node.attr in ("scale", "unscale_", "update")
+            and text_of(node.value) == owner
+            for node in ast.walk(self.code.tree)
+        )
+
+    def closure(self, call: ast.Call) -> ast.FunctionDef | None:
+        """The function of this file that a step is handed."""
+        first = call.args[0] if call.args else None
+        name = text_of(first).rpartition(".")[2] if isinstance(first, _NAMES) else ""
+        for node in ast.walk(self.code.tree):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return node
+        return None
+
+    def scaling(self, backward: ast.stmt) -> str:
+        """The scaler that has scaled what a statement back-propagates."""
+        for around in (backward, self.loop(backward), self.code.function(backward)):
+            found = {
+                self.code.text(call.func.value)
+                for call in calls(around or backward)
+                if isinstance(call.func, ast.Attribute) and call.func.attr == "scale"
+            }
+            if len(found) == 1:
+                return found.pop()
+        raise Refused("it cannot be seen which scaler has scaled the loss")
+
+    # Blocks
+
+    def loop(self, statement: ast.stmt) -> ast.stmt | None:
+        """The innermost loop of its function around a statement."""
+        for above in self.code.ancestors(statement):
+            if isinstance(above, Function):
+                return None
+            if isinstance(above, LOOPS):
+                return above
+        return None
+
+    def after(self, step: ast.stmt) -> Place:
+        """Right after a step; after the scaler's update where that follows."""
+        block = self.code.block(step)
+        number = self.code.index(step)
+        while number + 1 < len(block) and is_call_of(block[number + 1], "update"):
+            number += 1
+        return Place(after=block[number])
+
+    def behind(self, calls_of_step: Sequence[ast.Call]) -> Place:
+        """After the last of several steps, or of the arms that hold them."""
+        statements = [self.code.statement_of(call) for call in calls_of_step]
+        block = self.code.meet(*statements)
+        last = max(self.number(one, block) for one in statements)
+        return self.after(block[last])
+
+    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Window:
+        """Where the window begins that a step closes: a clear belongs there."""
+        block = self.code.meet(backward, step)
+        mixing, closing = self.number(backward, block), self.number(step, block)
+        last = max((n for n in range(closing + 1) if backwards(block[n])), default=mixing)
+        first = last
+        while first > 0 and not steps(block[first - 1]):
+            first -= 1
+        filling = next(n for n in range(first, last + 1) if n == last or backwards(block[n]))
+        ahead = block[first:filling]
+        sure = mixing >= first and not mentions_gradients(ahead)
+        # What the phase before has stepped may be cleared at its end.
+        before = {self.stepped(call) for call in steps(block[first - 1])} if first else set()
+        for number in reversed(range(first, filling)):
+            if is_clear(block[number]) and cleared(block[number]) not in before:
+                if not binds(block[number + 1 : filling], owner):
+                    return Window(Place(after=block[number]), sure)
+        in_function = isinstance(self.code.holder(block[0]), (*Function, ast.Module))
+        if first > 0 or in_function or binds(ahead, owner) or mentions_gradients(ahead):
+            return Window(Place(before=block[filling]), sure)
+        return Window(Place(before=block[0]), sure)
+
+    def number(self, statement: ast.stmt, block: list[ast.stmt]) -> int:
+        """The number of the statement of a block that another is part of."""
+        one = self.code.within(statement, block)
+        if one is None:
+            raise Refused("the statements stand in different blocks")
+        return block.index(one)
+
+
+def clearing(scene: Scene, statement: ast.stmt) -> ast.stmt:
+    """The whole of a clear: the loop over parameters, the `if` around it."""
+    if not is_clear(statement):
+        raise Refused("the statement does more than clear")
+    holder = scene.code.holder(statement)
+    while isinstance(holder, ast.stmt) and is_clear(holder):
+        statement, holder = holder, scene.code.holder(holder)
+    return statement

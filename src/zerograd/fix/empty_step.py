@@ -1,0 +1,30 @@
+"""ZG104: the backward of the loss that is handed to nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.edits import Refused
+from zerograd.fix.syntax import is_clear
+
+
+def repairs(scene: Scene) -> Iterator[Repair]:
+    """The backward is put after the loss, among the statements of the step."""
+    step, loss = scene.here, scene.statement(scene.note(1))
+    if not isinstance(loss, ast.Assign) or not isinstance(loss.targets[0], ast.Name):
+        raise Refused("it cannot be seen which loss is meant")
+    block = scene.code.meet(loss, step)
+    first, last = scene.number(loss, block), scene.number(step, block)
+    if not isinstance(block[first], (ast.Assign, ast.With)):
+        raise Refused("the loss is not always computed")
+    # A clear between the loss and the step comes before the backward.
+    after = max(n for n in range(first, last) if n == first or is_clear(block[n]))
+    name = loss.targets[0].id
+    node = scene.code.node(scene.finding.site)
+    scaler = scene.scaler(node) if isinstance(node, ast.Call) else ""
+    backward = f"{scaler}.scale({name}).backward()" if scaler else f"{name}.backward()"
+    put = partial(scene.put, Place(after=block[after]), backward)
+    yield Repair(f"insert {backward}", put, safe=False)

@@ -1,0 +1,175 @@
+"""Findings repaired: a way to repair one counts only after the repaired text was checked again.
+
+A fix holds when the text still parses, its finding is gone, and no other has come. Fixes of one file
+are made one after the other, each in the text that the one before has left, until none holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from zerograd.core.finding import Edit, Finding, Fix
+from zerograd.fix.context import Repair
+from zerograd.fix.document import Document, Overlap
+from zerograd.fix.edits import Code, Refused
+from zerograd.fix.proposals import repairs
+from zerograd.static.check_file import Verdict, judge
+from zerograd.static.read.positions import edit_in_cell, in_text
+from zerograd.static.read.source import Source, Unreadable, parse
+from zerograd.static.time_limit import guarded
+
+MOST = 20_000_000
+"""Characters that are checked again for one file: some hundred ways for a long one."""
+
+Wanted = Callable[[Finding], bool]
+
+
+@dataclass
+class Repaired:
+    """A document after its repair: what was fixed, and the verdict on what is left."""
+
+    document: Document
+    verdict: Verdict
+    fixed: list[Finding] = field(default_factory=list)
+
+
+@dataclass
+class Tries:
+    """How much may still be tried for one file: counted, not timed."""
+
+    left: int = MOST
+
+    def spend(self, document: Document) -> None:
+        """Counts one more check; `Refused` when there were too many."""
+        self.left -= len(document.data)
+        if self.left < 0:
+            raise Refused(
+                "too much was tried in this file already; repair some of it, then the rest"
+            )
+
+
+def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
+    """Every wanted finding of a document fixed that can be; only safely, or else `unsafe` too."""
+    done = Repaired(document, look(document))
+    tries = Tries()
+    tried: set[tuple[str, str, int]] = set()
+    moved = False
+    while True:
+        todo = [(f, key) for f, key in _keyed(done) if key not in tried and wanted(f)]
+        if not todo:
+            if not moved:
+                break
+            # What could not be done before another fix may be done after it.
+            tried, moved = set(), False
+            continue
+        finding, key = todo[0]
+        tried.add(key)
+        fix = with_fix(done.document, finding, done.verdict, tries).fix
+        if fix is not None and (fix.safe or unsafe):
+            done.fixed.append(finding)
+            moved = True
+            done.document = done.document.edited(fix.edits)
+            done.verdict = look(done.document)
+    done.verdict = with_fixes(done.document, done.verdict, wanted, tries)
+    return done
+
+
+def _keyed(done: Repaired) -> Iterator[tuple[Finding, tuple[str, str, int]]]:
+    """The findings of the document itself, each told apart whatever is inserted above it."""
+    if not done.verdict.findings:
+        return
+    source = done.document.source
+    lines = source.lines
+    seen: Counter[tuple[str, str]] = Counter()
+    for finding in done.verdict.findings:
+        if finding.site.path == source.path:
+            about = (finding.code, lines[in_text(finding, source).site.line - 1].strip())
+            seen[about] += 1
+            yield finding, (*about, seen[about])
+
+
+def with_fixes(
+    document: Document, verdict: Verdict, wanted: Wanted, tries: Tries | None = None
+) -> Verdict:
+    """The verdict with a fix for each wanted finding that has one, and the reason where not."""
+    tries = tries or Tries()
+    findings = tuple(
+        with_fix(document, finding, verdict, tries) if wanted(finding) else finding
+        for finding in verdict.findings
+    )
+    return replace(verdict, findings=findings)
+
+
+def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Tries) -> Finding:
+    """A finding with the first fix that holds, or with the reason why there is none."""
+    try:
+        source = document.source
+        code = Code(source.text, parse(source), source.path)
+        others = [in_text(one, source) for one in verdict.findings]
+        refused = "there is no plain repair for it"
+        for number, one in enumerate(repairs(code, in_text(finding, source), others)):
+            try:
+                edits = _placed(one, source)
+                repaired = document.edited(edits)
+                tries.spend(repaired)
+                if holds(repaired, finding, verdict):
+                    safe = one.safe and finding.certain
+                    return replace(finding, fix=Fix(one.message, safe, edits))
+                reason = "what it would lead to is not right"
+            except (Refused, Overlap) as error:
+                reason = str(error)
+            refused = refused if number else reason
+    except Refused as error:
+        refused = str(error)
+    except Exception as error:  # noqa: BLE001 (our own bug in one repair must not lose the report)
+        refused = f"zerograd failed ({error!r}); report this as a bug in zerograd"
+    return replace(finding, refused=refused)
+
+
+def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
+    edits = one.edits()
+    if source.cells is None:
+        return edits
+    edits = tuple(edit_in_cell(edit, source) for edit in edits)
+    if len({edit.cell for edit in edits}) > 1:
+        raise Refused("it would change two cells")
+    return edits
+
+
+def holds(document: Document, finding: Finding, before: Verdict) -> bool:
+    """Whether a document lacks a finding that it had before, and has none that it had not."""
+    after = look(document)
+    if len(after.problems) > len(before.problems):
+        return False
+    if sum(f.code == finding.code for f in after.findings) >= sum(
+        f.code == finding.code for f in before.findings
+    ):
+        return False
+    # A window that is whole now may show what was wrong with its end: that is advice.
+    shown = _ENDS if finding.level == "error" or finding.code == "ZG302" else frozenset()
+    old, new = _counts(before, shown), _counts(after, shown)
+    return all(count <= old[what] for what, count in new.items())
+
+
+_ENDS = frozenset({"ZG301", "ZG302", "ZG303", "ZG304"})
+
+
+def _counts(verdict: Verdict, but: Collection[str]) -> Counter[tuple[str, bool]]:
+    """How many findings there are of each rule, and how many of them are certain."""
+    found = [finding for finding in verdict.findings if finding.code not in but]
+    certain = Counter((finding.code, True) for finding in found if finding.certain)
+    return certain + Counter((finding.code, False) for finding in found)
+
+
+def look(document: Document) -> Verdict:
+    """The verdict on a document, in bounded time."""
+
+    def check() -> Verdict:
+        try:
+            return judge(document.source)
+        except Unreadable as error:
+            return Verdict(problems=(error.problem,))
+
+    return guarded(document.path, check)

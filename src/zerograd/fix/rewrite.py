@@ -1,0 +1,133 @@
+"""What a check repairs: files replaced at once and whole, or only a diff of what would change."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zerograd.core.finding import Finding, Problem
+from zerograd.core.records import replace
+from zerograd.fix.document import Document
+from zerograd.fix.repair import look, repair, with_fixes
+from zerograd.static.check_file import Verdict
+from zerograd.static.read.source import Unreadable, cannot_read, read_bytes
+
+Mode = Literal["show", "diff", "fix"]
+"""Say what could be fixed; show what would change; change it."""
+
+Wanted = Callable[[Finding], bool]
+
+
+class NotWritten(Exception):
+    """A file that was left as it is; says why."""
+
+
+@dataclass
+class Rewriter:
+    """Goes from file to file, and remembers what it has done."""
+
+    mode: Mode
+    unsafe: bool = False
+    fixed: int = 0
+    diff: bytes = b""
+    changed: set[str] = field(default_factory=set)
+
+    def file(self, path: str, verdict: Verdict, wanted: Wanted) -> Verdict:
+        """Repair a file of the disk; the verdict on what is left."""
+        try:
+            document = Document(path, read_bytes(path))
+        except Unreadable as error:
+            return replace(verdict, problems=(*verdict.problems, error.problem))
+        after, left, fixed = self._treated(document, wanted)
+        if after.data == document.data:
+            return left
+        if self.mode == "diff":
+            self.diff += difference(document, after)
+        else:
+            try:
+                exchange(path, document.data, after.data)
+            except NotWritten as error:
+                problem = Problem(path, f"was not repaired: {error}")
+                return replace(verdict, problems=(*verdict.problems, problem))
+            self.changed.add(os.path.abspath(path))
+        self.fixed += fixed
+        return left
+
+    def text(self, path: str, data: bytes, wanted: Wanted) -> tuple[bytes, Verdict]:
+        """Repair what was read from standard input."""
+        document = Document(path, data)
+        after, left, fixed = self._treated(document, wanted)
+        self.fixed += fixed
+        if self.mode == "diff":
+            self.diff += difference(document, after)
+        return after.data, left
+
+    def _treated(self, document: Document, wanted: Wanted) -> tuple[Document, Verdict, int]:
+        if self.mode == "show":
+            return document, with_fixes(document, look(document), wanted), 0
+        done = repair(document, wanted, unsafe=self.unsafe)
+        return done.document, done.verdict, len(done.fixed)
+
+
+def difference(before: Document, after: Document) -> bytes:
+    """A unified diff, byte for byte, so that `git apply -p0` and `patch` take it."""
+    name = os.fsencode(before.path)
+    old, new = (one.data.splitlines(keepends=True) for one in (before, after))
+    # `splitlines` of bytes ends a line at \r as well, which no diff does.
+    old, new = _joined(old), _joined(new)
+    lines = []
+    for line in difflib.diff_bytes(difflib.unified_diff, old, new, name, name, lineterm=b"\n"):
+        whole = line.endswith(b"\n")
+        lines.append(line if whole else line + b"\n\\ No newline at end of file\n")
+    return b"".join(lines)
+
+
+def _joined(lines: list[bytes]) -> list[bytes]:
+    found: list[bytes] = []
+    for line in lines:
+        if found and not found[-1].endswith(b"\n"):
+            found[-1] += line
+        else:
+            found.append(line)
+    return found
+
+
+def exchange(path: str, old: bytes, new: bytes) -> None:
+    """Put new bytes in the place of old ones, all at once, or `NotWritten`.
+
+    The mode stays, a link stays a link, and a file that is not what it was when it was read is left.
+    """
+    target = os.path.realpath(path)
+    try:
+        if read_bytes(target) != old:
+            raise NotWritten("it was changed after it was read; check it again")
+        status = os.stat(target)
+        if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
+            raise NotWritten("it is read-only; change its mode")
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".zerograd-")
+        try:
+            with open(handle, "wb") as stream:
+                stream.write(new)
+                stream.flush()
+                os.fsync(stream.fileno())
+            with contextlib.suppress(OSError, AttributeError):
+                os.chown(temporary, status.st_uid, status.st_gid)
+            os.chmod(temporary, status.st_mode & 0o7777)
+            if read_bytes(target) != old:
+                raise NotWritten("it was changed after it was read; check it again")
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except Unreadable as error:
+        raise NotWritten(f"it {error.problem.message}") from None
+    except OSError as error:
+        raise NotWritten(
+            cannot_read(error).replace("cannot be read", "it cannot be written")
+        ) from None

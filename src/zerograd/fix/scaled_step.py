@@ -1,0 +1,35 @@
+"""ZG205: the step goes through the scaler, which is then updated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from zerograd.core.finding import Edit
+from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.edits import Refused
+from zerograd.fix.syntax import calls, method
+
+
+def repairs(scene: Scene) -> Iterator[Repair]:
+    """`optimizer.step()` becomes `scaler.step(optimizer)`."""
+    code = scene.code
+    call = scene.call(scene.finding.site)
+    if call.args or call.keywords or not isinstance(call.func, ast.Attribute):
+        raise Refused("the step is handed something")
+    optimizer = code.text(call.func.value)
+    scaler = scene.scaling(scene.statement(scene.note(0)))
+    around = scene.loop(scene.here) or code.function(scene.here)
+    updated = any(
+        method(one) == "update" and code.text(one.func.value) == scaler
+        for one in calls(around)
+        if isinstance(one.func, ast.Attribute)
+    )
+
+    def edits() -> tuple[Edit, ...]:
+        step = code.edit(code.span(call), f"{scaler}.step({optimizer})")
+        if updated:
+            return (step,)
+        return (step, *scene.put(Place(after=scene.here), f"{scaler}.update()"))
+
+    yield Repair(f"step through {scaler}", edits)

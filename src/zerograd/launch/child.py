@@ -1,0 +1,47 @@
+"""A process that a watched program has started: it is watched as well, and leaves what it finds.
+
+Whoever leads the run tells it. How such a process comes here is in `boot/`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+
+from zerograd.launch.launch import Ended, Finder, Program
+from zerograd.launch.run_session import Options, Session
+from zerograd.processes.identity import received, who
+
+
+def listen() -> Finder | _Nobody:
+    """Wait for torch, and watch from then on."""
+    orders = received()
+    if orders is None:
+        return _Nobody()  # the run is over
+    name = sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-m", "") else "a child process"
+    options = Options(
+        Program(name),
+        on=orders.on,
+        select=orders.codes,
+        record=orders.record if who().one_of_many else None,
+        color=orders.color,
+        check_ranks=orders.check_ranks,
+    )
+    session = Session(options, lambda _: "")
+    finder = Finder(session)
+    sys.meta_path.insert(0, finder)
+    atexit.register(_end, session)
+    return finder
+
+
+def _end(session: Session) -> None:
+    """Python is about to exit; an exception that nobody caught was shown before."""
+    clean = getattr(sys, "last_value", None) is None
+    session.close(Ended(0, clean=clean))
+
+
+class _Nobody:
+    """Finds nothing."""
+
+    def find_spec(self, *_: object) -> None:
+        """Let the others find it."""

@@ -1,0 +1,116 @@
+"""`zerograd report` and `zerograd run --html`: recordings in, one page out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from zerograd import __version__
+from zerograd.check.check_session import catalogue
+from zerograd.core.finding import Problem, Watched
+from zerograd.launch.replay import Replayed, judged
+from zerograd.launch.run_session import Refused, fails
+from zerograd.recording.reader import Progress
+from zerograd.report import html
+from zerograd.report.timeline import Timeline
+
+SUFFIXES = (".jsonl", ".recording")
+MOST_RANKS = 64
+
+
+def make(
+    recordings: Sequence[str],
+    output: str,
+    select: Iterable[str] | None,
+    ignore: Iterable[str],
+    progress: Progress | None = None,
+) -> tuple[bool, list[Problem]]:
+    """Write a page; whether what it shows fails a run, and what could not be shown.
+
+    `Refused` or `UnknownRule` if there is nothing to show, or nowhere to.
+    """
+    done = [judged(path, select, ignore, Timeline(), progress) for path in _found(recordings)]
+    shown = [one for one in done if one.timeline is not None and _any(one)]
+    problems = [problem for one in done for problem in one.report.errors]
+    if not shown:
+        told = "; ".join(f"{one.path}: {one.message}" for one in problems)
+        raise Refused(told or "there is no recording to show: zerograd run --record makes one")
+    _write(_page(shown, problems), output)
+    return any(fails(one.report, one.selection) for one in shown), problems
+
+
+def _found(recordings: Sequence[str]) -> list[str]:
+    """The recordings that are named, and those in the directories that are."""
+    found: list[str] = []
+    for path in recordings:
+        if os.path.isdir(path):
+            inside = sorted(name for name in os.listdir(path) if name.endswith(SUFFIXES))
+            if not inside:
+                raise Refused(f"{path} holds no recording: their names end in {SUFFIXES[0]}")
+            found += [os.path.join(path, name) for name in inside]
+        else:
+            found.append(path)
+    if len(found) > MOST_RANKS:
+        raise Refused(f"these are {len(found)} recordings; a page shows {MOST_RANKS} at most")
+    return found
+
+
+def _any(done: Replayed) -> bool:
+    """Whether it was a recording at all: an empty run is one."""
+    timeline = done.timeline
+    return not done.report.errors or (timeline is not None and bool(timeline.lanes))
+
+
+def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
+    shown = sorted(shown, key=lambda one: (one.played.rank is None, one.played.rank or 0))
+    several = len(shown) > 1
+    findings: dict[tuple[str, str, int], html.Shown] = {}
+    ranks = []
+    for at, one in enumerate(shown):
+        rank = one.played.rank
+        name = f"rank {at if rank is None else rank}" if several else ""
+        numbers = [_add(findings, one, number, name) for number in range(len(one.report.findings))]
+        assert one.timeline is not None
+        watched = one.report.watched or Watched()
+        ranks.append(html.Rank(name, one.timeline, watched, numbers, one.played.clean))
+    sources = {path: lines for one in shown for path, lines in one.report.sources.items()}
+    rules = {page.code: (page.name, page.doc.strip().splitlines()[0]) for page in catalogue()}
+    program = next((one.played.program for one in shown if one.played.program), shown[0].path)
+    return html.Page(program, ranks, list(findings.values()), problems, sources, rules, __version__)
+
+
+def _add(
+    findings: dict[tuple[str, str, int], html.Shown], done: Replayed, number: int, rank: str
+) -> int:
+    """Count a finding where other ranks have it, too; its number in the page."""
+    finding = done.report.findings[number]
+    place = (finding.code, finding.site.path, finding.site.line)
+    shown = findings.get(place)
+    if shown is None:
+        shown = findings[place] = html.Shown(finding, done.measured.get(number))
+    else:
+        seen = (shown.finding.seen or 1) + (finding.seen or 1)
+        shown.finding = replace(shown.finding, seen=seen)
+    if rank:
+        shown.ranks.append(rank)
+    return list(findings).index(place)
+
+
+def _write(page: html.Page, output: str) -> None:
+    """Write it beside its place first: what stands there is whole at every moment."""
+    fresh = f"{output}.{os.getpid()}.tmp"
+    try:
+        if os.path.exists(output) and not os.path.isfile(output):
+            with open(output, "w", encoding="utf-8", errors="backslashreplace") as stream:
+                stream.writelines(html.render(page))
+            return
+        with open(fresh, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.writelines(html.render(page))
+        os.replace(fresh, output)
+    except OSError as error:
+        raise Refused(f"{output} cannot be written: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(fresh)

@@ -1,0 +1,303 @@
+"""Runs a script as `python` would, with a watch that starts when the script imports torch.
+
+The script sees its own arguments, its own `__main__` and its own `sys.path`; how it ends is how
+`python` would have ended it, and no traceback shows a frame of ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import os
+import pkgutil
+import runpy
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Protocol
+
+from zerograd.runtime.tracebacks import tidy
+
+TORCH = "torch"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run: a script, a directory or zip file with a `__main__.py`, or a module."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+
+
+class NotThere(Exception):
+    """There is no such program; the message says so."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    code: int
+    """The exit code that `python` would have ended with."""
+    clean: bool = True
+    """It came to its end: no exception, no interrupt."""
+    interrupted: bool = False
+    """By Ctrl-C: `python` then dies of that signal."""
+
+
+class Watching(Protocol):
+    """Who is told of torch."""
+
+    def torch_imported(self) -> None:
+        """Torch is there, whole; it must not raise."""
+        ...
+
+    def torch_missing(self) -> None:
+        """The program asked for torch, and there is none."""
+        ...
+
+
+def run(program: Program, watching: Watching) -> Ended:
+    """Run a program to its very end: its threads joined, its exit handlers called."""
+    start = _prepare(program)
+    with _at_torch(watching), _clean_threads():
+        ended = _guarded(start)
+        _finish()
+    return ended
+
+
+def _prepare(program: Program) -> Callable[[], object]:
+    """Make the process look as it looks to a program; what begins it."""
+    if program.module:
+        return _prepare_module(program)
+    path = os.path.join(os.getcwd(), program.name)
+    if program.name == "-":
+        raise NotThere("a script on standard input cannot be run: write it to a file")
+    if not os.path.exists(path):
+        raise NotThere(f"{program.name} is not there: zerograd run SCRIPT, or -m MODULE")
+    importer = pkgutil.get_importer(path)
+    if importer is None:
+        return _prepare_script(program, path)
+    with contextlib.suppress(SyntaxError):  # a zip file's finder compiles what it finds
+        if importer.find_spec("__main__") is None:
+            raise NotThere(f"{program.name} has no __main__.py: name the script that is to run")
+    _own(program.name, program.arguments)
+    _first_path(path, always=True)
+    return lambda: _run_module("__main__", alter_argv=False)
+
+
+def _prepare_module(program: Program) -> Callable[[], object]:
+    _first_path(os.getcwd())
+    top = program.name.partition(".")[0]
+    try:
+        found = bool(top) and importlib.util.find_spec(top) is not None
+    except ValueError:
+        found = True  # it is loaded, in some unusual way
+    if not found:
+        raise NotThere(
+            f"there is no module {program.name!r} in {os.getcwd()} or among the installed"
+        )
+    _own("-m", program.arguments)
+    return lambda: _run_module(program.name, alter_argv=True)
+
+
+def _prepare_script(program: Program, path: str) -> Callable[[], object]:
+    try:
+        with open(path, "rb") as stream:
+            source = stream.read()
+    except OSError as error:
+        raise NotThere(f"{program.name} cannot be read: {error.strerror}") from None
+    main = _own(program.name, program.arguments)
+    _first_path(os.path.dirname(os.path.realpath(path)))
+    main.__dict__.update(
+        __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+    )
+    return lambda: exec(_compiled(source, path), main.__dict__)  # noqa: S102  # it is what was asked for
+
+
+def _compiled(source: bytes, path: str) -> CodeType:
+    if source[:4] == importlib.util.MAGIC_NUMBER:
+        import marshal
+
+        code = marshal.loads(source[16:])  # noqa: S302  # as python does with a .pyc file
+        assert isinstance(code, CodeType)
+        return code
+    return compile(source, path, "exec", dont_inherit=True)
+
+
+def _run_module(name: str, *, alter_argv: bool) -> object:
+    # What `python -m` calls; the public functions of runpy take the module back when it has ended.
+    as_main: Callable[[str, bool], object] = runpy._run_module_as_main  # type: ignore[attr-defined]
+    return as_main(name, alter_argv)
+
+
+def _own(name: str, arguments: Sequence[str]) -> ModuleType:
+    """A fresh `__main__`, and the words that follow the name."""
+    main = ModuleType("__main__")
+    main.__dict__.update(__builtins__=__import__("builtins"))
+    if sys.version_info < (3, 14):
+        main.__dict__.update(__annotations__={})
+    sys.modules["__main__"] = main
+    sys.argv[:] = [name, *arguments]
+    return main
+
+
+def _first_path(path: str, *, always: bool = False) -> None:
+    """What `python` puts in front of the search path, instead of what it put there for us."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = path
+    elif always:
+        sys.path.insert(0, path)
+
+
+def _guarded(start: Callable[[], object]) -> Ended:
+    """Run it; an exception that nobody caught is shown as python shows it."""
+    error = _outcome(start)
+    if error is None:
+        return Ended(0)
+    if isinstance(error, SystemExit):
+        code = _exit_code(error)
+        return Ended(code, clean=code == 0)
+    code = _show(error)
+    if isinstance(error, KeyboardInterrupt):
+        return Ended(128 + signal.SIGINT, clean=False, interrupted=True)
+    return Ended(code, clean=False)
+
+
+def _outcome(start: Callable[[], object]) -> BaseException | None:
+    """The exception that nobody caught; once it is handed out, it is not being handled any more."""
+    try:
+        start()
+    except BaseException as error:  # all that python itself would end with
+        return error
+    return None
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return int(error.code)
+    _say(str(error.code))
+    return 1
+
+
+def _say(message: str, error: BaseException | None = None) -> None:
+    """A message on the program's standard error, and an exception; nothing, where it is closed."""
+    with contextlib.suppress(Exception):
+        print(message, file=sys.stderr or sys.__stderr__)
+        if error is not None:
+            tidy(error)
+            traceback.print_exception(error)
+
+
+def _show(error: BaseException) -> int:
+    """Hand the exception to `sys.excepthook`; the exit code."""
+    tidy(error)
+    kind, trace = type(error), error.__traceback__
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(kind, error, trace)
+    except SystemExit as left:
+        return _exit_code(left)
+    except BaseException as broken:  # python survives a broken hook, too
+        _say("Error in sys.excepthook:", broken)
+        _say("\nOriginal exception was:", error)
+    return 1
+
+
+def _finish() -> None:
+    """What python does when a program has ended: its threads are waited for, its handlers called.
+
+    Python does both again afterwards, and finds nothing left to do.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException as error:  # Ctrl-C while a thread is waited for
+        _say(f"Exception ignored in: {threading!r}", error)
+    atexit._run_exitfuncs()
+
+
+@contextlib.contextmanager
+def _clean_threads() -> Iterator[None]:
+    """Tracebacks of threads show no frame of ours, either."""
+    before = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs, /) -> object:
+        if args.exc_value is None:
+            return before(args)
+        tidy(args.exc_value)
+        trace = args.exc_value.__traceback__
+        return before(threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread)))
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        if threading.excepthook is hook:
+            threading.excepthook = before
+
+
+@contextlib.contextmanager
+def _at_torch(watching: Watching) -> Iterator[None]:
+    """Say it at once if torch is there, else as soon as the program has imported it."""
+    if TORCH in sys.modules:
+        watching.torch_imported()
+        yield
+        return
+    finder = Finder(watching)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.leave()
+
+
+class Finder:
+    """Finds torch as the other finders do, and is there when its import has ended."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def leave(self) -> None:
+        """Look for nothing any more."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Where torch is; whoever only asks may do so as often as they like."""
+        if name != TORCH:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                self._listen(spec)
+                return spec
+        self._watching.torch_missing()
+        return None
+
+    def _listen(self, spec: ModuleSpec) -> None:
+        loader = spec.loader
+        if loader is None:
+            return
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            # The loader is torch's own again, whatever becomes of the import.
+            del loader.exec_module
+            execute(module)
+            self.leave()
+            self._watching.torch_imported()
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]

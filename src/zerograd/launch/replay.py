@@ -1,0 +1,160 @@
+"""A recording judged again, without torch: its findings, and the course of its run for a picture."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from zerograd.core import suppressions
+from zerograd.core.events import Event, Measured
+from zerograd.core.finding import Finding, Report, Watched
+from zerograd.core.rule import numbers
+from zerograd.fold.judge import Judge
+from zerograd.fold.window_statistics import Book
+from zerograd.launch.run_session import Refused, chosen
+from zerograd.recording.reader import Played, Progress, replay
+from zerograd.report.timeline import Timeline
+from zerograd.rules.catalogue import RULES
+from zerograd.rules.selection import Selection
+from zerograd.static.check_file import add_sources
+
+MOST_SUBJECTS = 2048
+"""So many are followed at a time; a program that makes optimizers all the time drops them, too."""
+
+
+MOST_MIXED = 16
+
+
+@dataclass
+class Replayed:
+    """What became of a recording."""
+
+    path: str
+    report: Report
+    selection: Selection
+    played: Played
+    timeline: Timeline | None = None
+    measured: dict[int, Measured] = field(default_factory=dict)
+    """By number of the finding: what its message says in numbers."""
+
+
+def judged(
+    path: str,
+    select: Iterable[str] | None,
+    ignore: Iterable[str],
+    timeline: Timeline | None = None,
+    progress: Progress | None = None,
+) -> Replayed:
+    """Judge a recording; `Refused` or `UnknownRule` if that cannot even begin."""
+    selection = chosen(select, ignore)
+    judging = _Judging(selection, timeline)
+    try:
+        norms = None if timeline is None else timeline.norms
+        played = replay(path, judging.post, norms, progress)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    judging.end(played)
+    report = judging.judge.report
+    report.errors += played.problems
+    report.sources |= played.sources
+    report.watched = _watched(judging.judge, selection, played)
+    add_sources(report)
+    done = Replayed(path, report, selection, played, timeline, judging.measured)
+    _silence(done)
+    return done
+
+
+class _Judging:
+    """Hands events to the judge, and what comes of them to the timeline."""
+
+    def __init__(self, selection: Selection, timeline: Timeline | None) -> None:
+        rules = [rule for rule in RULES if rule.code in selection.codes]
+        self.judge = Judge(rules, self._tell)
+        self.measured: dict[int, Measured] = {}
+        self._timeline = timeline
+        self._places: dict[tuple[str, str, int], int] = {}
+        self._broken: list[int] = []
+        self._mixed: dict[str, deque[Event]] = {}
+        """By subject: the last backward calls that were measured."""
+        self._subjects: dict[str, Book] = {}
+        self._subject = ""
+
+    def post(self, subject: str, event: Event) -> None:
+        self._subject = subject
+        if event.measured is not None:
+            self._mixed.setdefault(subject, deque(maxlen=MOST_MIXED)).append(event)
+        book = self._subjects.get(subject) or self._welcome(subject)
+        self.judge.move(book, event)
+        if self._timeline is not None:
+            self._timeline.add(subject, event, book.node.grads, tuple(self._broken))
+        if self._broken:
+            self._broken.clear()
+
+    def end(self, played: Played) -> None:
+        self.judge.end(clean=played.clean)
+        if self._timeline is not None:
+            if self._broken:
+                self._timeline.mark_last(tuple(self._broken))
+            self._timeline.close()
+            for lane in self._timeline.lanes:
+                lane.title, lane.parameters = played.titles.get(lane.name, (lane.title, 0))
+                lane.windows = dict(sorted(self.judge.book(lane.name).windows.items()))
+
+    def _tell(self, finding: Finding) -> None:
+        place = (finding.code, finding.site.path, finding.site.line)
+        number = self._places.setdefault(place, len(self._places))
+        self._broken.append(number)
+        if number not in self.measured:
+            for mixed in self._mixed.get(self._subject, ()):
+                if mixed.measured is not None and numbers(mixed) in finding.message:
+                    self.measured[number] = mixed.measured
+
+    def _welcome(self, subject: str) -> Book:
+        if len(self._subjects) >= MOST_SUBJECTS:
+            shown = {lane.name for lane in self._timeline.lanes} if self._timeline else set()
+            for old in [one for one in self._subjects if one not in shown][: MOST_SUBJECTS // 2]:
+                del self._subjects[old]
+                self._mixed.pop(old, None)
+                self.judge.forget(old)
+        book = self._subjects[subject] = self.judge.book(subject)
+        return book
+
+
+def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:
+    """What the run was watched for, as it said itself; else what can be seen of it."""
+    seen = played.watched
+    ran = tuple(sorted(selection.codes))
+    if seen is None:
+        titles = tuple(title for title, _ in played.titles.values())
+        seen = Watched(titles, sum(number for _, number in played.titles.values()))
+        could_not = {}
+    else:
+        could_not = {code: why for code, why in seen.could_not.items() if code in ran}
+    return replace(
+        seen,
+        steps=judge.steps,
+        windows=dict(sorted(judge.windows.items())),
+        ran=tuple(code for code in ran if code not in could_not),
+        could_not=could_not,
+    )
+
+
+def _silence(done: Replayed) -> None:
+    """Leave out what a comment in the source allows."""
+    report = done.report
+    texts = {path: "\n".join(lines) for path, lines in report.sources.items()}
+    kept = [
+        number
+        for number, finding in enumerate(report.findings)
+        if not suppressions.allows(texts.get(finding.site.path, ""), finding)
+    ]
+    if len(kept) < len(report.findings):
+        now = {old: new for new, old in enumerate(kept)}
+        report.findings = [report.findings[number] for number in kept]
+        done.measured = {now[old]: one for old, one in done.measured.items() if old in now}
+        if done.timeline is not None:
+            done.timeline.letters = [
+                letter._replace(findings=tuple(now[one] for one in letter.findings if one in now))
+                for letter in done.timeline.letters
+            ]

@@ -1,0 +1,104 @@
+"""A rule's page taken apart, and the finding that its bad example gives: made by running the tool."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from zerograd.check.check_session import Page
+from zerograd.core.finding import Report
+from zerograd.learn.snippet import Snippet
+from zerograd.rules.catalogue import RULES
+
+PRELUDE = """\
+import torch
+from torch import nn
+
+N = 4
+model = nn.Linear(3, 1)
+G = nn.Linear(3, 3)
+D = nn.Linear(3, 1)
+loss_fn = nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+opt_g = torch.optim.SGD(G.parameters(), lr=0.01)
+opt_d = torch.optim.SGD(D.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu")
+loader = [(torch.randn(2, 3), 10 + torch.randn(2, 1)) for _ in range(2 * N + 2)]
+"""
+"""What the examples on the pages stand on."""
+
+ACCELERATED = """\
+from accelerate import Accelerator
+
+accelerator = Accelerator(gradient_accumulation_steps=N)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+"""
+
+SHARED = """\
+from contextlib import nullcontext
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if not dist.is_initialized():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+"""
+
+LAYOUT = re.compile(
+    r"(?P<summary>[^\n]+\.)\n\n(?P<why>.+)"
+    r"\n\n## Bad\n\n```python\n(?P<bad>.+?)```\n\n## Good\n\n```python\n(?P<good>.+?)```\n",
+    re.DOTALL,
+)
+"""Summary, why, `## Bad`, `## Good`, and nothing after."""
+
+
+def prelude(code: str) -> str:
+    """What an example stands on."""
+    if "DistributedDataParallel" in code:
+        return PRELUDE + SHARED
+    return PRELUDE + ACCELERATED if "accelerator" in code else PRELUDE
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A rule for a person: the law, why it matters, and an example that breaks it and one that does not."""
+
+    page: Page
+    summary: str
+    why: tuple[str, ...]
+    """Paragraphs, in Markdown."""
+    bad: str = ""
+    good: str = ""
+
+    @cached_property
+    def found(self) -> tuple[str, Report] | None:
+        """How the tool was asked about the bad example, and what it said; None where it cannot be."""
+        if not self.bad:
+            return None
+        snippet = Snippet(self.bad, prelude(self.bad))
+        if self.only != "runtime":
+            return f"zerograd check {snippet.name}", snippet.check()
+        try:
+            report = snippet.watch()
+        except Exception:  # noqa: BLE001, without torch, or without ranks, there is no run to show
+            return None
+        return (f"zerograd run {snippet.name}", report) if report.findings else None
+
+    @property
+    def only(self) -> str:
+        """Which reader sees it: both, static or runtime."""
+        return next((rule.only for rule in RULES if rule.code == self.page.code), "static")
+
+
+def explained(page: Page) -> Explained:
+    """A rule's page taken apart; one without examples is all text."""
+    parts = LAYOUT.fullmatch(page.doc)
+    if parts is None:
+        summary, _, why = page.doc.strip().partition("\n\n")
+        return Explained(page, summary, _paragraphs(why))
+    return Explained(page, parts["summary"], _paragraphs(parts["why"]), parts["bad"], parts["good"])
+
+
+def _paragraphs(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))

@@ -1,0 +1,81 @@
+"""A piece of code that is shown, read, run and watched: the same text each time.
+
+What it stands on (imports, a model, data) is given apart, so that lines count from the piece's own first.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding, Report
+from zerograd.static.check_file import check_text
+
+Names = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """Code, under the name of a file, and what is there before it begins."""
+
+    code: str
+    given: str = ""
+    name: str = "train.py"
+
+    def check(self) -> Report:
+        """What the reader of source finds in it."""
+        above = self.given.count("\n")
+        report = check_text(self.given + self.code, self.name)
+        findings = [_moved(finding, above) for finding in report.findings]
+        sources = {self.name: self.code.splitlines()} if findings else {}
+        return replace(report, findings=findings, sources=sources)
+
+    def watch(self, raises: tuple[type[Exception], ...] = ()) -> Report:
+        """What the reader of runs finds in it; errors that belong to it are left to it."""
+        from zerograd.runtime.watch import Watch
+
+        with Watch(on="collect") as report:
+            self.run(raises=raises)
+        return report
+
+    def run(
+        self,
+        before: Callable[[Names], object] | None = None,
+        after: Callable[[str, Names], object] | None = None,
+        raises: tuple[type[Exception], ...] = (),
+    ) -> Names:
+        """Run it; its names. `before` sees what is given, `after` each statement that has run."""
+        lines = self.code.splitlines(keepends=True)
+        # Excerpts of a watched run are taken from here: there is no such file.
+        linecache.cache[self.name] = (len(self.code), None, lines, self.name)
+        names: Names = {"__name__": "snippet"}
+        exec(compile(self.given, f"above {self.name}", "exec"), names)
+        if before is not None:
+            before(names)
+        if after is None:
+            statements = [ast.parse(self.code)]
+        else:
+            body = ast.parse(self.code).body
+            statements = [ast.Module([statement], []) for statement in body]
+        for tree in statements:
+            try:
+                exec(compile(tree, self.name, "exec"), names)
+            except raises as error:
+                names["error"] = error
+                return names
+            if after is not None:
+                after(ast.unparse(tree), names)
+        return names
+
+
+def _moved(finding: Finding, above: int) -> Finding:
+    notes = tuple(replace(note, site=_up(note.site, above)) for note in finding.notes)
+    return replace(finding, site=_up(finding.site, above), notes=notes)
+
+
+def _up(site: Site, above: int) -> Site:
+    return replace(site, line=site.line - above, end_line=max(0, site.end_line - above))

@@ -1,0 +1,98 @@
+"""One report of many: what the processes of a run have found, each place once, with its ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from zerograd.core.finding import Finding, Problem, Report, Watched
+from zerograd.processes.process_files import Part
+
+_Place = tuple[str, str, int]
+
+
+def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = None) -> Report:
+    """What all have found; `own` is the report of a process that has no part among them."""
+    parts = list(parts)
+    report = Report()
+    if own is not None and rank is not None:
+        found = {_place(finding): finding for finding in own.findings}
+        errors = list(own.errors)
+        parts.insert(0, Part("", rank, 2, 0, "", "", found, own.watched, errors, ended=True))
+        own = None
+    alike: dict[_Place, list[Finding]] = {}
+    for finding in own.findings if own is not None else ():
+        alike.setdefault(_place(finding), []).append(finding)
+    for part in parts:
+        for place, finding in part.findings.items():
+            ranked = replace(finding, ranks=() if part.rank is None else (part.rank,))
+            alike.setdefault(place, []).append(ranked)
+    report.findings = [_one(findings) for findings in alike.values()]
+    report.errors = list(own.errors) if own is not None else []
+    report.errors += _problems(parts)
+    report.sources = dict(own.sources) if own is not None else {}
+    report.watched = _watched(parts, own.watched if own is not None else None)
+    return report
+
+
+def _place(finding: Finding) -> _Place:
+    return (finding.code, finding.site.path, finding.site.line)
+
+
+def _one(findings: list[Finding]) -> Finding:
+    """The finding of the first; as often as on the rank that has seen it most."""
+    first = findings[0]
+    ranks = {rank for one in findings for rank in one.ranks}
+    steps = [one.site.iteration for one in findings if one.site.iteration is not None]
+    return replace(
+        first,
+        seen=max((one.seen or 1 for one in findings), default=None),
+        ranks=tuple(sorted(ranks)),
+        site=replace(first.site, iteration=min(steps, default=None)),
+    )
+
+
+def _problems(parts: list[Part]) -> list[Problem]:
+    """The same of all once; what only some say, with their rank."""
+    said = Counter(problem for part in parts for problem in part.errors)
+    found: dict[Problem, None] = {}
+    for part in parts:
+        for problem in part.errors:
+            alone = part.rank is not None and said[problem] < len(parts)
+            named = problem.message.startswith("rank ")
+            message = f"rank {part.rank}: {problem.message}" if alone and not named else None
+            found[problem if message is None else replace(problem, message=message)] = None
+    return list(found)
+
+
+def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
+    """What the first rank was watched for, and whatever has trained beside the ranks."""
+    if own is not None and parts and not own.steps:
+        own = None  # it has only launched the others
+    ranked = [part for part in parts if part.rank is not None]
+    others = [part.watched for part in parts if part.rank is None]
+    first = next((part.watched for part in ranked if part.watched is not None), None)
+    known = [one for one in (own, first, *others) if one is not None]
+    if not parts and not known:
+        return None
+    windows: Counter[int] = Counter()
+    for one in known:
+        windows.update(one.windows)
+    on_ranks = max(
+        (part.watched.steps if part.watched else part.steps for part in ranked), default=0
+    )
+    beside = sum(one.steps for one in (own, *others) if one is not None)
+    ran = {code for one in known for code in one.ran}
+    could_not = {code: why for one in known for code, why in one.could_not.items()}
+    return Watched(
+        optimizers=tuple(title for one in known for title in one.optimizers),
+        parameters=sum(one.parameters for one in known),
+        steps=on_ranks + beside,
+        windows=dict(sorted(windows.items())),
+        ran=tuple(sorted(ran)),
+        could_not={code: why for code, why in sorted(could_not.items()) if code not in ran},
+        unwatched=tuple(sorted({one for part in known for one in part.unwatched})),
+        ranks=tuple(sorted({part.rank for part in ranked if part.rank is not None})),
+        lost={p.rank: p.steps for p in ranked if p.rank is not None and not p.ended},
+    )

@@ -1,0 +1,200 @@
+"""Reads what a recorder wrote, line by line, however long it is and however the writing ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from zerograd import __version__
+from zerograd.core.events import Event
+from zerograd.core.finding import Problem, Watched
+from zerograd.recording.json_codec import Damaged, parsed
+from zerograd.recording.writer import FORMAT, LONGEST_LINE, MOST_EVENTS, MOST_SOURCES
+
+Post = Callable[[str, Event], None]
+Norms = Callable[[str, int, int, list[float], list[float | None]], None]
+"""Takes a subject, its first step, for how many steps each stands, what was used, what is right."""
+
+OLDEST = 1
+_NO_RECORDING = "this is no recording: zerograd run --record makes one"
+_NO_LINE = "this is no line of a recording"
+
+
+@dataclass
+class Played:
+    """What a recording holds besides its events."""
+
+    clean: bool = False
+    """The run ended by itself."""
+    cut: bool = False
+    problems: list[Problem] = field(default_factory=list)
+    program: str = ""
+    rank: int | None = None
+    titles: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """What each subject is called, and how many parameters it has."""
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    watched: Watched | None = None
+
+
+Progress = Callable[[int, int], object]
+"""Is told how many bytes are read, and how many there are."""
+LINES = 100_000
+"""So often."""
+
+
+def replay(
+    path: str, post: Post, norms: Norms | None = None, progress: Progress | None = None
+) -> Played:
+    """Post the events of a recording, and hand out what else it holds.
+
+    All that stands before a damaged line is posted. `OSError` where the file cannot be read.
+    """
+    reader = _Reader(post, norms)
+    played = reader.played
+    number = 0
+    with open(path, "rb") as stream:
+        while line := stream.readline(LONGEST_LINE):
+            number += 1
+            if number % LINES == 0 and progress is not None:
+                progress(stream.tell(), os.fstat(stream.fileno()).st_size)
+            known = reader.events.get(line)
+            if known is not None:
+                post(*known)
+                continue
+            if number > 1 and not line.endswith(b"\n") and not stream.read(1):
+                break  # the last line, cut by a crash
+            try:
+                reader.take(line)
+            except Damaged as error:
+                played.clean = False
+                message = f"{error}; nothing from there on is judged"
+                played.problems.append(Problem(path, message, number))
+                return played
+    if not number:
+        played.problems.append(Problem(path, "is empty, and no recording"))
+    elif played.cut:
+        whole = "was cut when it grew too large: the rest of the run is not judged"
+        played.clean = False
+        played.problems.append(Problem(path, whole))
+    return played
+
+
+class _Reader:
+    """Takes the lines of a recording one by one."""
+
+    def __init__(self, post: Post, norms: Norms | None) -> None:
+        self.played = Played()
+        self._post = post
+        self._norms = norms
+        self.events: dict[bytes, tuple[str, Event]] = {}
+        """By the line that repeats them: most lines of a long recording are such."""
+        self._known: dict[int, tuple[str, Event]] = {}
+        self._begun = False
+
+    def take(self, line: bytes) -> None:
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            raise Damaged("this is not JSON" if self._begun else _NO_RECORDING) from None
+        if not self._begun:
+            self._header(data)
+        elif not isinstance(data, dict):
+            self._post(*self._find(data))
+        elif "define" in data:
+            self._define(data)
+        elif "cycle" in data:
+            self._cycle(data)
+        else:
+            self._fact(data)
+
+    def _fact(self, data: dict[str, object]) -> None:
+        """A line that is no event."""
+        played = self.played
+        if "norms" in data:
+            self._take_norms(data)
+        elif "subject" in data:
+            name, title, number = _typed(data, subject=str, title=str, parameters=int)
+            if len(played.titles) < MOST_EVENTS:
+                played.titles[name] = (title, number)
+        elif "source" in data:
+            path, text = _typed(data, source=str, text=str)
+            if len(played.sources) < MOST_SOURCES:
+                played.sources[path] = text.split("\n")
+        elif "watched" in data:
+            watched = parsed(Watched, data["watched"])
+            assert isinstance(watched, Watched)
+            played.watched = watched
+        elif "cut" in data:
+            played.cut = True
+        elif "end" in data:
+            played.clean = data["end"] is True
+        else:
+            raise Damaged(_NO_LINE)
+
+    def _header(self, data: object) -> None:
+        if not isinstance(data, dict) or "format" not in data:
+            raise Damaged(_NO_RECORDING)
+        if data["format"] not in range(OLDEST, FORMAT + 1):
+            by = data.get("zerograd", "another version")
+            raise Damaged(
+                f"the recording has format {data['format']!r}, written by zerograd {by}; "
+                f"this is {__version__}, which reads format {FORMAT}: replay it with that version"
+            )
+        self._begun = True
+        (self.played.program,) = _typed({"program": "", **data}, program=str)
+        if data.get("rank") is not None:
+            (self.played.rank,) = _typed(data, rank=int)
+
+    def _define(self, data: dict[str, object]) -> None:
+        number, subject = data["define"], data.get("subject")
+        if type(number) is not int or not isinstance(subject, str):
+            raise Damaged("an event needs a number and a subject")
+        if not 0 <= number < MOST_EVENTS:
+            raise Damaged(f"no event has the number {number}")
+        event = parsed(Event, data.get("event"))
+        assert isinstance(event, Event)
+        self._known[number] = self.events[b"%d\n" % number] = (subject, event)
+
+    def _cycle(self, data: dict[str, object]) -> None:
+        cycle, events = data["cycle"], data.get("events")
+        if not isinstance(cycle, list) or not cycle or type(events) is not int or events < 1:
+            raise Damaged("a cycle needs the numbers of its events, and how many they are")
+        known = [self._find(number) for number in cycle]
+        for at in range(events):
+            self._post(*known[at % len(known)])
+
+    def _find(self, number: object) -> tuple[str, Event]:
+        if type(number) is not int:
+            raise Damaged(_NO_LINE)
+        if number not in self._known:
+            raise Damaged(f"event {number} is not defined")
+        return self._known[number]
+
+    def _take_norms(self, data: dict[str, object]) -> None:
+        subject, first, each, used = _typed(data, norms=str, first=int, each=int, used=list)
+        right = data.get("right")
+        if right is None:
+            right = [None] * len(used)
+        if first < 1 or each < 1 or not isinstance(right, list) or len(right) != len(used):
+            raise Damaged("norms need a step they begin at, and as many right ones as used ones")
+        numbers = [_norm(one) for one in used]
+        others = [None if one is None else _norm(one) for one in right]
+        if self._norms is not None:
+            self._norms(subject, first, each, numbers, others)
+
+
+def _typed(data: dict[str, object], **kinds: type) -> list[Any]:
+    """The values of some keys; `Damaged` where one is missing or of another kind."""
+    for key, kind in kinds.items():
+        if type(data.get(key)) is not kind:
+            raise Damaged(f"{key!r} is missing there, or is no {kind.__name__}")
+    return [data[key] for key in kinds]
+
+
+def _norm(value: object) -> float:
+    if type(value) in (int, float) or value in ("inf", "nan"):
+        return float(value)  # type: ignore[arg-type]
+    raise Damaged(f"{value!r} is no norm")

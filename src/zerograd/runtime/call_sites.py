@@ -1,0 +1,119 @@
+"""Where in the user's code a call stands: cheap enough to ask at every event.
+
+A place is the code object and the instruction of the innermost frame that is not torch's and not
+ours; it is made into a path and a line once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from dataclasses import replace
+from types import CodeType, FrameType
+from typing import Any
+
+from zerograd.core.events import Site
+
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+NOWHERE = Site("<unknown>", 1)
+
+_Spot = tuple[int, int]
+"""The identity of a code object, which Python would hash by all that is in it, and an instruction."""
+
+USER, LIBRARY, HIDDEN = 2, 1, 0
+
+
+class Places:
+    """The places seen so far."""
+
+    def __init__(self, torch_home: str) -> None:
+        self._hidden = (OURS, torch_home + os.sep, "<frozen ")
+        paths = sysconfig.get_paths()
+        # A virtual environment may stand inside the user's project, and the other way round.
+        self._libraries = tuple(
+            {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
+        )
+        self._kinds: dict[int, int] = {}
+        self._codes: dict[int, CodeType] = {}
+        self._sites: dict[_Spot, Site] = {}
+        self._ways: dict[tuple[_Spot, tuple[_Spot, ...]], Site] = {}
+        self._here = os.getcwd()
+
+    def site(self, frame: FrameType | None) -> Site:
+        """The user's call above a frame: outside every library where there is such a place."""
+        kinds = self._kinds
+        way: list[_Spot] = []
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(id(code))
+            if kind is None:
+                kind = self._kind(code)
+            if kind:
+                spot = (id(code), frame.f_lasti)
+                if kind == LIBRARY:
+                    way.append(spot)
+                elif way:
+                    return self._inside(spot, tuple(way))
+                else:
+                    return self._sites.get(spot) or self._place(spot)
+            frame = frame.f_back
+        return self._place(way[0]) if way else NOWHERE
+
+    def outside_torch(self, frame: Any) -> Any:
+        """The innermost frame, from this one up, that is not torch's and not ours."""
+        while frame is not None and self._kinds.get(id(frame.f_code)) == HIDDEN:
+            frame = frame.f_back
+        return frame
+
+    def is_users(self, frame: FrameType) -> bool:
+        """Whether a frame, above which a site was looked for, is the user's own."""
+        return self._kinds.get(id(frame.f_code)) == USER
+
+    def forget(self) -> None:
+        """Begin anew: a program that makes code as it runs must not make this grow."""
+        for table in (self._kinds, self._codes, self._sites, self._ways):
+            table.clear()
+
+    def _inside(self, user: _Spot, way: tuple[_Spot, ...]) -> Site:
+        """The user's call, and by which way a library has got from there to torch."""
+        site = self._ways.get((user, way))
+        if site is None:
+            there = self._place(way[0])
+            via = f"{there.path}:{there.line}, way {len(self._ways) + 1}"
+            site = self._ways[user, way] = replace(self._place(user), via=via)
+        return site
+
+    def _kind(self, code: CodeType) -> int:
+        name = code.co_filename
+        if name.startswith(self._hidden):
+            kind = HIDDEN
+        elif name.startswith(self._libraries) or "site-packages" in name:
+            kind = LIBRARY
+        else:
+            kind = USER
+        self._kinds[id(code)] = kind
+        self._codes[id(code)] = code  # so that no other comes to have its identity
+        return kind
+
+    def _place(self, spot: _Spot) -> Site:
+        known = self._sites.get(spot)
+        if known is None:
+            known = self._sites[spot] = self._decode(self._codes[spot[0]], spot[1])
+        return known
+
+    def _decode(self, code: CodeType, instruction: int) -> Site:
+        path = code.co_filename
+        if path.startswith(self._here + os.sep):
+            path = os.path.relpath(path, self._here)
+        if sys.version_info >= (3, 11):
+            for number, position in enumerate(code.co_positions()):
+                if 2 * number == instruction:
+                    line, end_line, column, end_column = position
+                    if line is not None and column is not None:
+                        return Site(path, line, column + 1, end_line or line, (end_column or 0) + 1)
+        line = code.co_firstlineno
+        for start, end, number_ in code.co_lines():
+            if start <= instruction < end and number_ is not None:
+                line = number_
+        return Site(path, line)

@@ -1,0 +1,388 @@
+"""Where torch is listened to. The only file that touches its internals, and it leaves no trace.
+
+Every patch calls what was there before and hands on what it returns or raises. What the listener
+does wrong stays with the listener.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import math
+import weakref
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Protocol
+
+from zerograd.runtime.ranks import collectives
+
+OLDEST = (2, 4)
+
+
+class Unsupported(RuntimeError):
+    """There is no torch to watch, or it is too old; the message says the way out."""
+
+
+class Listener(Protocol):
+    """Who hears what happens to gradients. `None` as an answer means: nothing to tell afterwards."""
+
+    sync: Any
+    """Who hears of torch.distributed."""
+    scaler: Any
+    """The scaler that has stepped last, as a weak reference."""
+
+    def backward_begins(self, outputs: Any) -> Any:
+        """A backward that accumulates is about to run."""
+        ...
+
+    def backward_ended(self, token: Any, failed: bool) -> None:
+        """It has run; the token is what `backward_begins` gave."""
+        ...
+
+    def step_begins(self, optimizer: Any) -> None:
+        """An optimizer is about to step."""
+        ...
+
+    def step_ended(self, optimizer: Any) -> None:
+        """It has stepped."""
+        ...
+
+    def zeroed(self, optimizer: Any, to_none: bool) -> None:
+        """The clearing that is torch's own has run on an optimizer."""
+        ...
+
+    def module_zeroed(self, module: Any, to_none: bool) -> None:
+        """The clearing that is torch's own has run on a module."""
+        ...
+
+    def clipped(self, params: list[Any]) -> None:
+        """Gradients are about to be clipped."""
+        ...
+
+    def scaled(self, outputs: Any) -> None:
+        """A scaler has multiplied a loss."""
+        ...
+
+    def unscaling(self, optimizer: Any) -> None:
+        """A scaler is about to divide the gradients of an optimizer."""
+        ...
+
+    def scaler_step_begins(self, optimizer: Any) -> None:
+        """A scaler is about to step an optimizer."""
+        ...
+
+    def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
+        """It has, or it has skipped the step."""
+        ...
+
+    def updated(self) -> None:
+        """A scaler has updated its scale."""
+        ...
+
+    def grouped(self, optimizer: Any) -> None:
+        """An optimizer was given parameters."""
+        ...
+
+    def fault(self, error: Exception) -> None:
+        """Listening failed."""
+        ...
+
+
+def load_torch() -> ModuleType:
+    """torch, if there is one that can be watched."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise Unsupported(f"torch cannot be imported ({error}): pip install torch") from None
+    version = str(torch.__version__)
+    with contextlib.suppress(ValueError):
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+            raise Unsupported(
+                f"torch {version} is too old to be watched: 2.4 or newer is needed"
+            ) from None
+    return torch
+
+
+class Hooks:
+    """The patches; `remove` puts everything back as it was."""
+
+    def __init__(self, torch: ModuleType, listener: Listener) -> None:
+        self._torch = torch
+        self._listener = listener
+        self._undo: list[Callable[[], object]] = []
+
+    def install(self) -> None:
+        """Begin to listen."""
+        try:
+            self._backward()
+            self._steps()
+            self._clears()
+            self._clips()
+            self._scalers()
+            self._ranks()
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Stop listening."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _set(self, owner: Any, name: str, value: Any) -> None:
+        before = (
+            vars(owner)[name] if isinstance(owner, (type, ModuleType)) else getattr(owner, name)
+        )
+        setattr(owner, name, value)
+        self._undo.append(lambda: setattr(owner, name, before))
+
+    def _wrap_inside(self, decorated: Any, wrap: Callable[[Any], Any]) -> None:
+        """Put a wrapper into a decorated function, so that it is met however it was imported."""
+        for cell in decorated.__closure__ or ():
+            inner = cell.cell_contents
+            if isinstance(inner, FunctionType) and inner.__name__ == decorated.__name__:
+                self._set(cell, "cell_contents", wrap(inner))
+                return
+        raise Unsupported(f"{decorated.__qualname__} is built unlike any torch known here")
+
+    def _backward(self) -> None:
+        autograd = importlib.import_module("torch.autograd")
+        graph = importlib.import_module("torch.autograd.graph")
+        original = graph._engine_run_backward
+        begins, ended, fault = (
+            self._listener.backward_begins,
+            self._listener.backward_ended,
+            self._listener.fault,
+        )
+
+        def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if not kwargs.get("accumulate_grad"):
+                return original(t_outputs, *args, **kwargs)
+            token = None
+            try:
+                token = begins(t_outputs)
+            except Exception as error:
+                fault(error)
+            try:
+                result = original(t_outputs, *args, **kwargs)
+            except BaseException:
+                if token is not None:
+                    _quietly(fault, ended, token, True)
+                raise
+            if token is not None:
+                try:
+                    ended(token, False)
+                except Exception as error:
+                    fault(error)
+            return result
+
+        for module in (graph, autograd):
+            self._set(module, "_engine_run_backward", _engine_run_backward)
+
+    def _steps(self) -> None:
+        module = importlib.import_module("torch.optim.optimizer")
+        begins, ended, fault = (
+            self._listener.step_begins,
+            self._listener.step_ended,
+            self._listener.fault,
+        )
+
+        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            try:
+                begins(optimizer)
+            except Exception as error:
+                fault(error)
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            try:
+                ended(optimizer)
+            except Exception as error:
+                fault(error)
+
+        self._undo.append(module.register_optimizer_step_pre_hook(before).remove)
+        self._undo.append(module.register_optimizer_step_post_hook(after).remove)
+        grouped = self._listener.grouped
+        add = module.Optimizer.add_param_group
+
+        def add_param_group(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            result = add(optimizer, *args, **kwargs)
+            _quietly(fault, grouped, optimizer)
+            return result
+
+        self._set(module.Optimizer, "add_param_group", _as(add, add_param_group))
+
+    def _clears(self) -> None:
+        module = importlib.import_module("torch.optim.optimizer")
+        zeroed, fault = self._listener.zeroed, self._listener.fault
+
+        def wrap(inner: Any) -> Any:
+            def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+                result = inner(self, set_to_none)
+                try:
+                    zeroed(self, set_to_none)
+                except Exception as error:
+                    fault(error)
+                return result
+
+            return _as(inner, zero_grad)
+
+        zero = module.Optimizer.zero_grad
+        if zero.__closure__:
+            self._wrap_inside(zero, wrap)
+        else:
+            # Two of ours, as if the outer one were the decorator.
+            self._set(module.Optimizer, "zero_grad", _as(zero, _calling(wrap(zero))))
+
+        module_zeroed = self._listener.module_zeroed
+        of_module = self._torch.nn.Module.zero_grad
+
+        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+            result = of_module(self, set_to_none)
+            try:
+                module_zeroed(self, set_to_none)
+            except Exception as error:
+                fault(error)
+            return result
+
+        self._set(self._torch.nn.Module, "zero_grad", _as(of_module, zero_grad))
+
+    def _clips(self) -> None:
+        module = importlib.import_module("torch.nn.utils.clip_grad")
+        by_norm = getattr(module, "_clip_grads_with_norm_", None) or module.clip_grad_norm_
+        for decorated in (by_norm, module.clip_grad_value_):
+            self._wrap_inside(decorated, self._clip)
+
+    def _clip(self, inner: Any) -> Any:
+        clipped, fault = self._listener.clipped, self._listener.fault
+        tensor = self._torch.Tensor
+
+        def clip(parameters: Any, limit: Any, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(parameters, tensor):
+                parameters = list(parameters)
+            if not (isinstance(limit, float) and math.isinf(limit)):
+                # Without a limit it is a way to ask for the norm.
+                params = [parameters] if isinstance(parameters, tensor) else parameters
+                _quietly(fault, clipped, params)
+            return inner(parameters, limit, *args, **kwargs)
+
+        def by_name(*args: Any, **kwargs: Any) -> Any:
+            bound = inspect.signature(inner).bind(*args, **kwargs).arguments
+            parameters = bound.pop("parameters")
+            limit = bound.pop("max_norm" if "max_norm" in bound else "clip_value")
+            return clip(parameters, limit, **bound)
+
+        def either(*args: Any, **kwargs: Any) -> Any:
+            return (clip if len(args) >= 2 else by_name)(*args, **kwargs)
+
+        return _as(inner, either)
+
+    def _scalers(self) -> None:
+        scaler_class = importlib.import_module("torch.amp.grad_scaler").GradScaler
+        listener, fault = self._listener, self._listener.fault
+        scale, unscale_ = scaler_class.scale, scaler_class.unscale_
+        step, update = scaler_class.step, scaler_class.update
+
+        def scaled(self: Any, outputs: Any) -> Any:
+            result = scale(self, outputs)
+            if self._enabled:
+                _quietly(fault, listener.scaled, result)
+            return result
+
+        def unscaled(self: Any, optimizer: Any) -> Any:
+            if self._enabled:
+                _quietly(fault, listener.unscaling, optimizer)
+            return unscale_(self, optimizer)
+
+        def stepped(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._enabled:
+                return step(self, optimizer, *args, **kwargs)
+            listener.scaler = weakref.ref(self)
+            _quietly(fault, listener.scaler_step_begins, optimizer)
+            try:
+                result = step(self, optimizer, *args, **kwargs)
+            except BaseException:
+                _quietly(fault, listener.scaler_step_ended, optimizer, True)
+                raise
+            _quietly(fault, listener.scaler_step_ended, optimizer, False)
+            return result
+
+        def updated(self: Any, new_scale: Any = None) -> Any:
+            result = update(self, new_scale)
+            if self._enabled:
+                _quietly(fault, listener.updated)
+            return result
+
+        self._set(scaler_class, "scale", _as(scale, scaled))
+        self._set(scaler_class, "unscale_", _as(unscale_, unscaled))
+        self._set(scaler_class, "step", _as(step, stepped))
+        self._set(scaler_class, "update", _as(update, updated))
+
+    def _ranks(self) -> None:
+        sync = self._listener.sync
+        collectives.listen(self._set, self._wrap_inside, sync)
+        heard: list[bool] = []
+
+        def hear_shards() -> bool:
+            if not heard and self._undo and collectives.listen_to_shards(self._set, sync):
+                heard.append(True)
+            return bool(heard)
+
+        sync.hear_shards = hear_shards
+        sync.look_for_wrappers()
+        hear_shards()
+
+
+def _as(original: Any, wrapper: Any) -> Any:
+    """The wrapper under the name of what it stands for."""
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+        with contextlib.suppress(AttributeError):
+            setattr(wrapper, attribute, getattr(original, attribute))
+    return wrapper
+
+
+def _calling(function: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _quietly(fault: Callable[[Exception], None], call: Callable[..., object], *args: Any) -> None:
+    try:
+        call(*args)
+    except Exception as error:
+        fault(error)
+
+
+def hide_from_compiler(modules: Iterable[ModuleType]) -> None:
+    """torch.compile traces whatever runs below it; what these modules do is not to be traced."""
+    try:
+        compiler = importlib.import_module("torch._C._dynamo.eval_frame")
+    except ImportError:
+        return
+    skip = getattr(compiler, "skip_code", None) or _skipping(compiler)
+    for module in modules:
+        for code in _codes(module):
+            skip(code)
+
+
+def _skipping(compiler: Any) -> Callable[[CodeType], None]:
+    """Newer torch has no `skip_code` there, but what it is made of."""
+    action = compiler._FrameAction
+    strategy = compiler._FrameExecStrategy(action.SKIP, action.DEFAULT)
+    return lambda code: compiler.set_code_exec_strategy(code, strategy)
+
+
+def _codes(module: ModuleType) -> Iterable[CodeType]:
+    found: list[CodeType] = []
+    for value in vars(module).values():
+        members = vars(value).values() if isinstance(value, type) else (value,)
+        found += [
+            member.__code__
+            for member in members
+            if isinstance(member, FunctionType) and member.__module__ == module.__name__
+        ]
+    for code in found:
+        yield code
+        found += [inner for inner in code.co_consts if isinstance(inner, CodeType)]

@@ -1,0 +1,309 @@
+"""Whose gradients ranks share, and whether a backward has shared them: DDP and FSDP2.
+
+DDP decides in the forward: a backward synchronises if a forward with synchronisation on, through
+the wrapper, came before it, and only the first backward after that. FSDP2 decides in the backward.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from zerograd.core.events import Event, Kind, Site
+from zerograd.runtime.call_sites import NOWHERE, Places
+from zerograd.runtime.event_cache import Letters
+from zerograd.runtime.ranks import collectives
+from zerograd.runtime.subjects import Subject
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+USER = 3
+"""Where the user's frame is, seen from `put_off`."""
+
+
+_NOTHING = Event(Kind.SYNC, NOWHERE)
+_NONE = (_NOTHING, _NOTHING)
+
+
+class Wrapper:
+    """One module under DDP."""
+
+    __slots__ = ("due", "forwards", "group", "ids", "known", "module", "off", "used_by")
+
+    def __init__(self, module: Any, *, known: bool) -> None:
+        self.module = weakref.ref(module)
+        self.group = module.process_group
+        ignored = getattr(module, "parameters_to_ignore", ())
+        self.ids = {
+            id(param) for name, param in module.module.named_parameters() if name not in ignored
+        }
+        self.known = known
+        """Whether it was seen from the beginning: what it did before that is not known."""
+        self.due: bool | None = None
+        """Whether the next backward synchronises; None where no forward has led there."""
+        self.forwards = 0
+        """Since the last step."""
+        self.used_by = 0
+        """The backward that it synchronises in, or not: no other does after the same forward."""
+        self.off: Site | None = None
+
+    @property
+    def averages(self) -> bool:
+        """Whether all ranks get the same gradients: not with a hook that keeps some to itself."""
+        hooks = getattr(self.module(), "_comm_hooks", ())
+        return all(
+            hook.__module__.startswith("torch.") and "local" not in hook.__name__.lower()
+            for hook, _ in hooks
+            if hasattr(hook, "__module__") and hasattr(hook, "__name__")
+        )
+
+
+class Shared:
+    """What ranks share of one subject."""
+
+    def __init__(self, params: list[Tensor], wrappers: list[Wrapper]) -> None:
+        self.params = params
+        self.wrappers = wrappers
+        self.wrapper = wrappers[0] if len(wrappers) == 1 else None
+        """The only one."""
+        self.volume = sum(one.numel() * one.element_size() for one in params if one.requires_grad)
+        self.numbers = sum(one.numel() for one in params)
+        self.syncs = 0
+        """How many backward calls were synchronised."""
+        self.steps = 0
+        self.last: tuple[Event, Event] = _NONE
+        """The last backward that was synchronised, before and after that was said of it."""
+        self.strayed = False
+        """A step used what was not shared: that the ranks differ from then on is no news."""
+        modules = [wrapper.module() for wrapper in wrappers]
+        self.first_window_syncs = any(getattr(one, "static_graph", False) for one in modules)
+
+
+class Sync:
+    """Hears of wrappers, forwards and collectives, and tells of backward calls what they shared."""
+
+    def __init__(self, torch: Any, places: Places, letters: Letters) -> None:
+        self.active = False
+        """Whether there is anything that ranks share."""
+        self.fault: Callable[[Exception], None] = _raise
+        self.hear_shards: Callable[[], bool] = lambda: False
+        """Begins to listen to FSDP2."""
+        self.on_met: Callable[[], None] = lambda: None
+        self.on_shared: Callable[[], None] = lambda: None
+        """Is told when there is something more that ranks share."""
+        self._torch = torch
+        self._places = places
+        self._letters = letters
+        self._wrappers: list[Wrapper] = []
+        self._sharded: list[weakref.ref[Any]] | None = None
+        self._off: weakref.WeakKeyDictionary[Any, Site] = weakref.WeakKeyDictionary()
+        self._generation = 0
+        self._sent = 0
+        self._number = 0
+        """Of the backward that is running, or has run last."""
+        self._latest: Event | None = None
+
+    # What torch.distributed tells
+
+    def met(self) -> None:
+        self.on_met()
+
+    def wrapped(self, module: Any, *, known: bool = True) -> None:
+        self._more()
+        self._wrappers = [one for one in self._wrappers if one.module() is not None]
+        self._wrappers.append(Wrapper(module, known=known))
+
+    def forwarded(self, module: Any, syncs: bool) -> None:
+        for wrapper in self._wrappers:
+            if wrapper.module() is module:
+                break
+        else:
+            wrapper = self._wrapper(module)
+        wrapper.known = True
+        wrapper.due = syncs or (bool(wrapper.due) and not wrapper.used_by)
+        wrapper.used_by = 0
+        wrapper.forwards += 1
+
+    def put_off(self, module: Any, what: str) -> None:
+        site = self._places.site(sys._getframe(USER))
+        if collectives.is_sharded(module):
+            self._off[module] = site
+        else:
+            self._wrapper(module).off = site
+
+    def taken_up(self, module: Any) -> None:
+        for one in module.modules():
+            self._off.pop(one, None)
+
+    def sent(self, numbers: int) -> None:
+        self._sent += numbers
+
+    # What the watcher asks
+
+    def look_for_wrappers(self) -> None:
+        """Those that were made before the watch began."""
+        dist = getattr(self._torch, "distributed", None)
+        if dist is None or not dist.is_available() or not dist.is_initialized():
+            return
+        ddp = self._torch.nn.parallel.DistributedDataParallel
+        for one in gc.get_objects():
+            if issubclass(type(one), ddp):
+                self.wrapped(one, known=False)
+            elif collectives.is_sharded(one):
+                self._more()
+
+    def grouped(self, params: Iterable[Any]) -> None:
+        """An optimizer was given parameters; those of FSDP2 show themselves by their mesh."""
+        if any(hasattr(param, "device_mesh") for param in params):
+            self._sharded = None
+            self._more()
+            self.hear_shards()
+
+    def _more(self) -> None:
+        self.active = True
+        self._generation += 1
+        self.on_shared()
+
+    def begins(self, event: Event) -> None:
+        """A backward is about to run."""
+        self._latest = event
+        self._number += 1
+        self._sent = 0
+
+    def told(self, subject: Subject, event: Event) -> Event:
+        """A backward that has reached a subject, and whether its gradients were shared."""
+        if not self.active:
+            return event
+        # In place, here and below: a call costs as much as what it does.
+        known = subject.shared_at == self._generation
+        shared: Shared | None = subject.shared if known else self.of(subject)
+        if shared is None:
+            return event
+        one = shared.wrapper
+        if one is not None and one.due and not one.used_by and shared.last[0] is event:
+            # As in the last round.
+            one.used_by = self._number
+            shared.syncs += 1
+            return shared.last[1]
+        if not shared.wrappers:
+            shared.syncs += 1
+            return self._synced(shared, event)
+        fresh = [
+            wrapper
+            for wrapper in shared.wrappers
+            if wrapper.due is not None and wrapper.used_by in (0, self._number)
+        ]
+        for wrapper in fresh:
+            wrapper.used_by = self._number
+        if fresh and all(wrapper.due for wrapper in fresh):
+            shared.syncs += 1
+            if shared.first_window_syncs and not shared.steps:
+                return self._letters.variant(event, synced=True)
+            return self._synced(shared, event)
+        if not fresh:
+            if not all(wrapper.known for wrapper in shared.wrappers):
+                return event
+            again = any(wrapper.forwards for wrapper in shared.wrappers)
+            why = "a second backward() through one forward" if again else ".module"
+            return self._letters.variant(event, synced=False, unsynced=why)
+        off = next((wrapper.off for wrapper in fresh if not wrapper.due), None)
+        return self._letters.variant(event, synced=False, unsynced="no_sync()", off=off)
+
+    def _synced(self, shared: Shared, event: Event) -> Event:
+        """The usual answer: in a loop the next backward is most often the last."""
+        if shared.last[0] is not event:
+            told = self._letters.variant(event, synced=True, volume=shared.volume)
+            shared.last = (event, told)
+        return shared.last[1]
+
+    def before_step(self, subject: Subject) -> Event | None:
+        """What the subject must be told before it steps: that its gradients were shared, or not."""
+        known = subject.shared_at == self._generation
+        shared: Shared | None = subject.shared if known else self.of(subject)
+        if shared is None:
+            return None
+        shared.steps += 1
+        for wrapper in shared.wrappers:
+            wrapper.known, wrapper.forwards = True, 0
+        if not shared.wrappers:
+            return self._waiting(shared)
+        if subject.book.node.state.local is None or self._strays(subject, shared):
+            return None
+        return self._letters.event(Kind.SYNC, NOWHERE)
+
+    def stepping(self, subject: Subject) -> Shared | None:
+        """What ranks share of a subject that is about to step."""
+        known = subject.shared_at == self._generation
+        shared: Shared | None = subject.shared if known else self.of(subject)
+        if subject.book.node.state.local is not None and shared is not None and shared.wrappers:
+            shared.strayed |= self._strays(subject, shared)
+        return shared
+
+    def _strays(self, subject: Subject, shared: Shared) -> bool:
+        """Whether it holds what no backward has shared, nor the program by hand since."""
+        return subject.book.node.state.local is not None and 2 * self._sent < shared.numbers
+
+    def of(self, subject: Subject) -> Shared | None:
+        """What ranks share of a subject."""
+        if subject.shared_at != self._generation:
+            before, subject.shared_at = subject.shared, self._generation
+            subject.shared = self._find(subject)
+            if before is not None and subject.shared is not None:
+                subject.shared.syncs, subject.shared.steps = before.syncs, before.steps
+        found: Shared | None = subject.shared
+        return found
+
+    def _find(self, subject: Subject) -> Shared | None:
+        wrappers = [one for one in self._wrappers if one.module() and one.ids & subject.ids]
+        if wrappers:
+            ids = set().union(*(one.ids for one in wrappers))
+            return Shared([param for param in subject.params if id(param) in ids], wrappers)
+        meshed = [param for param in subject.params if hasattr(param, "device_mesh")]
+        if not meshed:
+            return None
+        ids = {
+            id(param)
+            for module in self._shards()
+            for param in module.parameters()
+            if hasattr(param, "device_mesh")
+        }
+        params = [param for param in meshed if id(param) in ids]
+        return Shared(params, []) if params else None
+
+    def _shards(self) -> list[Any]:
+        if self._sharded is None:
+            self._sharded = [
+                weakref.ref(one) for one in gc.get_objects() if collectives.is_sharded(one)
+            ]
+        return [module for ref in self._sharded if (module := ref()) is not None]
+
+    def _waiting(self, shared: Shared) -> Event | None:
+        """Gradients that FSDP2 has kept inside, because it was told not to synchronise."""
+        if not self._off:
+            return None
+        ids = {id(param) for param in shared.params}
+        for module, site in list(self._off.items()):
+            if self._latest is not None and ids & set(map(id, collectives.waiting(module))):
+                shared.strayed = True
+                return self._letters.variant(
+                    self._latest,
+                    synced=False,
+                    unsynced="set_requires_gradient_sync(False)",
+                    off=site,
+                )
+        return None
+
+    def _wrapper(self, module: Any) -> Wrapper:
+        for wrapper in self._wrappers:
+            if wrapper.module() is module:
+                return wrapper
+        self.wrapped(module, known=False)
+        return self._wrappers[-1]
+
+
+def _raise(error: Exception) -> None:
+    raise error

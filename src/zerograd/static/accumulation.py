@@ -1,0 +1,331 @@
+"""Guards that count: where the code steps every N batches, so that its windows can be executed.
+
+A guard is a test on a counter (`(i + 1) % N == 0`, or a count that is set back). A loop is paced when
+all its steps stand under guards of its own, and a backward that feeds them does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.records import replace
+from zerograd.explore import logic
+from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, Set, children, walk
+from zerograd.explore.logic import Const, Expr, Fact, Op, Opaque, Var
+from zerograd.explore.shape import leaves_by, rebuild
+from zerograd.static.read import vocabulary as names_of
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What has to be given numbers so that a flow's guards can be executed."""
+
+    symbols: frozenset[str]
+    sizes: frozenset[Fact]
+    counters: frozenset[str]
+
+
+@dataclass
+class Counting:
+    """The counters of a flow and what its variables mean."""
+
+    counters: set[str]
+    meanings: dict[str, list[Expr]]
+
+    @classmethod
+    def of(cls, flow: Flow) -> Counting:
+        """Loop counters, variables that are counted up, and all that is assigned."""
+        counters: set[str] = set()
+        meanings: dict[str, list[Expr]] = {}
+        for part in walk(flow):
+            if isinstance(part, Loop) and part.counter:
+                counters.add(part.counter)
+            elif isinstance(part, Set) and part.value is not None:
+                meanings.setdefault(part.name, []).append(part.value)
+                if isinstance(part.value, Op) and part.value.op in "+-":
+                    left, right = part.value.args
+                    if left == Var(part.name) and isinstance(right, Const):
+                        counters.add(part.name)
+        return cls(counters, meanings)
+
+    def symbols(self, test: Expr) -> set[str] | None:
+        """The names of N in a test that counts; None if it does not count."""
+        return self.modulo(test) or self.set_back(test)
+
+    def modulo(self, expr: Expr, depth: int = 0) -> set[str] | None:
+        """N in `count % N`, also through variables that hold the test."""
+        found: set[str] = set()
+        for part in logic.parts(expr):
+            if isinstance(part, Op) and part.op == "%":
+                left, right = part.args
+                names = logic.reads(left)
+                if names and all(self.counts(name) for name in names):
+                    found |= logic.reads(right)
+            elif isinstance(part, Var) and depth < 3 and part.name not in self.counters:
+                for meaning in self.meanings.get(part.name, ()):
+                    found |= self.modulo(meaning, depth + 1) or set()
+        return found or None
+
+    def counts(self, name: str) -> bool:
+        """Whether a variable is a counter, or computed from counters."""
+        if name in self.counters or name.startswith("@count:"):
+            return True
+        known = self.meanings.get(name, [])
+        return bool(known) and all(
+            names and names <= self.counters for names in map(_besides_sizes, known)
+        )
+
+    def set_back(self, expr: Expr) -> set[str] | None:
+        """N in `count == N` where the count is set back."""
+        for part in logic.parts(expr):
+            if isinstance(part, Op) and part.op in ("==", ">=", ">"):
+                left, right = part.args
+                if self.since_last(left) and isinstance(right, Var):
+                    return {right.name}
+                if self.is_set_back(left) and isinstance(right, Var):
+                    if not self.counts(right.name):
+                        return {right.name}
+        return None
+
+    def is_set_back(self, expr: Expr) -> bool:
+        """A counter that begins anew in more than one place."""
+        if not (isinstance(expr, Var) and expr.name in self.counters):
+            return False
+        return sum(isinstance(v, Const) for v in self.meanings.get(expr.name, ())) >= 2
+
+    def named(self, expr: Expr) -> Expr:
+        """A test with a literal N of `count == N` as a name, if the count is set back."""
+        if not isinstance(expr, Op):
+            return expr
+        if expr.op in ("==", ">=") and self.is_set_back(expr.args[0]):
+            length = expr.args[1]
+            if isinstance(length, Const) and isinstance(length.value, int) and length.value >= 2:
+                return replace(expr, args=(expr.args[0], Var(f"@{length.value}")))
+        if expr.op in ("and", "or", "not"):
+            return replace(expr, args=tuple(map(self.named, expr.args)))
+        return expr
+
+    def since_last(self, expr: Expr) -> bool:
+        """`count - mark`, where the mark is set to the count: how many since it was."""
+        if not (isinstance(expr, Op) and expr.op == "-"):
+            return False
+        count, mark = expr.args
+        return isinstance(mark, Var) and count in self.meanings.get(mark.name, ())
+
+    def roots(self, expr: Expr, depth: int = 0) -> frozenset[str]:
+        """The variables a test depends on, through those that hold parts of it."""
+        names = set(logic.reads(expr))
+        for name in list(names):
+            if name not in self.counters and depth < 3:
+                for meaning in self.meanings.get(name, ()):
+                    names |= self.roots(meaning, depth + 1)
+        return frozenset(names)
+
+
+@dataclass
+class _Guards:
+    """The steps and backward calls of a flow, each with the guards it stands under."""
+
+    counting: Counting
+    symbols: set[str] = field(default_factory=set)
+    sites: dict[int, Alt] = field(default_factory=dict)
+    loop_of: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
+    backwards: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
+    foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
+    """What the steps of others stand under."""
+    micro: set[str] = field(default_factory=set)
+    loops: dict[int, Loop] = field(default_factory=dict)
+
+    def visit(
+        self, flow: Flow, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
+    ) -> None:
+        if isinstance(flow, Emit):
+            self.note(flow.event, loops, guards)
+            return
+        if isinstance(flow, Loop):
+            self.loops[flow.ident] = flow
+            loops = (*loops, flow.ident)
+        if isinstance(flow, Alt) and loops and self.is_guard(flow):
+            guards = (*guards, (loops[-1], flow))
+        for part in children(flow):
+            self.visit(part, loops, guards)
+            if isinstance(part, Alt) and loops and leaves_by(part.then) and self.is_guard(part):
+                # What follows `if …: continue` stands under the opposite of its test.
+                guards = (*guards, (loops[-1], part))
+
+    def is_guard(self, alt: Alt) -> bool:
+        return self.counting.symbols(alt.test) is not None
+
+    def note(
+        self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
+    ) -> None:
+        around = [alt for _, alt in guards]
+        if event.foreign:
+            for loop in loops:
+                self.foreign.setdefault(loop, []).append(around)
+        if event.foreign or not loops:
+            return
+        own = [alt for loop, alt in guards if loop == loops[-1]]
+        if event.kind is Kind.BACKWARD:
+            for loop in loops:
+                self.backwards.setdefault(loop, []).append((event, around))
+        if event.kind is Kind.STEP:
+            self.steps.setdefault(loops[-1], []).append((event, own))
+        if event.kind in (Kind.STEP, Kind.ZERO, Kind.BACKWARD):
+            for loop, alt in guards:
+                self.symbols |= self.counting.symbols(alt.test) or set()
+                self.sites[id(alt)] = alt
+                self.loop_of[id(alt)] = loop
+
+    def paced(self) -> dict[int, tuple[Alt, Site]]:
+        """The loops that accumulate, each with its guard and the step it closes windows with."""
+        found = {}
+        for loop, steps in self.steps.items():
+            if not all(guards for _, guards in steps):
+                continue
+            event, guards = steps[0]
+            guard_of_step = guards[-1]
+            feeding = self.backwards.get(loop, [])
+            inside = any(guard_of_step in around for _, around in feeding)
+            # Beside a backward of its own under the guard, one outside may be for another's step.
+            others = any(guard_of_step not in around for around in self.foreign.get(loop, []))
+            outside = any(
+                guard_of_step not in around
+                and not (inside and (backward.may or (others and not backward.alone)))
+                for backward, around in feeding
+            )
+            if outside and self.belongs(guard_of_step, loop):
+                found[loop] = (guard_of_step, event.site)
+        return found
+
+    def belongs(self, alt: Alt, loop: int) -> bool:
+        """Whether a guard's counter is counted by this very loop."""
+        flow = self.loops[loop]
+        own = {part.name for part in walk(flow.body) if isinstance(part, Set)} | {flow.counter}
+        names = self.counting.roots(alt.test)
+        return any(name in own or name.startswith("@count:") for name in names)
+
+
+def pace(flow: Flow) -> tuple[Flow, Pace | None]:
+    """Marks the loops whose steps a counter guards; None where there is nothing to execute."""
+    counting = Counting.of(flow)
+    for part in walk(flow) if counting.counters else ():
+        if isinstance(part, Alt):
+            part.test = counting.named(part.test)
+    guards = _Guards(counting)
+    guards.visit(flow, (), ())
+    micro = _micro_batches(flow)
+    if not guards.symbols and not micro:
+        return flow, None
+    marked = _mark(flow, guards, guards.paced())
+    symbols = frozenset(guards.symbols | micro) - counting.counters
+    return marked, Pace(symbols, _sizes(guards, counting), frozenset(counting.counters))
+
+
+def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
+    """`len(…)` beside a counter is the number of batches, whatever the loader is called."""
+    found = set()
+    exprs: list[Expr] = [alt.test for alt in guards.sites.values()]
+    for _ in range(3):
+        names = frozenset().union(*map(logic.reads, exprs)) if exprs else frozenset()
+        exprs += [value for name in names for value in counting.meanings.get(name, ())]
+    for expr in exprs:
+        for part in logic.parts(expr):
+            if isinstance(part, Opaque) and _is_size(part):
+                found.add(Fact(part.text, part.reads))
+    return frozenset(found)
+
+
+def _besides_sizes(expr: Expr) -> frozenset[str]:
+    """What a value reads, but for the number of batches: `epoch * len(loader) + i` counts."""
+    if isinstance(expr, Op):
+        return frozenset().union(*map(_besides_sizes, expr.args))
+    return frozenset() if _is_size(expr) else logic.reads(expr)
+
+
+def _is_size(expr: Expr) -> bool:
+    return isinstance(expr, Opaque) and expr.text.rpartition("#")[2].startswith("len(")
+
+
+def _micro_batches(flow: Flow) -> set[str]:
+    """`for … in range(accumulation_steps)` around a backward whose step comes after the loop."""
+    names: set[str] = set()
+    for part in walk(flow):
+        if isinstance(part, Loop) and isinstance(part.trips, Var):
+            own = [e.event for e in walk(part.body) if isinstance(e, Emit) and not e.event.foreign]
+            kinds = {event.kind for event in own if not event.may}
+            says_so = names_of.WINDOW.search(part.trips.name)
+            if says_so and Kind.BACKWARD in kinds and Kind.STEP not in kinds:
+                names.add(part.trips.name)
+    return names
+
+
+def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Flow:
+    counted = {
+        name for alt in guards.sites.values() for name in guards.counting.roots(alt.test)
+    } & guards.counting.counters
+
+    def again(part: Flow) -> Flow:
+        if isinstance(part, Emit):
+            own = paced.get(part.event.loop)
+            if own is not None and part.event.kind is Kind.STEP:
+                return Emit(replace(part.event, guard=own[0].site), part.divisor)
+            return part
+        if isinstance(part, Loop):
+            alt, step = paced.get(part.ident, (None, None))
+            orelse = again(part.orelse) if part.orelse is not None else None
+            inside = {part.counter, *_set_by(part)}
+            return replace(
+                part,
+                body=again(part.body),
+                orelse=orelse,
+                paced=alt.site if alt is not None else None,
+                closes=step,
+                counted=bool(inside & counted),
+            )
+        if isinstance(part, Alt) and id(part) in guards.sites:
+            marked = replace(
+                part,
+                then=again(part.then),
+                orelse=again(part.orelse),
+                counts=guards.loop_of[id(part)],
+            )
+            return _holding(part, marked, paced)
+        return rebuild(part, again)
+
+    return again(flow)
+
+
+def _set_by(loop: Loop) -> Iterator[str]:
+    """The variables that a loop itself assigns: what a loop in it counts comes round in there."""
+    todo = [loop.body]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Set):
+            yield part.name
+        elif not isinstance(part, Loop):
+            todo.extend(children(part))
+
+
+def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:
+    """The arm of a guard that does not step keeps the window open."""
+    for loop, (own, step) in paced.items():
+        if own is alt:
+            hold = Emit(Event(Kind.HOLD, step, loop=loop, guard=alt.site))
+            steps = [_steps(arm) for arm in (alt.then, alt.orelse)]
+            if steps == [True, False]:
+                return replace(marked, orelse=Seq([hold, marked.orelse]))
+            if steps == [False, True]:
+                return replace(marked, then=Seq([hold, marked.then]))
+    return marked
+
+
+def _steps(flow: Flow) -> bool:
+    return any(part.event.kind is Kind.STEP and not part.event.foreign for part in _events(flow))
+
+
+def _events(flow: Flow) -> Iterator[Emit]:
+    return (part for part in walk(flow) if isinstance(part, Emit))

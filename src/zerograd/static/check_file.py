@@ -1,0 +1,151 @@
+"""One file from bytes to a report: read, parse, analyse, allow, and place in notebook cells.
+
+Nothing of it is ever run, and what could not be read or was cut short becomes a `Problem`, never an exception.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+from dataclasses import dataclass
+
+from zerograd.core.finding import Finding, Problem, Report
+from zerograd.static.read.source import (
+    Source,
+    Unreadable,
+    from_bytes,
+    from_text,
+    parse,
+    read,
+    read_bytes,
+)
+
+_MARK = "zerograd:"
+"""A text without it holds no allow comment."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All that is known about one file, whatever the user selects: what the cache remembers."""
+
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    depends: tuple[str, ...] = ()
+    """The other files that were read to find this out."""
+    lasting: bool = True
+    """Whether the same bytes would get the same verdict again."""
+
+
+CLEAN = Verdict()
+
+
+def check_file(path: str | os.PathLike[str], *, pedantic: bool = False) -> Report:
+    """Check one Python file or notebook; possible findings only when `pedantic`."""
+    name = os.fspath(path)
+    try:
+        source = from_bytes(read_bytes(name), name)
+    except Unreadable as error:
+        return Report(errors=[error.problem], files=1)
+    return _report(source, judge(source), pedantic)
+
+
+def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Report:
+    """Check a text as if it stood at `path`, where imports of its project are looked up."""
+    try:
+        source = from_text(text, path)
+    except Unreadable as error:
+        return Report(errors=[error.problem], files=1)
+    return _report(source, judge(source), pedantic)
+
+
+def judge_bytes(data: bytes, path: str) -> Verdict:
+    """The verdict on a file's bytes."""
+    try:
+        return judge(from_bytes(data, path))
+    except Unreadable as error:
+        return Verdict(problems=(error.problem,))
+
+
+def judge(source: Source) -> Verdict:
+    """The verdict on a source: every finding that no comment allows, placed as the user sees it."""
+    from zerograd.static.analyse import analyse
+
+    problems = list(source.problems)
+    try:
+        analysis = analyse(source)
+    except Unreadable as error:
+        return Verdict(problems=(*problems, error.problem))
+    except (RecursionError, MemoryError):
+        message = "is nested too deeply to be followed and was not checked; split it, or exclude it"
+        return Verdict(problems=(*problems, Problem(source.path, message)))
+    if analysis.cut:
+        message = f"was checked only in part ({analysis.cut}); split it, or exclude it"
+        problems.append(Problem(source.path, message))
+    findings = list(analysis.findings)
+    if findings or _MARK in source.text:
+        findings = _as_told(source, analysis.tree, findings, complete=not analysis.cut)
+    return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends))
+
+
+def _as_told(
+    source: Source, tree: ast.Module, findings: list[Finding], *, complete: bool
+) -> list[Finding]:
+    """The findings as the user sees them, but for what the author allows; and idle allows."""
+    from zerograd.core import suppressions
+    from zerograd.static.read.positions import Places, in_cell
+
+    places = Places(source)
+    findings = [places.as_seen(finding) for finding in findings]
+    for path in {finding.site.path for finding in findings} - {source.path}:
+        # It may show in a function of another file: that file's comments speak for it.
+        with contextlib.suppress(Unreadable):
+            other = read(path)
+            if _MARK in other.text:
+                allows = suppressions.find_allows(other.text, path, parse(other), _known())
+                findings = suppressions.apply(findings, allows)
+    if _MARK in source.text:
+        allows = suppressions.find_allows(source.text, source.path, tree, _known())
+        findings = suppressions.apply(findings, allows)
+        findings += suppressions.unused(allows, _known("runtime")) if complete else []
+    findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
+    return [in_cell(one, source) for one in findings] if source.cells is not None else findings
+
+
+def _known(only: str = "") -> set[str]:
+    """The codes and names of the rules, or of those that only one reader sees."""
+    from zerograd.rules.catalogue import RULES
+
+    rules = [rule for rule in RULES if only in ("", rule.only)]
+    return {name for rule in rules for name in (rule.code, rule.name)}
+
+
+def _report(source: Source, verdict: Verdict, pedantic: bool) -> Report:
+    findings = [finding for finding in verdict.findings if finding.certain or pedantic]
+    report = Report(findings, list(verdict.problems), files=1)
+    if findings:
+        report.sources.update(lines_of(source))
+        add_sources(report)
+    return report
+
+
+def add_sources(report: Report) -> None:
+    """Read the files that the findings point into and that the report does not hold yet."""
+    held = {key.partition("#")[0] for key in report.sources}
+    for finding in report.findings:
+        for site in (finding.site, *(note.site for note in finding.notes)):
+            if site.path in held:
+                continue
+            held.add(site.path)
+            try:
+                report.sources.update(lines_of(read(site.path)))
+            except Unreadable:
+                # An excerpt is a courtesy: the finding stands without it.
+                continue
+
+
+def lines_of(source: Source) -> dict[str, list[str]]:
+    """The source as a report keeps it for excerpts: by path, or by `path#cell`."""
+    if source.cells is None:
+        return {source.path: source.lines}
+    return {f"{source.path}#{cell.number}": list(cell.lines) for cell in source.cells}

@@ -1,0 +1,98 @@
+"""Code that is plainly right: clear, backward and step in one block, in an order that cannot go wrong.
+
+Most training code is. Recognising it from the facts of a function saves reading it: what is plain
+gives no finding when it is read, and what is not plain is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import Facts, Word
+from zerograd.static.read.values import OPTIMIZER
+
+MANAGED = frozenset(
+    {
+        "accelerate",
+        "lightning",
+        "lightning_fabric",
+        "pytorch_lightning",
+        "deepspeed",
+        "apex",
+        "opacus",
+    }
+)
+"""Libraries that run, gate or gather backward themselves."""
+
+_SCALED = ".scale("
+"""Whether the step knows of the scale is not asked here."""
+_NONE: frozenset[str] = frozenset()
+Methods = Mapping[str, frozenset[str]]
+
+
+def is_silent(facts: Facts, methods: Methods) -> bool:
+    """Whether a function does nothing to gradients itself."""
+    return not facts.wordy and not any(_counts(word, methods) for word in facts.words)
+
+
+def is_plain(facts: Facts, blocks: list[list[Word]], methods: Methods, only: bool) -> bool:
+    """Whether all that a function does to gradients stands in plainly right blocks.
+
+    Clearing last is right if nobody else has left anything: for the only function that does it.
+    """
+    if facts.wordy:
+        return False
+    blocks = [[word for word in block if _counts(word, methods)] for block in blocks]
+    if sum(map(len, blocks)) != sum(_counts(word, methods) for word in facts.words):
+        return False
+    stepped = {word.what for block in blocks for word in block if word.kind == "step"}
+    late = only and len(stepped) == 1 and len([block for block in blocks if block]) == 1
+    return len(stepped) > 0 and all(_is_right(block, len(stepped) == 1, late) for block in blocks)
+
+
+def _counts(word: Word, methods: Methods) -> bool:
+    """Environments and schedulers have steps too."""
+    if (
+        word.kind != "step"
+        or vocabulary.role_of_use(word.what, methods.get(word.what, _NONE)) == OPTIMIZER
+    ):
+        return True
+    last = word.what.rpartition(".")[2]
+    return not (vocabulary.SCHEDULER.search(last) or vocabulary.NOT_AN_OPTIMIZER.search(last))
+
+
+def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
+    """One round after the other: `zero x, backward, step x`; for one alone also with the zero last."""
+    at = 0
+    early = bool(block) and block[0].kind == "zero_grad"
+    while at < len(block):
+        if (block[at].kind == "zero_grad") is not early:
+            return False  # what one round leaves, the other would meet
+        end = _round(block, at, alone, late)
+        if end is None:
+            return False
+        at = end
+    return True
+
+
+def _round(block: list[Word], at: int, alone: bool, late: bool) -> int | None:
+    """Where a round that begins here ends."""
+    first = block[at]
+    early = first.kind == "zero_grad"
+    at += early
+    if at >= len(block) or block[at].kind != "backward" or _SCALED in block[at].what:
+        return None
+    at += 1
+    while alone and at < len(block) and block[at].kind in vocabulary.CLIPS:
+        at += 1
+    if at >= len(block) or block[at].kind != "step":
+        return None
+    step = block[at]
+    if early:
+        return at + 1 if step.what == first.what else None
+    # The zero comes last: nothing may leave the block between the step and it.
+    clear = block[at + 1] if at + 1 < len(block) else None
+    if not late or clear is None or clear != Word("zero_grad", step.what, step.at + 1):
+        return None
+    return at + 2

@@ -1,0 +1,72 @@
+"""Losses that may be whole although nobody is seen to divide them.
+
+Whoever is told how many there are in a window may have divided by it; and what looks at all the
+micro-batches before or after its own computes the loss of the window, one part at a time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from zerograd.core.events import Kind, Site
+from zerograd.explore.flow import Emit, Flow, walk
+from zerograd.explore.shape import rebuild
+from zerograd.static.interp.effects import Act
+from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import nodes, text_of
+
+_ASK_ONLY = frozenset({"range", "trange", "tqdm", "int", "float", "min", "max", "print", "len"})
+
+
+def excused(seen: Flow, acts: Flow, symbols: frozenset[str]) -> Flow:
+    """The flow that a subject sees, its backward calls without what cannot be held against them."""
+    window = {_last(name.rpartition("#")[2]) for name in symbols}
+    sites = {
+        act.event.site
+        for act in walk(acts)
+        if isinstance(act, Act) and act.within and _may_be_whole(act, window)
+    }
+    return _undivided(seen, sites) if sites else seen
+
+
+def _undivided(flow: Flow, sites: set[Site]) -> Flow:
+    if isinstance(flow, Emit):
+        event = flow.event
+        if event.kind is not Kind.BACKWARD or event.site not in sites:
+            return flow
+        return replace(flow, event=replace(event, divisor=0))
+    return rebuild(flow, lambda part: _undivided(part, sites))
+
+
+def _may_be_whole(act: Act, window: set[str]) -> bool:
+    loop = act.within[0]
+    targets = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
+    for node in (node for part in act.within for node in nodes(part)):
+        if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
+            if targets & _names(node):
+                return True
+        elif any(_last(text_of(told)) in window for told in _told(node)):
+            return True
+    return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in nodes(node) if isinstance(inner, ast.Name)}
+
+
+def _last(name: str) -> str:
+    """Objects go by many names, an attribute by one."""
+    return name.rpartition(".")[2]
+
+
+def _told(node: ast.AST) -> Iterator[ast.expr]:
+    """What a call is handed, and what is divided by."""
+    if isinstance(node, ast.Call):
+        name = text_of(node.func).rpartition(".")[2]
+        if name not in _ASK_ONLY and vocabulary.BENIGN.search(name) is None:
+            yield from (arg for arg in node.args if isinstance(arg, (ast.Name, ast.Attribute)))
+            yield from (keyword.value for keyword in node.keywords)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        yield from (n for n in nodes(node.right) if isinstance(n, (ast.Name, ast.Attribute)))

@@ -1,0 +1,427 @@
+"""Whose gradients: the flow of all acts, seen by one subject as events of its own.
+
+Must, to accuse; may, to excuse. A subject is what one optimizer steps (or one module of several that
+it steps), or a leaf that is stepped by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.records import replace
+from zerograd.explore import logic
+from zerograd.explore.flow import (
+    Alt,
+    Block,
+    Emit,
+    Flow,
+    Jump,
+    Loop,
+    Seq,
+    Set,
+    Try,
+    children,
+    walk,
+)
+from zerograd.explore.logic import Expr, Op
+from zerograd.explore.shape import leaves_by
+from zerograd.static.accumulation import Counting
+from zerograd.static.interp.effects import Act
+from zerograd.static.read.values import OPTIMIZER, within
+
+MOST_PARTS = 4
+BY_HAND = "by hand:"
+EMPTY = Seq(())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The optimizer's key and the keys of what it steps; None where that cannot be seen."""
+
+    key: str
+    params: frozenset[str] | None = None
+    beside: frozenset[str] = frozenset()
+    """What the optimizer steps besides, where one module of several is looked at."""
+
+
+def subjects(flow: Flow, params: dict[str, frozenset[str] | None]) -> list[Subject]:
+    """All that is stepped in a flow."""
+    keys: dict[str, None] = {}
+    for act in walk(flow):
+        if isinstance(act, Act) and act.event.kind is Kind.STEP:
+            keys.update(dict.fromkeys(sorted(act.whose)))
+    return [
+        Subject(
+            key, frozenset({key[len(BY_HAND) :]}) if key.startswith(BY_HAND) else params.get(key)
+        )
+        for key in keys
+    ]
+
+
+def parts(subject: Subject) -> list[Subject]:
+    """A subject that steps several modules is looked at one module at a time."""
+    if subject.params is None or not 1 < len(subject.params) <= MOST_PARTS:
+        return [subject]
+    return [
+        Subject(subject.key, frozenset({key}), subject.params - {key})
+        for key in sorted(subject.params)
+    ]
+
+
+@dataclass
+class View:
+    """Projects a flow onto one subject."""
+
+    subject: Subject
+    others: list[Subject]
+    roles: dict[str, str]
+    idle: Callable[[Event], Site | None]
+    fresh: set[str]
+    seen: frozenset[str] = frozenset()
+    """Everything that some loss runs through."""
+    fed: set[int] = field(default_factory=set)
+    assigned: list[set[str]] = field(default_factory=list)
+    labels: list[set[str]] = field(default_factory=lambda: [set()])
+    clears: frozenset[Site] = frozenset()
+    """Where the subject is cleared. A function that is called twice clears in one place."""
+    busy: bool = False
+    """An event of this iteration has been passed."""
+
+    def of(self, flow: Flow) -> Flow:
+        """The flow as the subject sees it."""
+        self.seen = frozenset().union(
+            *(
+                act.whose | act.perhaps
+                for act in walk(flow)
+                if isinstance(act, Act) and act.event.kind is Kind.BACKWARD
+            )
+        )
+        self.note_feeding(flow, [])
+        acts = (part for part in walk(flow) if isinstance(part, Act))
+        clears = (a for a in acts if a.event.kind is Kind.ZERO and self.event(a) is not None)
+        self.clears = frozenset(act.event.site for act in clears)
+        skeleton = self.project(flow, {}) or EMPTY
+        self.busy = False
+        return self.project(flow, _needed(flow, skeleton)) or EMPTY
+
+    def note_feeding(self, flow: Flow, loops: list[int]) -> None:
+        if isinstance(flow, Act) and flow.event.kind in (Kind.BACKWARD, Kind.UNKNOWN, Kind.ASSIGN):
+            event = self.event(flow)
+            if event is not None:
+                self.fed.update(loops)
+        inner = [*loops, flow.ident] if isinstance(flow, Loop) else loops
+        for part in children(flow):
+            self.note_feeding(part, inner)
+
+    def project(self, flow: Flow, needed: Mapping[str, bool]) -> Flow | None:
+        if isinstance(flow, Act):
+            event = self.event(flow)
+            if event is None:
+                return None
+            self.busy = True
+            return Emit(event, flow.divisor)
+        if isinstance(flow, Seq):
+            items = [
+                part for item in flow.items if (part := self.project(item, needed)) is not None
+            ]
+            return (items[0] if len(items) == 1 else Seq(items)) if items else None
+        if isinstance(flow, Alt):
+            return self.branch(flow, needed)
+        if isinstance(flow, Loop):
+            return self.repeat(flow, needed)
+        if isinstance(flow, Set):
+            if flow.name not in needed:
+                return None
+            return flow if needed[flow.name] or flow.value is None else Set(flow.name)
+        if isinstance(flow, Block):
+            self.labels[-1].add(flow.label)
+            body = self.project(flow.body, needed)
+            if body is None or _only_returns(body, flow.label):
+                return None
+            return Block(body, flow.label)
+        if isinstance(flow, Try):
+            return self.attempt(flow, needed)
+        return flow
+
+    def branch(self, alt: Alt, needed: Mapping[str, bool]) -> Flow | None:
+        if alt.exists is not None and self.is_mine(alt.exists[0]):
+            return self.project(alt.then if alt.exists[1] else alt.orelse, needed)
+        busy = self.busy
+        then = self.project(alt.then, needed)
+        busy_then, self.busy = self.busy, busy
+        orelse = self.project(alt.orelse, needed)
+        quiet = not busy
+        self.busy = self.busy or busy_then
+        if then is None and orelse is None:
+            return None
+        if _fails(then):
+            return orelse
+        if _fails(orelse):
+            return then
+        free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
+        if not any(isinstance(part, Op) and part.op == "%" for part in logic.parts(alt.test)):
+            then, orelse = _withheld(then, orelse), _withheld(orelse, then)
+        changing = frozenset(self.assigned[-1] if self.assigned else ())
+        settled = not logic.reads(alt.test) & changing
+        return replace(
+            alt,
+            then=then or EMPTY,
+            orelse=orelse or EMPTY,
+            free=free,
+            changing=changing,
+            optional=settled and orelse is None and self.is_the_clear(then),
+        )
+
+    def is_the_clear(self, arm: Flow | None) -> bool:
+        """Whether an arm holds nothing but clears, and all that there are."""
+        events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
+        clears = all(event.kind is Kind.ZERO for event in events)
+        return bool(events) and clears and self.clears == {event.site for event in events}
+
+    def leaves(self, arm: Flow | None, quiet: bool) -> bool:
+        """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""
+        label = leaves_by(arm)
+        if label is None:
+            return False
+        if label.startswith("continue:") or label in self.labels[-1]:
+            return quiet and not any(isinstance(part, Emit) for part in walk(arm or EMPTY))
+        return True
+
+    def repeat(self, loop: Loop, needed: Mapping[str, bool]) -> Flow | None:
+        changing = set(loop.targets)
+        changing |= {part.name for part in walk(loop.body) if isinstance(part, Set)}
+        self.assigned.append(changing)
+        self.labels.append(set())
+        busy, self.busy = self.busy, False
+        body = self.project(loop.body, needed)
+        self.busy = busy or self.busy
+        self.labels.pop()
+        self.assigned.pop()
+        orelse = self.project(loop.orelse, needed) if loop.orelse is not None else None
+        if body is None:
+            return orelse
+        return replace(loop, body=body, orelse=orelse)
+
+    def attempt(self, flow: Try, needed: Mapping[str, bool]) -> Flow | None:
+        parts = [self.project(part, needed) for part in (flow.body, flow.orelse, flow.final)]
+        projected = [self.project(handler, needed) for handler in flow.handlers]
+        handlers = [handler or EMPTY for handler in projected if not _fails(handler)]
+        if all(part is None for part in parts) and all(handler is EMPTY for handler in handlers):
+            return None
+        body, orelse, final = (part or EMPTY for part in parts)
+        return replace(flow, body=body, handlers=handlers, orelse=orelse, final=final)
+
+    # Events
+
+    def is_mine(self, key: str) -> bool:
+        return within(self.subject.key, key) or (key.endswith("[*]") and self.subject.key == key)
+
+    def event(self, act: Act) -> Event | None:
+        """The act as the subject sees it; None where it does not concern it."""
+        kind = act.event.kind
+        event = replace(act.event, subject=self.subject.key)
+        if kind is Kind.BACKWARD:
+            return self.backward(act, event)
+        if kind is Kind.STEP:
+            return self.step(act, event)
+        if kind is Kind.UPDATE:
+            return event
+        if kind is Kind.UNKNOWN:
+            return event if any(self.touched(key) for key in act.whose) else None
+        if kind is Kind.NEW:
+            made = next(iter(act.whose))
+            params = self.subject.params
+            return event if params and all(within(param, made) for param in params) else None
+        if kind is Kind.UNSCALE and event.scaled:
+            # A scaler keeps a record for each optimizer, whatever parameters they share.
+            return event if act.anyone or any(map(self.is_mine, act.whose)) else None
+        if kind is Kind.UNSCALE and act.anyone:
+            return event
+        return self.on_gradients(act, event)
+
+    def touched(self, key: str) -> bool:
+        """Whether something unseen that is done to an object may reach the subject."""
+        if self.is_mine(key):
+            return True
+        if self.roles.get(key) == OPTIMIZER:
+            return False
+        held = (self.subject.key, *(self.subject.params or ()))
+        return any(within(part, key) for part in held)
+
+    def step(self, act: Act, event: Event) -> Event | None:
+        if any(self.is_mine(key) for key in act.whose):
+            fed = event.loop in self.fed or not event.loop
+            return replace(event, fed=fed, idle_loss=None if fed else self.idle(event))
+        return replace(event, foreign=True)
+
+    def on_gradients(self, act: Act, event: Event) -> Event | None:
+        """Zero, clip, assign: by the optimizer, by its modules, or by something unresolved."""
+        if act.anyone:
+            return replace(event, may=True)
+        relations = [self.relation(key, act) for key in act.whose]
+        if True in relations and act.event.kind is Kind.ZERO and self.spares(act):
+            event = replace(event, inner=True)
+        if True in relations:
+            sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
+            return event if sure else replace(event, bare=False)
+        if None in relations:
+            return replace(event, may=True)
+        covered = self.subject.params
+        if (
+            covered
+            and len(act.whose) > 1
+            and all(any(within(p, k) for k in act.whose) for p in covered)
+        ):
+            return event
+        return None
+
+    def spares(self, act: Act) -> bool:
+        """Whether a clear leaves something to its optimizer's step: then it freezes the rest."""
+        if any(map(self.is_mine, act.whose)):
+            return False
+        return any(not any(within(p, k) for k in act.whose) for p in self.subject.beside)
+
+    def relation(self, key: str, act: Act) -> bool | None:
+        """True: covers the subject; False: does not touch it; None: may touch some of it."""
+        if self.is_mine(key):
+            return True
+        if key.startswith("@"):
+            return False
+        params = self.subject.params
+        if self.roles.get(key) == OPTIMIZER:
+            other = next((s for s in self.others if s.key == key), None)
+            if other is None or other.params is None or params is None:
+                # Two optimizers never share parameters; one and a step by hand may.
+                return None if self.subject.key.startswith(BY_HAND) else False
+            return other.params >= params
+        if params is None:
+            alone = not self.others
+            related = not self.seen or any(within(r, key) or within(key, r) for r in self.seen)
+            clears = act.event.kind is Kind.ZERO
+            return True if alone and not act.leaf and (related or not clears) else None
+        if all(within(param, key) for param in params):
+            return True
+        if any(within(param, key) or within(key, param) for param in params):
+            return None
+        elsewhere = any(
+            within(param, key) or within(key, param)
+            for other in self.others
+            for param in other.params or ()
+        )
+        known = key in self.fresh and all(param.split(".")[0] in self.fresh for param in params)
+        return False if elsewhere or known else None
+
+    def backward(self, act: Act, event: Event) -> Event | None:
+        mine = self.reach(self.subject, act)
+        others = [self.reach(other, act) for other in self.others]
+        if mine is None and not any(others):
+            # The loss cannot be followed to anyone: with one optimizer it is that one's.
+            mine = not self.others or None
+            if mine is None and any(other is None for other in others):
+                return replace(event, may=True)
+        if mine is False:
+            return None
+        if mine is None:
+            return replace(event, may=True) if self.perhaps(act) or not any(others) else None
+        return replace(event, alone=not any(other is not False for other in others))
+
+    def is_its_own(self, act: Act) -> bool:
+        """Whether an act is a backward that reaches the subject, and nobody else."""
+        event = self.event(act) if act.event.kind is Kind.BACKWARD else None
+        return event is not None and event.alone and not event.may
+
+    def perhaps(self, act: Act) -> bool:
+        params = self.subject.params
+        if params is None:
+            return True
+        return any(within(p, k) or within(k, p) for p in params for k in act.perhaps)
+
+    def reach(self, subject: Subject, act: Act) -> bool | None:
+        """True: the loss runs through what the subject steps; False: not; None: cannot be seen."""
+        if any(within(subject.key, key) for key in act.whose if self.roles.get(key)):
+            return True
+        params = subject.params
+        if params is None:
+            return None
+        if any(
+            within(key, param) or (within(param, key) and key != "self")
+            for key in act.whose
+            for param in params
+        ):
+            return True
+        if any(within(p, k) or within(k, p) for p in params for k in act.perhaps):
+            return None
+        if not act.whose or act.anyone:
+            return None
+        known = [s.params for s in (self.subject, *self.others) if s.params]
+        matched = any(
+            within(key, param) or within(param, key)
+            for key in act.whose
+            for group in known
+            for param in group
+        )
+        return False if matched else None
+
+
+def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
+    """A clear that a test asks for keeps gradients from a step on purpose.
+
+    It is all that the arm does, or the arm begins with it and leaves: the other one goes on.
+    """
+    items = arm.items if isinstance(arm, Seq) else [arm]
+    clear = items[0] if items else None
+    if not isinstance(clear, Emit) or clear.event.kind is not Kind.ZERO:
+        return arm
+    alone = len(items) == 1 and other is None
+    if not alone and (leaves_by(arm) is None or leaves_by(other) is not None):
+        return arm
+    return Seq([replace(clear, event=replace(clear.event, inner=True)), *items[1:]])
+
+
+def _only_returns(body: Flow, label: str) -> bool:
+    """Whether a call comes back, one way or another, and does nothing else."""
+    return all(
+        part.label in (label, "raise") if isinstance(part, Jump) else isinstance(part, (Seq, Alt))
+        for part in walk(body)
+    )
+
+
+def _fails(arm: Flow | None) -> bool:
+    """An arm that only raises says nothing about the runs that go on."""
+    return isinstance(arm, Jump) and arm.label == "raise"
+
+
+def _needed(flow: Flow, skeleton: Flow) -> dict[str, bool]:
+    """Variables that the tests of a flow read, and whether their values could decide one."""
+    needed: dict[str, bool] = {}
+    sets: dict[str, list[Expr | None]] = {}
+    for part in walk(flow):
+        if isinstance(part, Set):
+            sets.setdefault(part.name, []).append(part.value)
+    counting = Counting.of(flow)
+    decisive: set[str] = set()
+    for part in walk(skeleton):
+        if isinstance(part, Alt):
+            names = logic.reads(part.test)
+            needed.update(dict.fromkeys(names, False))
+            if all(name in counting.counters or name in sets or name[0] == "@" for name in names):
+                decisive |= names
+            else:
+                modulo = counting.modulo(part.test)
+                decisive |= names if modulo is not None or len(names) == 1 else frozenset()
+        elif isinstance(part, Loop):
+            for expr in (part.trips, part.test, part.first):
+                decisive |= logic.reads(expr) if expr is not None else frozenset()
+        elif isinstance(part, Emit) and part.divisor is not None:
+            decisive |= logic.reads(part.divisor)
+    todo = list(decisive)
+    while todo:
+        name = todo.pop()
+        if needed.get(name):
+            continue
+        needed[name] = True
+        for value in sets.get(name, ()):
+            todo.extend(logic.reads(value) if value is not None else ())
+    return needed

@@ -1,0 +1,528 @@
+"""What a file says about itself, read in one pass: imports, calls, assignments, function by function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from zerograd.static.read.vocabulary import (
+    CLIPS,
+    INTERESTING,
+    OBJECT_METHODS,
+    SCALER_NAME,
+    STEPPING,
+)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Word(NamedTuple):
+    """Something done to gradients: `step` on `self.optimizer`, as a statement at this place."""
+
+    kind: str
+    what: str
+    at: int = 0
+
+
+@dataclass(eq=False)
+class Facts:
+    """What one function does, its inner functions included where that is said."""
+
+    mentions: bool = False
+    """It speaks of gradients, itself or in an inner function."""
+    divides: bool = False
+    """It divides something, itself or in an inner function."""
+    steps: bool = False
+    """It calls what may step something, itself or in an inner function."""
+    grads: bool = False
+    """It looks at a `.grad`, itself or in an inner function."""
+    updates: bool = False
+    """It changes something in place, itself or in an inner function: a step by hand, if by a gradient."""
+    calls: set[str] = field(default_factory=set)
+    """What it calls, itself or in an inner function, by dotted name."""
+    assigned: set[str] = field(default_factory=set)
+    assigns: list[ast.Assign | ast.AnnAssign] = field(default_factory=list)
+    returns: list[ast.expr] = field(default_factory=list)
+    attributes: set[tuple[str, str]] = field(default_factory=set)
+    """Name and attribute of every `name.attribute`."""
+    yields: bool = False
+    words: list[Word] = field(default_factory=list)
+    """All that is done to gradients, inner functions left out."""
+    wordy: bool = False
+    """An inner function does something to gradients."""
+
+    @cached_property
+    def called(self) -> set[str]:
+        """The last words of what it calls."""
+        return {name.rpartition(".")[2] for name in self.calls}
+
+    @cached_property
+    def stored(self) -> list[tuple[str, str, str]]:
+        """Names that are stored as they are: the name, and the object and attribute that hold it."""
+        return [
+            (node.value.id, target.value.id, target.attr)
+            for node, target in self._single
+            if isinstance(node.value, ast.Name)
+            and isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+        ]
+
+    @cached_property
+    def locals(self) -> dict[str, list[tuple[int, int, str, ast.expr]]]:
+        """Values of local variables: in which order they are met, the line, the name, the value."""
+        found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
+        for order, (node, target) in enumerate(self._single):
+            if isinstance(target, ast.Name) and node.value is not None:
+                one = (order, node.lineno, target.id, node.value)
+                found.setdefault(target.id, []).append(one)
+        return found
+
+    @property
+    def _single(self) -> Iterator[tuple[ast.Assign | ast.AnnAssign, ast.expr]]:
+        for node in self.assigns:
+            yield node, node.targets[0] if isinstance(node, ast.Assign) else node.target
+
+
+@dataclass(eq=False)
+class FileFacts:
+    """What one file imports, and the facts of its functions (and of itself, under its tree)."""
+
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    methods: dict[str, set[str]] = field(default_factory=dict)
+    """What is called on each receiver, by the receiver's text."""
+    functions: dict[ast.AST, Facts] = field(default_factory=dict)
+    asked: list[ast.AST] = field(default_factory=list)
+    """Tests, counts and divisors."""
+    top: Facts = field(default_factory=Facts)
+    """What the top level does itself: steps and calls."""
+
+
+_TELLING = frozenset(
+    {"step", "zero_grad", "backward", "scale", "unscale_", "update", "prepare", "accumulate", "setup",
+     "unwrap_model", "gather", "gather_for_metrics", "sync_gradients", "is_main_process",
+     "wait_for_everyone", "clip_grad_norm_", "clip_gradients", "setup_dataloaders", "setup_module",
+     "launch", "is_local_main_process"}
+    | OBJECT_METHODS
+)  # fmt: skip
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+_KINDS = [
+    kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
+]
+_BRANCHES = frozenset(kind for kind in _KINDS if not issubclass(kind, _LEAVES))
+"""Kinds of nodes that something can stand in."""
+_PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if kind in _BRANCHES and name not in _PLAIN_FIELDS)
+    for kind in _KINDS
+}
+"""Where in a node others can stand."""
+Chain = tuple[Facts, ...]
+
+
+def text_of(node: ast.expr) -> str:
+    """The source text of a name or a short expression, on one line."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{text_of(node.value)}.{node.attr}"
+    text: str | None = getattr(node, "text", None)
+    if text is None:
+        try:
+            text = _simple_text(node) or ast.unparse(node)
+        except (RecursionError, ValueError):
+            text = "…"
+        # The same tests are asked for wherever their function is called: it goes with the node.
+        setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
+    return text
+
+
+def _simple_text(node: ast.expr) -> str | None:
+    """What `ast.unparse` says of the usual tests and calls, sooner; None for all others."""
+    if isinstance(node, ast.Compare):
+        sides = [_atom(side) for side in (node.left, *node.comparators)]
+        if len(sides) != 2 or None in sides or type(node.ops[0]) not in _COMPARES:
+            return None
+        return f"{sides[0]} {_COMPARES[type(node.ops[0])]} {sides[1]}"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = _atom(node.operand)
+        return f"not {inner}" if inner is not None else None
+    return _atom(node)
+
+
+_COMPARES: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def _atom(node: ast.expr) -> str | None:
+    """The text of what needs no brackets anywhere."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant):
+        value = node.value
+        return repr(value) if value is None or type(value) in (bool, int) else None
+    if isinstance(node, ast.Attribute):
+        owner = None if isinstance(node.value, ast.Constant) else _atom(node.value)
+        return f"{owner}.{node.attr}" if owner is not None else None
+    if isinstance(node, ast.Call) and not node.keywords:
+        parts = [_atom(part) for part in (node.func, *node.args)]
+        if None in parts:
+            return None
+        return f"{parts[0]}({', '.join(part for part in parts[1:] if part is not None)})"
+    if isinstance(node, ast.Subscript):
+        owner, index = _atom(node.value), _atom(node.slice)
+        return None if owner is None or index is None else f"{owner}[{index}]"
+    return None
+
+
+def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
+    """All parameters of a function, in order."""
+    args = node.args
+    extra = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
+    return [*args.posonlyargs, *args.args, *args.kwonlyargs, *extra]
+
+
+def read(tree: ast.Module) -> FileFacts:
+    """All facts of a file."""
+    file = FileFacts()
+    whole = file.functions[tree] = Facts()
+    inner: list[tuple[ast.AST, Chain]] = [(tree, (whole,))]
+    chains: list[Chain] = []
+    while inner:
+        root, chain = inner.pop()
+        _read_body(file, root, chain, inner)
+        if root is tree:
+            file.top = replace(whole, calls=set(whole.calls))
+        chains.append(chain)
+    # The innermost first, so that each passes on what it was told.
+    for chain in reversed(chains):
+        if len(chain) > 1:
+            chain[-2].calls |= chain[-1].calls
+    return file
+
+
+def _read_body(
+    file: FileFacts, root: ast.AST, chain: Chain, inner: list[tuple[ast.AST, Chain]]
+) -> None:
+    """The facts of one function; functions inside it are put aside."""
+    own = chain[-1]
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        kind = node.__class__
+        if type(node) is ast.Name:
+            if node.ctx.__class__ is not ast.Load:
+                own.assigned.add(node.id)
+            elif node.id in _WORDS:
+                _name(node, chain)
+            continue
+        if type(node) is ast.Attribute:
+            _attribute(file, node, chain, todo)
+            continue
+        if type(node) is ast.Call:
+            _call(file, node, chain, todo)
+            continue
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(file, node, chain)
+        elif kind in _FUNCTIONS and node is not root:
+            facts = file.functions[node] = Facts()
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                own.assigned.add(node.name)
+            inner.append((node, (*chain, facts)))
+            continue
+        for name in _FIELDS[kind]:
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                todo += [item for item in value if item.__class__ in _BRANCHES]
+            elif value.__class__ in _BRANCHES:
+                todo.append(value)
+
+
+_WORDS = INTERESTING | CLIPS
+_NOTED = _WORDS | _TELLING | {"data"}
+
+
+def blocks(root: ast.AST) -> list[list[Word]]:
+    """What a function does to gradients in statements of their own, block by block."""
+    found = []
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        for name in _BLOCKS:
+            inner = getattr(node, name, None)
+            if inner.__class__ is list:
+                todo += [one for one in inner if one.__class__ not in _FUNCTIONS]
+                if block := _block(inner):
+                    found.append(block)
+    return found
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _block(statements: list[ast.stmt]) -> list[Word]:
+    """The statements of a block that are one plain call: `loss.backward()`."""
+    block = []
+    for at, node in enumerate(statements):
+        if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
+            continue
+        call = node.value
+        if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
+            block.append(Word(call.func.id, "", at))
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in _WORDS:
+            if call.func.attr in CLIPS:
+                block.append(Word(call.func.attr, "", at))
+            elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
+                block.append(Word(call.func.attr, text_of(call.func.value), at))
+    return block
+
+
+_PLAIN = (ast.Expr, ast.Assign)
+
+
+def _keyword(call: ast.Call, name: str) -> bool:
+    return any(keyword.arg == name for keyword in call.keywords)
+
+
+def _say(chain: Chain, word: Word) -> None:
+    chain[-1].words.append(word)
+    for facts in chain[:-1]:
+        facts.wordy = True
+
+
+def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
+    """Names and attributes that a test, a count or a divisor may depend on."""
+    found = _names(*asked)
+    sources: dict[str, list[ast.expr]] = {}
+    for facts in functions.values():
+        for node in facts.assigns:
+            if node.value is None or isinstance(node.value, ast.Call):
+                continue
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    sources.setdefault(target.id, []).append(node.value)
+                elif isinstance(target, ast.Attribute):
+                    sources.setdefault(target.attr, []).append(node.value)
+    todo = list(found)
+    while todo:
+        for value in sources.pop(todo.pop(), ()):
+            fresh = _names(value) - found
+            found |= fresh
+            todo.extend(fresh)
+    return found
+
+
+def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Some nodes and all that stands in them but literals and operators; in no order."""
+    todo = list(roots)
+    while todo:
+        node = todo.pop()
+        yield node
+        for name in _FIELDS[node.__class__]:
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                todo += [item for item in value if item.__class__ in _BRANCHES]
+            elif value.__class__ in _BRANCHES:
+                todo.append(value)
+
+
+def _names(*roots: ast.AST) -> set[str]:
+    found = set()
+    for inner in nodes(*roots):
+        if inner.__class__ is ast.Name:
+            found.add(inner.id)
+        elif inner.__class__ is ast.Attribute:
+            found.add(inner.attr)
+    return found
+
+
+def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -> None:
+    file.asked.append(node.test)
+
+
+def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
+    _division(file, node, chain)
+    if not isinstance(node.value, ast.Constant):
+        _update(chain)
+
+
+def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
+    if isinstance(node.op, ast.Div):
+        for facts in chain:
+            facts.divides = True
+        file.asked.append(node.right if isinstance(node, ast.BinOp) else node.value)
+
+
+def _name(node: ast.Name, chain: Chain) -> None:
+    _say(chain, Word(node.id, ""))
+    if node.id in INTERESTING:
+        _mention(chain)
+
+
+def _mention(chain: Chain) -> None:
+    for facts in chain:
+        facts.mentions = True
+
+
+def _step(chain: Chain) -> None:
+    for facts in chain:
+        facts.steps = True
+
+
+def _update(chain: Chain) -> None:
+    for facts in chain:
+        facts.updates = True
+
+
+_TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
+"""Attributes that tell something only where they are called or assigned."""
+
+
+def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[ast.AST]) -> None:
+    value = node.value
+    if node.attr in _NOTED:
+        _noted(file, node, chain)
+    if type(value) is ast.Name:
+        chain[-1].attributes.add((value.id, node.attr))
+        if value.id in _WORDS:
+            _name(value, chain)
+    elif value.__class__ in _BRANCHES:
+        todo.append(value)
+
+
+def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
+    if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
+        _say(chain, Word(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
+    if node.attr in INTERESTING and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
+        _mention(chain)
+        if node.attr in STEPPING:
+            _step(chain)
+        if node.attr == "grad":
+            for facts in chain:
+                facts.grads = True
+    if node.attr == "data" and isinstance(node.ctx, ast.Store):
+        _update(chain)
+    if node.attr in _TELLING:
+        file.methods.setdefault(text_of(node.value), set()).add(node.attr)
+
+
+def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
+    todo.append(node.func)
+    todo += [item for item in node.args if item.__class__ in _BRANCHES]
+    for keyword in node.keywords:
+        if keyword.value.__class__ in _BRANCHES:
+            todo.append(keyword.value)
+    if not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return
+    name = _dotted(node.func)
+    chain[-1].calls.add(name)
+    if name in ("range", "trange", "enumerate") or node.keywords:
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
+                file.asked.append(argument)
+    if name.endswith("_") and (node.args or node.keywords):
+        _update(chain)
+    if name.endswith(_CALLED):
+        scales = SCALER_NAME.search(name) is not None
+        if scales or name.endswith((".step", ".requires_grad_")):
+            _mention(chain)
+        # A scaler that steps is handed a loss and an optimizer.
+        if name.endswith(".step") or (scales and len(node.args) + len(node.keywords) > 1):
+            _step(chain)
+        if scales:
+            _say(chain, Word("scaler", name))
+
+
+_CALLED = ("caler", "amp", ".step", ".requires_grad_")
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+        parts.append("super()")
+    else:
+        parts.append("")
+    return ".".join(reversed(parts))
+
+
+def _class(file: FileFacts, node: ast.ClassDef, chain: Chain) -> None:
+    chain[-1].assigned.add(node.name)
+
+
+def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> None:
+    chain[-1].assigns.append(node)
+
+
+def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:
+    if node.value is not None:
+        chain[-1].returns.append(node.value)
+
+
+def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> None:
+    chain[-1].yields = True
+
+
+def _import(file: FileFacts, node: ast.Import, chain: Chain) -> None:
+    for alias in node.names:
+        top = alias.name.split(".")[0]
+        file.imports[alias.asname or top] = alias.name if alias.asname else top
+
+
+def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> None:
+    prefix = "." * node.level + (node.module or "")
+    joint = "" if prefix.endswith(".") or not prefix else "."
+    for alias in node.names:
+        if alias.name == "*":
+            file.stars.append(prefix)
+        else:
+            file.imports[alias.asname or alias.name] = f"{prefix}{joint}{alias.name}"
+
+
+_HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
+    ast.ClassDef: _class,
+    ast.Assign: _assign,
+    ast.AnnAssign: _assign,
+    ast.Return: _return,
+    ast.If: _test,
+    ast.While: _test,
+    ast.IfExp: _test,
+    ast.BinOp: _division,
+    ast.AugAssign: _augmented,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+}
+
+
+def stripped(node: ast.expr) -> ast.expr:
+    """An iterable without the progress bar or the copy around it."""
+    if isinstance(node, ast.Call) and node.args:
+        name = text_of(node.func).rsplit(".", 1)[-1].lower()
+        if name in ("iter", "list", "tuple", "reversed", "track"):
+            return stripped(node.args[0])
+        if "tqdm" in name or "progress" in name:
+            return stripped(node.args[0])
+    return node

@@ -1,0 +1,102 @@
+"""Places as the user sees them: characters, not bytes; paths as given, not absolute; cells.
+
+The syntax tree counts columns in bytes of UTF-8, and a notebook's lines through all its cells.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from zerograd.core.events import Site
+from zerograd.core.finding import Edit, Finding
+from zerograd.static.read.source import Source, Unreadable, read
+
+
+class Places:
+    """Turns the places of one file's findings into what the user sees."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lines: dict[str, list[str] | None] = {}
+
+    def as_seen(self, finding: Finding) -> Finding:
+        """The finding with the columns and paths of its places as the user sees them."""
+        return _moved(finding, self._site)
+
+    def _site(self, site: Site) -> Site:
+        path = self._path(site.path)
+        lines = self._lines_of(site.path)
+        if lines is None:
+            return site if path == site.path else replace(site, path=path)
+        return replace(
+            site,
+            path=path,
+            column=_characters(lines, site.line, site.column),
+            end_column=_characters(lines, site.end_line, site.end_column),
+        )
+
+    def _path(self, path: str) -> str:
+        """Another file of the project, named as the user named this one."""
+        if not os.path.isabs(path) or os.path.isabs(self._source.path):
+            return path
+        relative = os.path.relpath(path)
+        return path if relative.startswith(os.pardir) else relative
+
+    def _lines_of(self, path: str) -> list[str] | None:
+        """The lines of a file in which bytes and characters differ."""
+        if path not in self._lines:
+            try:
+                source = self._source if path == self._source.path else read(path)
+            except Unreadable:
+                self._lines[path] = None
+            else:
+                self._lines[path] = None if source.text.isascii() else source.lines
+        return self._lines[path]
+
+
+def _characters(lines: list[str], line: int, column: int) -> int:
+    if not 1 <= line <= len(lines):
+        return column
+    before = lines[line - 1].encode("utf-8", "surrogatepass")[: column - 1]
+    return len(before.decode("utf-8", "ignore")) + 1
+
+
+def in_cell(finding: Finding, source: Source) -> Finding:
+    """The finding with every place of this notebook given as a cell and a line in it."""
+
+    def placed(site: Site) -> Site:
+        if site.path != source.path:
+            return site
+        cell, line = source.place(site.line)
+        last = source.place(site.end_line)[1] if site.end_line else 0
+        return replace(site, cell=cell, line=line, end_line=last)
+
+    return _moved(finding, placed)
+
+
+def edit_in_cell(edit: Edit, source: Source) -> Edit:
+    """An edit with its place given as a cell and lines in it."""
+    cell, line = source.place(edit.line)
+    return replace(edit, cell=cell, line=line, end_line=edit.end_line - edit.line + line)
+
+
+def in_text(finding: Finding, source: Source) -> Finding:
+    """The opposite of `in_cell`: every place of this notebook as a line of the whole text."""
+    starts = {cell.number: cell.start for cell in source.cells or ()}
+
+    def placed(site: Site) -> Site:
+        if site.path != source.path or site.cell is None:
+            return site
+        more = starts[site.cell] - 1
+        last = site.end_line + more if site.end_line else 0
+        return replace(site, cell=None, line=site.line + more, end_line=last)
+
+    return _moved(finding, placed)
+
+
+def _moved(finding: Finding, move: Callable[[Site], Site]) -> Finding:
+    notes = tuple(replace(note, site=move(note.site)) for note in finding.notes)
+    step = finding.step and move(finding.step)
+    return replace(finding, site=move(finding.site), notes=notes, step=step)

@@ -1,0 +1,235 @@
+"""What the reader knows of a value without running anything: whose parameters, whose gradients.
+
+Values are frozen. A key names an object; `a.b` lies within `a`, and `a[*]` is any item of `a`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zerograd.core.records import replace
+from zerograd.explore.logic import Expr
+
+if TYPE_CHECKING:
+    from zerograd.static.interp.environment import Frame
+    from zerograd.static.read.project import Module
+
+OPTIMIZER = "optimizer"
+SCALER = "scaler"
+LOSS_SCALER = "loss scaler"
+ACCELERATOR = "accelerator"
+FABRIC = "fabric"
+ENGINE = "engine"
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Lit:
+    """A literal."""
+
+    value: bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class Klass:
+    """A class of the project."""
+
+    node: ast.ClassDef = field(hash=False)
+    module: Module = field(hash=False, compare=False)
+    name: str = ""
+
+    def method(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The class's own method of this name."""
+        return self.module.methods_of(self.node).get(name)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object: an optimizer, a module, a wrapper, or something of no known role."""
+
+    key: str
+    role: str = ""
+    params: frozenset[str] | None = None
+    """optimizer: the keys of what it steps; None where that cannot be seen."""
+    klass: Klass | None = None
+    made: bool = False
+    """Built in the code that is read, so that it starts without gradients."""
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters (all or one of them) of the things with these keys."""
+
+    keys: frozenset[str]
+    some: bool = False
+    """Not all of them."""
+
+
+@dataclass(frozen=True)
+class Grad:
+    """The `.grad` of parameters."""
+
+    keys: frozenset[str]
+    some: bool = False
+    leaf: bool = False
+    """Of one tensor."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A result: through which things it was computed, and what was done to it."""
+
+    roots: frozenset[str] = frozenset()
+    maybe: frozenset[str] = frozenset()
+    grads: frozenset[str] = frozenset()
+    """Computed from the gradients of these."""
+    divisor: Expr | None = None
+    divided: bool | None = False
+    """None: not known."""
+    scaled: bool | None = False
+
+
+@dataclass(frozen=True)
+class Many:
+    """A list or tuple whose items are known."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A dict whose entries are known."""
+
+    items: tuple[tuple[object, Value], ...]
+
+
+@dataclass(frozen=True)
+class Fn:
+    """A function, method or lambda of the project."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = field(hash=False)
+    module: Module = field(hash=False, compare=False)
+    name: str = ""
+    owner: Value | None = field(default=None, hash=False, compare=False)
+    frame: Frame | None = field(default=None, hash=False, compare=False)
+    klass: Klass | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A method of an object under a name of its own: `clear = optimizer.zero_grad`."""
+
+    owner: Thing
+    name: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A name from outside the project: `torch.optim.Adam`."""
+
+    name: str
+
+
+Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Table | Fn | Origin | Bound
+NOTHING = Tensor(divided=None, scaled=None)
+"""A value of which nothing is known."""
+
+
+def is_object(value: Value) -> bool:
+    """Whether a value is something with an identity, not the result of a computation."""
+    return isinstance(value, (Thing, Many, Params, Fn, Klass, Table))
+
+
+def within(inner: str, outer: str) -> bool:
+    """Whether one key is the other or lies inside it."""
+    if inner == outer or inner.startswith((outer + ".", outer + "[")):
+        return True
+    return outer.endswith("[*]") and inner.startswith(outer[:-2])
+
+
+def roots(value: Value | None) -> tuple[frozenset[str], frozenset[str]]:
+    """The keys that a value was computed through, for sure and perhaps."""
+    if isinstance(value, Tensor):
+        return value.roots, value.maybe
+    if isinstance(value, Thing):
+        return frozenset({value.key}), frozenset()
+    if isinstance(value, (Params, Grad)):
+        return value.keys, frozenset()
+    if isinstance(value, Many):
+        return _union(value.items)
+    if isinstance(value, Table):
+        return _union([item for _, item in value.items])
+    return frozenset(), frozenset()
+
+
+def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[str], frozenset[str]]:
+    pairs = [roots(value) for value in values]
+    sure = frozenset().union(*(pair[0] for pair in pairs))
+    return sure, frozenset().union(*(pair[1] for pair in pairs)) - sure
+
+
+def mix(values: Sequence[Value]) -> Tensor:
+    """The result of computing with these values."""
+    sure: frozenset[str] = frozenset()
+    maybe = grads = sure
+    scaled: bool | None = False
+    divided: Tensor | None = None
+    for value in values:
+        if isinstance(value, Tensor):
+            sure |= value.roots
+            maybe |= value.maybe
+            grads |= value.grads
+            if value.scaled is not False and not scaled:
+                scaled = value.scaled
+            if divided is None and value.divisor is not None:
+                divided = value
+        elif not isinstance(value, Lit):
+            certain, perhaps = roots(value)
+            sure |= certain
+            maybe |= perhaps
+            if isinstance(value, Grad):
+                grads |= value.keys
+    if divided is None:
+        return Tensor(sure, maybe - sure, grads, scaled=scaled)
+    return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled)
+
+
+def join(values: list[Value]) -> Value:
+    """What a variable holds that two paths have given values to."""
+    values = [value for value in values if value != Lit(None)] or values[:1]
+    if not values:
+        return Lit(None)
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    manys = [value for value in values if isinstance(value, Many)]
+    if len(manys) == len(values) and len({len(many.items) for many in manys}) == 1:
+        columns = zip(*(many.items for many in manys), strict=True)
+        return Many(tuple(join(list(column)) for column in columns))
+    things = [value for value in values if isinstance(value, Thing)]
+    if things and len(things) == len(values):
+        if len({thing.role for thing in things}) == 1 and first == things[0]:
+            # The same variable, built one way or the other: one object with one name.
+            known = [thing.params for thing in things if thing.params is not None]
+            params = frozenset().union(*known) if len(known) == len(things) else None
+            return replace(things[0], params=params)
+        return things[0]
+    if things:
+        return things[0]
+    parameters = [value for value in values if isinstance(value, Params)]
+    if parameters:
+        return Params(frozenset().union(*(value.keys for value in parameters)))
+    if all(isinstance(value, (Lit, Fn)) for value in values):
+        return NOTHING
+    return _either([value for value in values if isinstance(value, Tensor)], values)
+
+
+def _either(tensors: list[Tensor], values: list[Value]) -> Value:
+    """A tensor computed one way or another: scaled for sure only if it is both times."""
+    scaled = {tensor.scaled for tensor in tensors}
+    result = replace(mix(values), scaled=scaled.pop() if len(scaled) == 1 else None)
+    unsure = not result.divided and any(tensor.divided is None for tensor in tensors)
+    return replace(result, divided=None) if unsure else result
