@@ -1,4 +1,6 @@
 """The state machine of gradients: events, what they do to a state, what a rule and a finding are.
 
-It gives the words that every other package speaks. It imports the standard library only.
+It gives the words that every other package speaks.
+
+May import: nothing of zerograd.
 """

@@ -1,5 +1,6 @@
 """Runs a script under watch, replays a recording, makes the page of a run.
 
 It gives `run_session`, `replay` and `html_report`; `boot` reaches the processes that a script starts.
-It imports everything but `cli` and `learn`.
+
+May import: core, rules, fold, recording, report, terminal, static, check, processes, runtime.
 """

@@ -1,4 +1,4 @@
 """The course and the rule pages: lessons whose numbers are computed while you look.
 
-It imports `check`, `static`, `runtime` and `report`.
+May import: core, rules, report, static, check, runtime.
 """

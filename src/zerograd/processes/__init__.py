@@ -1,4 +1,4 @@
 """The processes of one run: who each is, the file in which it leaves its findings, one merged report.
 
-It imports `core` and `recording`.
+May import: core, recording.
 """

@@ -1,4 +1,4 @@
 """Renders a report: text, JSON, SARIF, GitHub, GitLab, HTML. Data in, text out.
 
-It imports `core`.
+May import: core.
 """

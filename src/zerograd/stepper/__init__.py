@@ -1,6 +1,8 @@
 """A training step that cannot get it wrong: the gradient of a window is that of the one big batch.
 
-Imports torch, and nothing else of zerograd.
+It gives `Stepper`, and the `Step` that each optimizer step returns.
+
+May import: nothing of zerograd.
 """
 
 try:

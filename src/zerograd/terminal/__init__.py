@@ -1,4 +1,4 @@
 """What zerograd shows on a terminal while a program runs: the status line.
 
-It imports `core`.
+May import: core.
 """

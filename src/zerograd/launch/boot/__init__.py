@@ -1,1 +1,4 @@
-"""The directory that stands in the path of the processes that a watched program starts."""
+"""Reaches the processes that a watched script starts: a `sitecustomize` in front of their path.
+
+May import: launch.
+"""

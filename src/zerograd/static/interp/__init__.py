@@ -1,4 +1,6 @@
 """Interprets a syntax tree abstractly: statements, expressions and calls become a flow of effects.
 
-It gives the flow of one function, method or module. It imports `core`, `explore` and `static.read`.
+It gives the flow of one function, method or module.
+
+May import: core, explore, static.read.
 """
