@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import ENVIRONMENT
+
+from support.library_programs import ENVIRONMENT
 
 pytest.importorskip("accelerate")
 

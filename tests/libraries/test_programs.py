@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 
 import pytest
-from running import HERE, bare, watched
+
+from support.library_programs import HERE, bare, watched
 
 OURS = sorted((HERE / "programs").glob("*.py"))
 MORE = sorted(Path(os.environ.get("ZEROGRAD_PROGRAMS", os.devnull)).absolute().glob("p_*.py"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import HERE, watched
+
+from support.library_programs import HERE, watched
 
 # Which lines of which right program are taken out to make it wrong.
 FORGOTTEN = {

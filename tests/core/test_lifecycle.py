@@ -1,0 +1,363 @@
+"""The physics, row by row: what every event does to gradients, and that none of it ever fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.event_sequences import ALPHABET, at, words
+from zerograd.core.events import Event, Kind
+from zerograd.core.lifecycle import (
+    EMPTY,
+    LONGEST_WINDOW,
+    NEW,
+    START,
+    Grads,
+    Scale,
+    State,
+    advance,
+)
+from zerograd.core.rule import Rule
+from zerograd.rules.catalogue import RULES
+
+many = settings(max_examples=1000, derandomize=True, deadline=None)
+
+ZERO = Event(Kind.ZERO, at(1))
+ZERO_IN_PLACE = Event(Kind.ZERO, at(2), to_none=False)
+BACKWARD = Event(Kind.BACKWARD, at(3))
+SCALED = Event(Kind.BACKWARD, at(4), scaled=True)
+STEP = Event(Kind.STEP, at(5))
+SCALER_STEP = Event(Kind.STEP, at(6), scaled=True)
+FOREIGN_STEP = Event(Kind.STEP, at(7), foreign=True)
+CLIP = Event(Kind.CLIP, at(8))
+UNSCALE = Event(Kind.UNSCALE, at(9), scaled=True)
+UPDATE = Event(Kind.UPDATE, at(10), scaled=True)
+HOLD = Event(Kind.HOLD, at(11))
+ENTER = Event(Kind.ENTER, at(12))
+ASSIGN = Event(Kind.ASSIGN, at(13))
+UNKNOWN = Event(Kind.UNKNOWN, at(14))
+
+
+def after(*word: Event, start: State = START) -> State:
+    return reduce(advance, word, start)
+
+
+def may(event: Event) -> Event:
+    return replace(event, may=True)
+
+
+WAYS = {
+    "unknown": after(),
+    "none": after(ZERO),
+    "zero": after(ZERO_IN_PLACE),
+    "live": after(ZERO, BACKWARD),
+    "spent": after(ZERO, BACKWARD, STEP),
+    "stale": after(ZERO, BACKWARD, STEP, BACKWARD),
+}
+"""A state of each kind, and the shortest way there."""
+
+TABLE = """
+          zero  zero-in-place  backward  assign  unscale  clip     step     foreign  update   hold     enter    sync     end      new   unknown
+unknown   none  zero           unknown   live    unknown  unknown  spent    unknown  unknown  unknown  unknown  unknown  unknown  none  unknown
+none      none  zero           live      live    none     none     none     none     none     none     none     none     none     none  unknown
+zero      none  zero           live      live    zero     zero     zero     zero     zero     zero     zero     zero     zero     none  unknown
+live      none  zero           live      live    live     live     spent    live     live     live     live     live     live     none  unknown
+spent     none  zero           stale     live    spent    spent    spent    spent    spent    spent    spent    spent    spent    none  unknown
+stale     none  zero           stale     live    stale    stale    spent    stale    stale    stale    stale    stale    stale    none  unknown
+"""
+
+LETTERS = {
+    "zero": ZERO,
+    "zero-in-place": ZERO_IN_PLACE,
+    "backward": BACKWARD,
+    "assign": ASSIGN,
+    "unscale": UNSCALE,
+    "clip": CLIP,
+    "step": STEP,
+    "foreign": FOREIGN_STEP,
+    "update": UPDATE,
+    "hold": HOLD,
+    "enter": ENTER,
+    "sync": Event(Kind.SYNC, at(15)),
+    "end": Event(Kind.END, at(16)),
+    "new": Event(Kind.NEW, at(17)),
+    "unknown": UNKNOWN,
+}
+
+HEAD, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
+CELLS = [(row[0], letter, to) for row in ROWS for letter, to in zip(HEAD, row[1:], strict=True)]
+
+
+@pytest.mark.parametrize(("before", "letter", "then"), CELLS)
+def test_the_transition_table_holds(before: str, letter: str, then: str) -> None:
+    assert WAYS[before].grads.value == before
+    assert advance(WAYS[before], LETTERS[letter]).grads.value == then
+
+
+def test_the_table_has_every_state_and_every_letter() -> None:
+    assert [row[0] for row in ROWS] == list(WAYS)
+    assert set(WAYS) == {grads.value for grads in Grads}
+    assert list(LETTERS) == HEAD
+    assert {event.kind for event in LETTERS.values()} == set(Kind)
+
+
+# Windows
+
+
+def test_a_window_counts_the_backward_calls_since_the_clear() -> None:
+    assert [after(ZERO, *[BACKWARD] * n).window for n in range(4)] == [0, 1, 2, 3]
+    assert after(ZERO, BACKWARD, BACKWARD, ZERO).window == 0
+    assert after(ZERO, BACKWARD, STEP).window == 0
+
+
+def test_a_window_is_capped() -> None:
+    assert after(ZERO, *[BACKWARD] * 99).window == LONGEST_WINDOW
+
+
+def test_a_window_knows_by_what_its_losses_were_divided() -> None:
+    halves, whole = replace(BACKWARD, divisor=2), replace(BACKWARD, divisor=None)
+    assert after(ZERO, halves, halves).divisors == {2}
+    assert after(ZERO, halves, whole).divisors == {2, None}
+    assert after(ZERO, halves, ZERO, whole).divisors == {None}
+
+
+def test_a_hold_counts_only_where_there_is_a_window() -> None:
+    assert after(ZERO, HOLD).held is None
+    assert after(ZERO, BACKWARD, HOLD).held == HOLD
+
+
+def test_a_clear_of_a_held_window_cuts_it_until_a_step() -> None:
+    cut = after(ZERO, BACKWARD, HOLD, ZERO)
+    assert cut.cut
+    assert after(ZERO, BACKWARD, start=cut).cut
+    assert not after(BACKWARD, STEP, start=cut).cut
+    assert not after(ZERO, BACKWARD, ZERO).cut
+
+
+def test_a_window_is_carried_when_it_is_open_as_the_loop_begins() -> None:
+    assert after(ZERO, BACKWARD, ENTER).carried
+    assert not after(ZERO, ENTER).carried
+    assert not after(ZERO, BACKWARD, STEP, ENTER).carried
+    assert not after(ZERO, BACKWARD, ENTER, STEP).carried
+
+
+# Used, mixed, dropped
+
+
+def test_stale_gradients_remember_the_step_and_the_first_backward_that_mixed() -> None:
+    later = replace(BACKWARD, site=at(30))
+    state = after(ZERO, BACKWARD, STEP, later)
+    assert (state.grads, state.used, state.mixed) == (Grads.STALE, STEP, later)
+    assert after(ZERO, BACKWARD, STEP).used == STEP
+    assert after(ZERO, BACKWARD, STEP, ZERO).used is None
+
+
+def test_a_clear_remembers_what_it_dropped_until_something_comes_or_a_step_passes() -> None:
+    dropped = after(ZERO, BACKWARD, ZERO_IN_PLACE)
+    assert dropped.dropped == (BACKWARD, ZERO_IN_PLACE)
+    assert after(ZERO, start=dropped).dropped == (BACKWARD, ZERO_IN_PLACE)
+    assert after(BACKWARD, start=dropped).dropped is None
+    assert after(STEP, start=dropped).dropped is None
+
+
+def test_a_clear_of_used_gradients_drops_nothing() -> None:
+    assert after(ZERO, BACKWARD, STEP, ZERO).dropped is None
+
+
+def test_a_clear_of_what_may_be_there_drops_nothing() -> None:
+    assert after(ZERO, may(BACKWARD), ZERO).dropped is None
+
+
+# Scale
+
+
+@pytest.mark.parametrize(
+    ("word", "scale"),
+    [
+        ((), Scale.UNKNOWN),
+        ((ZERO,), Scale.PLAIN),
+        ((ZERO, BACKWARD), Scale.PLAIN),
+        ((ZERO, SCALED), Scale.SCALED),
+        ((ZERO, SCALED, SCALED), Scale.SCALED),
+        ((ZERO, SCALED, UNSCALE), Scale.PLAIN),
+        ((ZERO, SCALED, UNSCALE, SCALED), Scale.MIXED),
+        ((ZERO, SCALED, SCALER_STEP), Scale.PLAIN),
+        ((ZERO, SCALED, ZERO), Scale.PLAIN),
+        ((ZERO, SCALED, may(UNSCALE)), Scale.UNKNOWN),
+        ((ZERO, replace(BACKWARD, scaled=None)), Scale.UNKNOWN),
+        ((ASSIGN,), Scale.UNKNOWN),
+    ],
+)
+def test_scale_follows_the_value(word: tuple[Event, ...], scale: Scale) -> None:
+    assert after(*word).scale is scale
+
+
+def test_the_scaler_s_round_lasts_until_its_update() -> None:
+    unscaled = after(ZERO, SCALED, UNSCALE)
+    assert unscaled.unscaled == UNSCALE
+    stepped = after(SCALER_STEP, ZERO, SCALED, start=unscaled)
+    assert (stepped.unscaled, stepped.stepped) == (UNSCALE, SCALER_STEP)
+    updated = after(UPDATE, start=stepped)
+    assert (updated.unscaled, updated.stepped) == (None, None)
+
+
+def test_a_step_without_the_scaler_begins_no_round() -> None:
+    assert after(ZERO, BACKWARD, STEP).stepped is None
+
+
+def test_dividing_by_hand_is_no_unscale_of_the_scaler() -> None:
+    by_hand = replace(UNSCALE, scaled=False)
+    state = after(ZERO, SCALED, by_hand)
+    assert (state.scale, state.unscaled) == (Scale.PLAIN, None)
+
+
+# Clip
+
+
+def test_a_clip_holds_until_a_backward_adds_to_it() -> None:
+    clipped = after(ZERO, BACKWARD, CLIP)
+    assert (clipped.clipped, clipped.reclipped) == (CLIP, None)
+    added = after(BACKWARD, start=clipped)
+    assert (added.clipped, added.reclipped) == (None, CLIP)
+
+
+def test_a_clip_of_nothing_is_early_until_a_clip_of_something() -> None:
+    assert after(ZERO, CLIP).early == CLIP
+    assert after(ZERO, CLIP, BACKWARD).early == CLIP
+    assert after(ZERO, CLIP, BACKWARD, CLIP).early is None
+    assert after(ZERO, CLIP, STEP).early is None
+
+
+def test_a_clip_after_the_step_changes_nothing() -> None:
+    spent = after(ZERO, BACKWARD, STEP)
+    assert after(CLIP, start=spent) == spent
+
+
+# Other subjects
+
+
+def test_another_s_step_borrows_what_is_there() -> None:
+    state = after(ZERO, BACKWARD, FOREIGN_STEP)
+    assert (state.grads, state.lent) == (Grads.LIVE, (BACKWARD, FOREIGN_STEP))
+    assert after(ZERO, FOREIGN_STEP).lent is None
+    assert after(ZERO, may(BACKWARD), FOREIGN_STEP).lent is None
+    assert after(ZERO, BACKWARD, STEP, FOREIGN_STEP).lent is None
+
+
+def test_only_one_s_own_backward_from_elsewhere_crosses_a_lent_one() -> None:
+    lent = after(ZERO, BACKWARD, FOREIGN_STEP)
+    own = Event(Kind.BACKWARD, at(40), alone=True)
+    assert after(own, start=lent).crossed == own
+    assert after(replace(own, alone=False), start=lent).crossed is None
+    assert after(replace(own, site=BACKWARD.site), start=lent).crossed is None
+    assert after(ZERO, own, start=lent).crossed is None
+
+
+def test_what_another_s_step_has_used_is_not_dropped() -> None:
+    assert after(ZERO, BACKWARD, FOREIGN_STEP, ZERO).dropped is None
+
+
+# May
+
+
+def test_a_backward_that_may_reach_fills_what_was_empty() -> None:
+    assert after(ZERO, may(BACKWARD)).grads is Grads.LIVE
+
+
+def test_a_backward_that_may_reach_used_gradients_leaves_them_used() -> None:
+    state = after(ZERO, BACKWARD, STEP, may(BACKWARD))
+    assert (state.grads, state.maybe) == (Grads.SPENT, may(BACKWARD))
+    assert after(BACKWARD, start=state).maybe is None
+    assert after(STEP, start=state).maybe is None
+
+
+@pytest.mark.parametrize("event", [ZERO, ASSIGN], ids=["zero", "assign"])
+def test_what_may_clear_leaves_nothing_known(event: Event) -> None:
+    for state in WAYS.values():
+        assert after(may(event), start=state) == START
+
+
+# Any word
+
+
+@many
+@given(words)
+def test_every_word_leads_somewhere_hashable_with_a_short_window(word: list[Event]) -> None:
+    for start in (START, NEW):
+        state = after(*word, start=start)
+        assert isinstance(hash(state), int)
+        assert 0 <= state.window <= LONGEST_WINDOW
+        assert after(*word, start=start) == state
+
+
+@many
+@given(words)
+def test_what_is_cleared_holds_nothing(word: list[Event]) -> None:
+    state = after(*word)
+    if state.grads in EMPTY:
+        assert state.window == 0
+        assert (state.backward, state.used, state.mixed, state.clipped) == (None,) * 4
+    for event in (ZERO, ZERO_IN_PLACE):
+        cleared = advance(state, event)
+        assert cleared.grads in EMPTY
+        assert cleared.cleared == event
+
+
+@many
+@given(words)
+def test_a_step_uses_all_that_is_there(word: list[Event]) -> None:
+    state = after(*word)
+    if state.grads not in EMPTY:
+        spent = advance(state, STEP)
+        assert (spent.grads, spent.used, spent.window) == (Grads.SPENT, STEP, 0)
+
+
+@many
+@given(words)
+def test_stale_gradients_have_both_ends(word: list[Event]) -> None:
+    state = after(*word)
+    if state.grads is Grads.STALE:
+        assert state.used is not None
+        assert state.mixed is not None
+    if state.grads is Grads.SPENT:
+        assert state.used is not None
+
+
+# The law on the physics
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_of_unknown_gradients_no_rule_speaks(rule: Rule) -> None:
+    for event in ALPHABET:
+        said_by_the_event = not rule.reads or (event.kind is Kind.END and event.idle_loss)
+        assert said_by_the_event or rule.check(START, event) is None
+
+
+MAY_BE_ANOTHER_S = [
+    may(event)
+    for event in ALPHABET
+    if event.kind in (Kind.ZERO, Kind.BACKWARD, Kind.CLIP, Kind.ASSIGN)
+]
+
+
+@many
+@given(words, st.sampled_from(MAY_BE_ANOTHER_S))
+def test_an_event_that_may_be_another_s_accuses_nobody(word: list[Event], event: Event) -> None:
+    state = after(*word)
+    said_by_the_event = event.own_gradient or event.bypasses
+    in_place = event.bare and event.kind is not Kind.ZERO
+    for rule in RULES:
+        assert said_by_the_event or in_place or rule.check(state, event) is None
+
+
+@many
+@given(words)
+def test_another_s_step_accuses_nobody(word: list[Event]) -> None:
+    state = after(*word)
+    for rule in RULES:
+        for scaled in (False, True):
+            assert rule.check(state, replace(FOREIGN_STEP, scaled=scaled)) is None

@@ -1,0 +1,125 @@
+"""`# zerograd: allow[name]` silences what it names, where it stands, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.command import FORGOTTEN_ZERO
+from zerograd.core.finding import Report
+from zerograd.static.check_file import check_text
+
+LINE = "    loss.backward()"
+ALLOW = "# zerograd: allow[stale-gradient]"
+
+FUNCTION = """\
+import torch
+
+
+def train(model, optimizer, loader):
+    for x, y in loader:
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+
+
+def again(model, optimizer, loader):
+    for x, y in loader:
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def check(text: str) -> Report:
+    report = check_text(text, "train.py")
+    assert not report.errors
+    return report
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in check(text).findings]
+
+
+def lines(text: str) -> list[int]:
+    return [finding.site.line for finding in check(text).findings if finding.code == "ZG101"]
+
+
+def test_the_examples_are_findings_without_it() -> None:
+    assert codes(FORGOTTEN_ZERO) == ["ZG101"]
+    assert len(lines(FUNCTION)) == 2
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# zerograd: allow[stale-gradient]",
+        "# zerograd: allow[ZG101]",
+        "#zerograd:allow[stale-gradient]",
+        "# zerograd: allow[ zero-in-window , ZG101 ]",
+        "# noqa: X100  # zerograd: allow[ZG101] on purpose",
+    ],
+)
+def test_on_the_line_of_the_finding(comment: str) -> None:
+    assert "ZG101" not in codes(FORGOTTEN_ZERO.replace(LINE, f"{LINE}  {comment}"))
+
+
+def test_on_any_line_of_the_statement() -> None:
+    spread = f"    loss.backward(\n        retain_graph=False,  {ALLOW}\n    )"
+    assert codes(FORGOTTEN_ZERO.replace(LINE, spread)) == []
+
+
+def test_alone_above_the_statement() -> None:
+    assert codes(FORGOTTEN_ZERO.replace(LINE, f"    {ALLOW}\n{LINE}")) == []
+
+
+def test_above_a_function_for_that_function() -> None:
+    second = lines(FUNCTION)[1]
+    assert lines(FUNCTION.replace("def train", f"{ALLOW}\ndef train")) == [second + 1]
+
+
+def test_above_a_decorated_function() -> None:
+    text = FUNCTION.replace("def train", f"{ALLOW}\n@torch.enable_grad()\ndef train")
+    assert len(lines(text)) == 1
+
+
+def test_behind_the_head_of_a_function() -> None:
+    text = FUNCTION.replace("loader):", f"loader):  {ALLOW}", 1)
+    assert len(lines(text)) == 1
+
+
+def test_atop_the_file_for_the_file() -> None:
+    assert codes(f'{ALLOW}\n"""Trains."""\n{FUNCTION}') == []
+    assert codes(f'"""Trains."""\n\n{ALLOW}\n{FUNCTION}') == []
+
+
+def test_only_for_the_rule_it_names() -> None:
+    text = FORGOTTEN_ZERO.replace(LINE, f"{LINE}  # zerograd: allow[repeated-step]")
+    assert codes(text) == ["ZG101", "ZG001"]
+
+
+def test_elsewhere_it_allows_nothing_and_is_reported() -> None:
+    text = FORGOTTEN_ZERO.replace("import torch", f"import torch  {ALLOW}")
+    report = check(text)
+    assert {finding.code for finding in report.findings} == {"ZG101", "ZG001"}
+    (unused,) = (finding for finding in report.findings if finding.code == "ZG001")
+    assert (unused.name, unused.level) == ("unused-allow", "advice")
+    assert (unused.site.line, unused.site.column) == (1, len("import torch  ") + 1)
+    assert "allows nothing" in unused.message
+
+
+def test_a_name_that_is_no_rule_is_reported() -> None:
+    text = FORGOTTEN_ZERO.replace(LINE, f"{LINE}  # zerograd: allow[stale-gradients, ZG101]")
+    (finding,) = check(text).findings
+    assert finding.code == "ZG001"
+    assert "allow[stale-gradients] names no rule" in finding.message
+
+
+@pytest.mark.parametrize("comment", ["# zerograd: allow", "# zerograd: allow[]"])
+def test_an_allow_without_a_name_is_reported(comment: str) -> None:
+    text = FORGOTTEN_ZERO.replace(LINE, f"{LINE}  {comment}")
+    assert codes(text) == ["ZG101", "ZG001"]
+
+
+def test_in_a_string_it_is_no_comment() -> None:
+    text = FORGOTTEN_ZERO.replace("import torch", f'import torch\nTEXT = "{ALLOW}"')
+    assert codes(text) == ["ZG101"]

@@ -1,0 +1,360 @@
+"""The report page without a browser: what it holds, what it refuses, and how much memory it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
+from support.pages import NASTY, SCRIPT, event, stale_run
+from zerograd import __version__
+from zerograd.core.events import Kind, Measured
+from zerograd.recording.writer import Recorder
+
+HEADER = {"zerograd": __version__, "format": 2}
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, its texts, and the data at its end."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text = path.read_text(encoding="utf-8")
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self._raw = ""
+        self.feed(self.text)
+        self.close()
+        self.data: dict[str, Any] = json.loads(self._raw)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = tag
+        assert not [name for name, _ in attrs if name.startswith("on") or name in ("src", "srcset")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script" and not self._raw:
+            self._raw = data
+        elif self._inside not in ("script", "style"):
+            self.words.append(data)
+
+    @property
+    def shown(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    return write(tmp_path / "project", {"train.py": SCRIPT})
+
+
+def test_a_page_tells_the_whole_run(here: Path) -> None:
+    stale_run(here / "run.jsonl", 20, [5, 9])
+    done = zerograd("report", "run.jsonl", "-o", "page.html", cwd=here)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "page.html is written" in done.stderr
+    page = Parsed(here / "page.html")
+    for words in (
+        "1 error",
+        "ZG101 stale-gradient",
+        "seen 2 times",
+        "first at step 6",
+        "loss.backward()",
+        "optimizer.step()",
+        "2 backwards 20",
+        "SGD over 2 parameters",
+        "clear the gradients",
+    ):
+        assert words in page.shown, words
+    (rank,) = page.data["ranks"]
+    assert (rank["ticks"], rank["each"], len(rank["lanes"])) == (20, 1, 1)
+    found = [letter for letter in rank["letters"] if letter[4]]
+    assert [letter[1:2] for letter in found] == [["step"]], "marked where the mix is used"
+
+
+def test_the_recording_is_enough(here: Path) -> None:
+    """Neither the program nor torch need be there."""
+    stale_run(here / "run.jsonl", 20, [5])
+    (here / "train.py").unlink()
+    write(here, {"torch.py": "raise SystemExit('torch was imported')"})
+    assert zerograd("report", "run.jsonl", "-o", "page.html", cwd=here).returncode == 1
+    assert "loss = loss_fn(model(x), y)" in Parsed(here / "page.html").shown
+
+
+def test_an_allow_comment_in_the_recorded_source_holds(here: Path) -> None:
+    stale_run(here / "run.jsonl", 20, [5])
+    text = (here / "run.jsonl").read_text()
+    allowed = text.replace(r"loss.backward()\n", r"loss.backward()  # zerograd: allow[ZG101]\n")
+    assert allowed != text
+    write(here, {"run.jsonl": allowed})
+    assert zerograd("report", "run.jsonl", cwd=here).returncode == 0
+    page = Parsed(here / "report.html")
+    assert "Nothing wrong" in page.shown
+    assert not any(letter[4] for letter in page.data["ranks"][0]["letters"])
+    assert zerograd("replay", "run.jsonl", cwd=here).returncode == 0
+
+
+def test_rules_can_be_chosen(here: Path) -> None:
+    stale_run(here / "run.jsonl", 20, [5])
+    assert zerograd("report", "run.jsonl", "--ignore", "ZG101", cwd=here).returncode == 0
+    assert zerograd("report", "run.jsonl", "--exit-zero", cwd=here).returncode == 0
+    assert zerograd("report", "run.jsonl", "--select", "ZG1", cwd=here).returncode == 1
+
+
+def test_several_recordings_are_ranks(here: Path) -> None:
+    (here / "ranks").mkdir()
+    for rank in (1, 0, 2):
+        stale_run(here / "ranks" / f"{9 - rank}.jsonl", 20, [5] if rank else [], rank=rank)
+    write(here, {"ranks/notes.txt": "no recording"})
+    assert zerograd("report", "ranks", cwd=here).returncode == 1
+    page = Parsed(here / "report.html")
+    assert [rank["name"] for rank in page.data["ranks"]] == ["rank 0", "rank 1", "rank 2"]
+    assert "seen 2 times" in page.shown
+    assert "on rank 1, rank 2" in page.shown
+    assert len(page.data["findings"]) == 1
+
+
+def test_numbers_stand_beside_the_finding_that_speaks_of_them(here: Path) -> None:
+    recorder = Recorder(str(here / "run.jsonl"))
+    measured = Measured(5.0, 8.0, ("weight",), 1)
+    for one in (event(Kind.BACKWARD), event(Kind.STEP)):
+        recorder.write("SGD", one)
+    recorder.write("SGD", event(Kind.BACKWARD, measured=measured))
+    recorder.write("SGD", event(Kind.STEP))
+    recorder.close(clean=True)
+    zerograd("report", "run.jsonl", cwd=here)
+    assert "should have been 5" in Parsed(here / "report.html").shown
+
+
+def test_nothing_of_a_name_becomes_markup(here: Path) -> None:
+    clean = Parsed(_nasty(here, "SGD"))
+    nasty = Parsed(_nasty(here, NASTY))
+    assert nasty.tags == clean.tags
+    assert "</script><script>window.hacked=1" in nasty.shown
+    assert nasty.data["ranks"][0]["lanes"][0]["title"].startswith("</script><script>")
+    assert "\u2028" not in nasty.text.partition("application/json")[2]
+    assert "\u202e" not in nasty.text, "no name turns the direction of what follows"
+
+
+def _nasty(here: Path, name: str) -> Path:
+    recorder = Recorder(str(here / "run.jsonl"), program=name)
+    recorder.title("SGD#1", name, 1)
+    measured = Measured(1.0, 2.0, (name,), 1)
+    for kind in (Kind.BACKWARD, Kind.STEP, Kind.BACKWARD, Kind.STEP):
+        extra = measured if kind is Kind.BACKWARD else None
+        recorder.write("SGD#1", event(kind, "train.py", extra))
+    recorder.close(clean=True)
+    zerograd("report", "run.jsonl", cwd=here)
+    return here / "report.html"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ("import torch\n", "this is no recording"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "this is no recording"),
+        ("[]\n", "this is no recording"),
+        ('{"zerograd": "9.0", "format": 3}\n0\n', "format 3, written by zerograd 9.0"),
+        ('{"zerograd": "9.0", "format": "2"}\n', "format '2'"),
+        ('{"format": 2, "program": 7}\n', "'program' is missing there, or is no str"),
+        ('{"format": 2, "rank": "a"}\n', "'rank' is missing there, or is no int"),
+    ],
+)
+def test_what_is_no_recording_makes_no_page(here: Path, content: str | bytes, said: str) -> None:
+    write(here, {"run.jsonl": content})
+    done = zerograd("report", "run.jsonl", cwd=here)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (here / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{nonsense",
+        '{"norms": "SGD#1"}',
+        '{"norms": "SGD#1", "first": 1, "each": 0, "used": [1]}',
+        '{"norms": "SGD#1", "first": 1, "each": 1, "used": ["x"]}',
+        '{"norms": "SGD#1", "first": 1, "each": 1, "used": [1], "right": []}',
+        '{"subject": "SGD#2"}',
+        '{"source": "a.py", "text": 3}',
+        '{"watched": {"steps": "many"}}',
+        '{"watched": {"windows": {"a": 1}}}',
+        '{"define": 99999, "subject": "a", "event": {"kind": "step", "site": {"path": "a", "line": 1}}}',
+    ],
+)
+def test_what_stands_before_damage_is_shown(here: Path, line: str) -> None:
+    lines = stale_run(here / "run.jsonl", 20, [5]).read_text().splitlines()
+    write(here, {"run.jsonl": "\n".join([*lines[:-1], line, *lines[-1:]]) + "\n"})
+    done = zerograd("report", "run.jsonl", cwd=here)
+    assert done.returncode == 2
+    assert f"run.jsonl:{len(lines)}" in done.stderr
+    page = Parsed(here / "report.html")
+    assert "nothing from there on is judged" in page.shown
+    assert page.data["ranks"][0]["ticks"] == 20
+
+
+def test_a_recording_cut_by_a_crash_is_a_page(here: Path) -> None:
+    whole = stale_run(here / "run.jsonl", 20, [5]).read_bytes()
+    write(here, {"run.jsonl": whole[: len(whole) // 2]})
+    done = zerograd("report", "run.jsonl", cwd=here)
+    assert done.returncode in (0, 1)
+    assert "broken off" in Parsed(here / "report.html").shown
+
+
+def test_a_recording_of_the_first_format_is_a_page(here: Path) -> None:
+    lines = stale_run(here / "run.jsonl", 20, [5]).read_text().splitlines()
+    old = [line for line in lines[1:] if not line.startswith(('{"norms', '{"subject', '{"source'))]
+    write(here, {"run.jsonl": "\n".join(['{"zerograd": "0.1.0", "format": 1}', *old]) + "\n"})
+    assert zerograd("replay", "run.jsonl", cwd=here).returncode == 1
+    assert zerograd("report", "run.jsonl", cwd=here).returncode == 1
+    assert "loss.backward()" in Parsed(here / "report.html").shown, "the source is still there"
+
+
+def test_a_run_without_a_step_is_a_page(here: Path) -> None:
+    write(here, {"run.jsonl": json.dumps(HEADER) + '\n{"end": true}\n'})
+    assert zerograd("report", "run.jsonl", cwd=here).returncode == 0
+    assert "No step was seen" in Parsed(here / "report.html").shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gone.jsonl"], "gone.jsonl cannot be read"),
+        (["empty"], "empty holds no recording"),
+        (["run.jsonl", "--select", "nonsense"], "'nonsense' is no rule"),
+        (["run.jsonl", "--select", ","], "names no rule"),
+        (["run.jsonl", "-o", "no/such/file"], "cannot be written"),
+        (["run.jsonl", "-o", "empty"], "cannot be written"),
+        ([], "usage: zerograd report"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(here: Path, words: list[str], said: str) -> None:
+    stale_run(here / "run.jsonl", 3)
+    (here / "empty").mkdir()
+    done = zerograd("report", *words, cwd=here)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert [path.name for path in here.iterdir() if path.suffix in (".html", ".tmp")] == []
+
+
+MEASURING = """\
+import resource, sys
+from zerograd.cli.main import main
+main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_recording(here: Path) -> None:
+    """A recording of 50 MB beside one of 5 MB: steps, norms of steps, and new places all the time."""
+    peaks = []
+    for size in (5, 50):
+        path = stale_run(here / "run.jsonl", 2000 * size)
+        norms = {"norms": "SGD#1", "first": 1, "each": 1, "used": [1.234567] * 1000}
+        with path.open("a", encoding="ascii") as stream:
+            for number in range(90 * size):
+                norms["first"] = 1 + 1000 * number
+                stream.write(f"{json.dumps(norms)}\n")
+            for number in range(200 * size):
+                place = {"path": f"{number}.py", "line": number + 1}
+                step = {"kind": "step", "site": place}
+                made = {"define": number % 4096, "subject": f"SGD#{number}", "event": step}
+                stream.write(f"{json.dumps(made)}\n{number % 4096}\n")
+        assert path.stat().st_size > 0.9e6 * size
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURING, "report", path.name],
+            cwd=here,
+            env=environment(here.with_name("cache")),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks.append(int(done.stdout))
+    assert peaks[1] - peaks[0] < 15e6, peaks
+    assert (here / "report.html").stat().st_size < 5e6
+
+
+def test_run_makes_the_page(here: Path) -> None:
+    write(here, {"train.py": FORGOTTEN_ZERO, "page.html": "what stood there before"})
+    done = zerograd("run", "--html", "page.html", "train.py", cwd=here)
+    assert done.returncode == 1
+    assert "page.html shows the run" in done.stderr
+    page = Parsed(here / "page.html")
+    assert "1 error" in page.shown
+    assert page.data["ranks"][0]["lanes"][0]["norms"]["right"]
+    assert sorted(path.name for path in here.iterdir()) == ["page.html", "train.py"]
+
+
+def test_run_keeps_a_recording_that_was_asked_for(here: Path) -> None:
+    write(here, {"train.py": RIGHT})
+    words = ["--html", "page.html", "--record", "run.jsonl", "train.py"]
+    assert zerograd("run", *words, cwd=here).returncode == 0
+    assert zerograd("report", "run.jsonl", "-o", "again.html", cwd=here).returncode == 0
+    assert (here / "page.html").read_bytes() == (here / "again.html").read_bytes()
+    assert "Nothing wrong" in Parsed(here / "page.html").shown
+
+
+def test_a_program_that_moves_fails_or_never_trains_has_its_page_too(here: Path) -> None:
+    write(
+        here,
+        {
+            "moves.py": f"{FORGOTTEN_ZERO}import os\nos.makedirs('x')\nos.chdir('x')\nraise SystemExit(3)\n"
+        },
+    )
+    done = zerograd("run", "--html", "page.html", "moves.py", cwd=here)
+    assert done.returncode == 3
+    assert "broken off" in Parsed(here / "page.html").shown
+    write(here, {"idle.py": "print('no torch')"})
+    assert zerograd("run", "--html", "page.html", "idle.py", cwd=here).returncode == 0
+    assert "No step was seen" in Parsed(here / "page.html").shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--html", "no/such/file.html"], "cannot be written"),
+        (["--html", "."], "is a directory"),
+    ],
+)
+def test_a_page_that_cannot_be_is_refused_before_the_run(
+    here: Path, words: list[str], said: str
+) -> None:
+    write(here, {"train.py": "print('it ran')"})
+    done = zerograd("run", *words, "train.py", cwd=here)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "it ran" not in done.stdout
+
+
+def test_a_killed_run_leaves_a_recording_that_a_page_can_be_made_of(here: Path) -> None:
+    endless = FORGOTTEN_ZERO.replace("[(torch.ones(1), torch.ones(1))] * 3", "iter(batch, 0)")
+    endless = endless.replace("for ", "batch = lambda: (torch.ones(1), torch.ones(1))\nfor ", 1)
+    write(here, {"train.py": endless})
+    running = subprocess.Popen(
+        [sys.executable, "-m", "zerograd", "run", "--html", "page.html", "train.py"],
+        cwd=here,
+        env=environment(here.with_name("cache")),
+        stderr=subprocess.PIPE,
+    )
+    assert running.stderr is not None
+    assert b"ZG101" in running.stderr.readline()
+    time.sleep(0.5)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    assert zerograd("report", "page.html.jsonl", "-o", "page.html", cwd=here).returncode == 1
+    assert "ZG101" in Parsed(here / "page.html").shown

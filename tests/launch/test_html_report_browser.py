@@ -1,0 +1,268 @@
+"""The report page in a real browser: it opens from disk, is drawn, and does as it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command import write, zerograd
+from support.pages import NASTY, SCRIPT, event, stale_run
+from support.paths import ROOT
+from zerograd.core.events import Kind
+from zerograd.recording.writer import Recorder
+
+EXAMPLE = ROOT / "examples" / "forgotten_zero_grad.py"
+LONG = 100_000
+MISSED = 77_777
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run of real torch, a long one, one of several ranks, and one of nasty names."""
+    here = tmp_path_factory.mktemp("pages")
+    write(here, {"train.py": SCRIPT, "forgotten.py": EXAMPLE.read_bytes()})
+    assert zerograd("run", "--html", "short.html", "forgotten.py", cwd=here).returncode == 1
+    stale_run(here / "long.jsonl", LONG, [MISSED])
+    ranks = here / "ranks"
+    ranks.mkdir()
+    for rank in range(2):
+        stale_run(ranks / f"{rank}.jsonl", 30, [5] * rank, rank=rank)
+    recorder = Recorder(str(here / "nasty.jsonl"), program=NASTY)
+    recorder.title("SGD#1", NASTY, 2)
+    for kind in (Kind.BACKWARD, Kind.STEP, Kind.BACKWARD, Kind.STEP):
+        recorder.write("SGD#1", event(kind, f"{NASTY}.py".replace("/", "\\")))
+    recorder.close(clean=True)
+    write(here, {f"{NASTY}.py".replace("/", "\\"): f"# {NASTY}\n" * 9})
+    for name in ("long.jsonl", "ranks", "nasty.jsonl"):
+        into = f"{name.removesuffix('.jsonl')}.html"
+        assert zerograd("report", name, "-o", into, cwd=here).returncode == 1
+    return here
+
+
+class Shown:
+    """A page that is open, and everything that its browser complains about."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        options.setdefault("viewport", {"width": 1200, "height": 900})
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def view(self) -> dict[str, float]:
+        self.page.evaluate("() => new Promise(requestAnimationFrame)")
+        found: dict[str, float] = self.page.evaluate("() => ({...zerograd.view})")
+        return found
+
+    def colours(self, canvas: str) -> int:
+        """How many colours are drawn."""
+        number: int = self.page.evaluate(
+            """(id) => {
+              const c = document.querySelector(id), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+              return new Set(new Uint32Array(d.buffer)).size;
+            }""",
+            canvas,
+        )
+        return number
+
+    def background(self) -> int:
+        """How light the page is."""
+        words: str = self.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in words[4:-1].split(","))
+
+
+@pytest.fixture
+def show(browser: Any, pages: Path) -> Iterator[Any]:
+    opened: list[Shown] = []
+
+    def one(name: str, **options: Any) -> Shown:
+        opened.append(Shown(browser, pages / f"{name}.html", **options))
+        return opened[-1]
+
+    yield one
+    for shown in opened:
+        shown.context.close()
+        assert not shown.complaints
+        assert len(shown.requests) == 1, "a page loads nothing but itself"
+
+
+def test_the_verdict_the_finding_and_both_its_ends_are_there(show: Any) -> None:
+    page = show("short").page
+    assert page.inner_text("h1") == "1 error"
+    card = page.locator(".finding")
+    assert "ZG101" in card.inner_text()
+    assert page.locator("mark.here").inner_text() == "loss2.backward()"
+    assert page.locator("mark.there").inner_text() == "optimizer.step()"
+    assert page.locator(".numbers .right b").inner_text() == "5"
+    assert page.locator(".numbers .used b").inner_text() == "8"
+
+
+def test_the_timeline_and_the_norms_are_drawn(show: Any) -> None:
+    shown = show("short")
+    assert "SGD over 1 parameter" in shown.page.inner_text("#names")
+    for canvas in ("#lanes", "#overview", "#charts canvas"):
+        assert shown.colours(canvas) > 5, canvas
+    assert "it should have been 5" in shown.page.inner_text("#detail")
+    assert "step 2" in shown.page.inner_text("#detail h3")
+
+
+def test_keys_move_zoom_and_find(show: Any) -> None:
+    shown = show("long")
+    shown.page.focus("#timeline")
+
+    def pressed(key: str) -> dict[str, float]:
+        shown.page.keyboard.press(key)
+        return dict(shown.view())
+
+    whole = shown.view()
+    assert (whole["from"], whole["to"]) == (0, LONG)
+    assert whole["chosen"] == MISSED, "the first finding is what one looks at first"
+    near = pressed("+")
+    assert near["to"] - near["from"] == LONG / 2
+    assert near["from"] <= MISSED < near["to"]
+    for _ in range(20):
+        near = pressed("+")
+    assert near["to"] - near["from"] == 1, "one step fills the view"
+    assert near["from"] <= MISSED + 0.5 <= near["to"]
+    assert pressed("ArrowRight")["chosen"] == MISSED + 1
+    assert pressed("ArrowLeft")["chosen"] == MISSED
+    moved = pressed("Shift+ArrowRight")
+    assert moved["from"] == pytest.approx(near["from"] + 1, abs=1.1)
+    assert pressed("Home")["chosen"] == 0
+    assert pressed("n")["chosen"] == MISSED
+    assert pressed("n")["chosen"] == MISSED, "there is no other"
+    assert pressed("End")["chosen"] == LONG - 1
+    assert pressed("p")["chosen"] == MISSED
+    out = pressed("-")
+    assert out["to"] - out["from"] > 1
+    assert pressed("0") == {"from": 0, "to": LONG, "chosen": MISSED}
+    assert "ZG101" in shown.page.inner_text("#detail")
+
+
+def test_pointer_wheel_and_buttons_do_the_same(show: Any) -> None:
+    shown = show("long")
+    page = shown.page
+    page.locator("#lanes").scroll_into_view_if_needed()
+    box = page.locator("#lanes").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
+    near = shown.view()
+    assert near["to"] - near["from"] < LONG
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 40)
+    page.mouse.up()
+    assert shown.view()["from"] > near["from"], "dragged to the left, later steps come into view"
+    page.click("[data-do=in]")
+    assert shown.view()["to"] - shown.view()["from"] < near["to"] - near["from"]
+    page.click("[data-do=all]")
+    assert shown.view()["to"] == LONG
+    page.fill("#goto", "1234")
+    page.keyboard.press("Enter")
+    assert shown.view()["chosen"] == 1233
+    assert "step 1,234" in page.inner_text("#detail")
+    page.click(".show")
+    assert shown.view()["chosen"] == MISSED
+    assert "of 100,000" in page.inner_text("#range")
+
+
+def test_100_000_steps_open_in_two_seconds_and_stay_responsive(show: Any) -> None:
+    shown = show("long")
+    page = shown.page
+    opened = page.evaluate("() => performance.getEntriesByType('navigation')[0].loadEventEnd")
+    assert opened < 2000
+    assert page.evaluate("() => document.querySelectorAll('*').length") < 2000
+    times = page.evaluate(
+        """async () => {
+          const times = [], line = document.getElementById("timeline");
+          const press = (key, shiftKey = false) => line.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey }));
+          for (const key of [..."++++++++----++----", "0", "n"].concat(Array(20).fill("ArrowRight"))) {
+            const before = performance.now();
+            press(key);
+            await new Promise(requestAnimationFrame);
+            await new Promise((done) => setTimeout(done));
+            times.push(performance.now() - before);
+          }
+          return times.sort((a, b) => a - b);
+        }"""
+    )
+    assert times[len(times) // 2] < 200, times
+
+
+def test_one_stale_step_among_100_000_is_seen(show: Any) -> None:
+    """Of the two lanes, the one with the finding has a mark where it belongs."""
+    shown = show("long")
+    shown.page.focus("#timeline")
+    shown.page.keyboard.press("Escape")
+    shown.view()
+    at = shown.page.evaluate(
+        """() => {
+          const c = document.getElementById("lanes"), k = c.width / c.clientWidth;
+          const red = getComputedStyle(document.documentElement).getPropertyValue("--bad").trim();
+          const [r, g, b] = [1, 3, 5].map((i) => parseInt(red.slice(i, i + 2), 16));
+          const row = c.getContext("2d").getImageData(0, Math.round(23 * k), c.width, 1).data, found = [];
+          for (let x = 0; x < c.width; x++) if (row[4 * x] === r && row[4 * x + 1] === g && row[4 * x + 2] === b) found.push((x / k - 46) / (c.clientWidth - 46));
+          return found;
+        }"""
+    )
+    assert at
+    assert all(abs(place - MISSED / LONG) < 0.01 for place in at)
+
+
+def test_ranks_stand_side_by_side(show: Any) -> None:
+    page = show("ranks").page
+    names = page.locator("#names span").all_inner_texts()
+    assert [name.split(" · ")[0] for name in names] == ["rank 0", "rank 1"]
+    assert page.locator("#charts figure").count() == 2
+    assert "on rank 1" in page.inner_text(".finding")
+
+
+def test_names_are_shown_and_never_run(show: Any) -> None:
+    page = show("nasty").page
+    assert page.evaluate("() => window.hacked === undefined && document.images.length === 0")
+    assert "</script><script>" in page.inner_text(".program")
+    assert "</script><script>" in page.inner_text("#names")
+    # A name of a file has no slash in it.
+    assert "<script>window" in page.inner_text("#detail")
+    assert "</script><script>" in page.inner_text(".source")
+    assert page.locator("script").count() == 2
+
+
+def test_dark_follows_the_system_and_the_button(show: Any) -> None:
+    light, dark = show("short"), show("short", color_scheme="dark")
+    assert light.background() > 600
+    assert dark.background() < 150
+    before = dark.page.evaluate("() => document.getElementById('lanes').toDataURL()")
+    dark.page.click("#theme")
+    dark.view()
+    assert dark.background() > 600
+    assert dark.page.evaluate("() => document.getElementById('lanes').toDataURL()") != before
+    light.page.click("#theme")
+    assert light.background() < 150
+
+
+def test_a_phone_shows_all_of_it(show: Any) -> None:
+    for name in ("short", "ranks", "nasty"):
+        page = show(name, viewport={"width": 360, "height": 740}, has_touch=True).page
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 360, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["short", "ranks"])
+def test_axe_finds_no_serious_problem(show: Any, name: str, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    for width in (1200, 360):
+        page = show(name, color_scheme=scheme, viewport={"width": width, "height": 900}).page
+        found = Axe().run(page).response["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not serious, json.dumps(serious, indent=1)[:3000]

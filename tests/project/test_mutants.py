@@ -1,0 +1,193 @@
+"""The mutants' bench: right loops are right, each operator does what it says, runs tell the truth."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zerograd
+from mutation import operators, trial
+from support.paths import ROOT
+
+BENCH = ROOT / "bench"
+RIGHT = sorted((BENCH / "right").glob("*.py"))
+
+LOOP = """\
+import torch
+
+for i, x in enumerate(loader):
+    loss = model(x).mean() / N
+    scaler.scale(loss).backward()
+    if (i + 1) % N == 0 or i + 1 == len(loader):
+        scaler.unscale_(opt)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()  # and again
+"""
+"""A right loop; what becomes of it, by kind: the lines that go, and those that come."""
+BROKEN: dict[str, list[tuple[list[str], list[str]]]] = {
+    "zero deleted": [(["opt.zero_grad()  # and again"], [])],
+    "zero every micro-batch": [([], [])],
+    "zero hoisted a loop level": [([], [])],
+    "zero between backward and step": [([], [])],
+    "backward deleted": [(["scaler.scale(loss).backward()"], [])],
+    "step deleted": [(["scaler.step(opt)"], [])],
+    "step doubled": [([], ["scaler.step(opt)"])],
+    "clip after step": [([], [])],
+    "clip before backward": [([], [])],
+    "clip in the window": [([], [])],
+    "unscale deleted": [(["scaler.unscale_(opt)"], [])],
+    "clip before unscale": [([], [])],
+    "update deleted": [(["scaler.update()"], [])],
+    "scaler's step bypassed": [(["scaler.step(opt)"], ["opt.step()"])],
+    "loss not scaled": [(["scaler.scale(loss).backward()"], ["loss.backward()"])],
+    "guard off by one": [
+        (
+            ["if (i + 1) % N == 0 or i + 1 == len(loader):"],
+            ["if i % N == 0 or i + 1 == len(loader):"],
+        )
+    ],
+    "guard inverted": [
+        (
+            ["if (i + 1) % N == 0 or i + 1 == len(loader):"],
+            ["if (i + 1) % N != 0 or i + 1 == len(loader):"],
+        )
+    ],
+    "remainder not stepped": [
+        (["if (i + 1) % N == 0 or i + 1 == len(loader):"], ["if (i + 1) % N == 0:"])
+    ],
+    "division undone": [(["loss = model(x).mean() / N"], ["loss = model(x).mean()"])],
+    "divided by a changing number": [
+        (["loss = model(x).mean() / N"], ["loss = model(x).mean() / (i % N + 1)"])
+    ],
+}
+
+
+def lines(text: str) -> Counter[str]:
+    """The lines of a text, wherever they stand; a comment stays where it is."""
+    return Counter(line.strip() for line in text.splitlines())
+
+
+def test_each_operator_changes_what_it_says_and_nothing_else() -> None:
+    made: dict[str, list[tuple[list[str], list[str]]]] = {}
+    for mutant in operators.mutants(LOOP):
+        moved = lines(LOOP.replace("  # and again", "")) == lines(mutant.text)
+        before, after = lines(LOOP), lines(mutant.text)
+        change = ([], []) if moved else (list(before - after), list(after - before))
+        made.setdefault(mutant.kind.name, []).append(change)
+    assert made == BROKEN
+
+
+def test_what_is_moved_lands_where_it_breaks() -> None:
+    texts = {mutant.kind.name: mutant.text.splitlines() for mutant in operators.mutants(LOOP)}
+
+    def follows(kind: str, line: str, before: str) -> bool:
+        stripped = [one.strip() for one in texts[kind]]
+        return stripped.index(line) + 1 == stripped.index(before)
+
+    clip, zero = "clip_grad_norm_(model.parameters(), 1.0)", "opt.zero_grad()"
+    assert follows("zero between backward and step", zero, "scaler.step(opt)")
+    assert follows("zero every micro-batch", zero, "loss = model(x).mean() / N")
+    assert follows("zero hoisted a loop level", zero, "for i, x in enumerate(loader):")
+    assert follows("clip after step", "scaler.step(opt)", clip)
+    assert follows("clip before backward", clip, "scaler.scale(loss).backward()")
+    assert follows("clip in the window", "scaler.scale(loss).backward()", clip)
+    assert follows("clip before unscale", clip, "scaler.unscale_(opt)")
+
+
+def statements(text: str) -> Counter[str]:
+    """The simple statements and the heads of the others."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.append(ast.unparse(node).partition("\n")[0])
+    return Counter(found)
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
+def test_a_right_loop_is_silent_and_its_mutants_differ_in_one_place(path: Path) -> None:
+    text = path.read_bytes().decode("utf-8-sig")
+    assert zerograd.check_source(text, str(path), pedantic=True).findings == []
+    mutants = list(operators.mutants(text))
+    assert mutants
+    before = statements(text)
+    for mutant in mutants:
+        after = statements(mutant.text)
+        gone, new = before - after, after - before
+        del gone["pass"], new["pass"]
+        # A loop over parameters, or a test with what it decides, is one thing.
+        assert sum(gone.values()) <= 4, mutant.kind.name
+        assert sum(new.values()) <= 2, mutant.kind.name
+        assert ("\r\n" in text) == ("\r\n" in mutant.text)
+        assert mutant.text.count("\n") == mutant.text.count("\r\n") or "\r\n" not in text
+
+
+def test_the_corpus_is_large_and_every_kind_occurs_in_it() -> None:
+    kinds = Counter(
+        mutant.kind.name
+        for path in RIGHT
+        for mutant in operators.mutants(path.read_bytes().decode("utf-8-sig"))
+    )
+    assert len(RIGHT) >= 60
+    assert set(kinds) == {kind.name for kind in operators.KINDS}
+
+
+def test_runs_tell_apart_what_is_the_same_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # no other test is to meet the stand-ins
+    trial.prepare()
+    path = BENCH / "right" / "plain_zero_first.py"
+    text = path.read_text(encoding="utf-8")
+    right = trial.run(text, path)
+    assert right.weights
+    assert trial.run(text, path, watch=True) == right
+    wrong = trial.run(text.replace("optimizer.zero_grad()", ""), path, watch=True)
+    assert wrong.watched == ("ZG101",)
+    assert not wrong.same(right)
+    assert trial.run(text.replace("optimizer", "opt", 1), path).nonsense
+    unscaled = text.replace("loss.backward()", "model.weight.grad.zero_()")
+    failed = trial.run(unscaled, path)
+    assert failed.error.startswith("AttributeError")
+    assert not failed.same(failed)
+
+
+def bench(*words: str) -> tuple[int, Any]:
+    """The exit code of the command, and what it measured."""
+    run = subprocess.run(
+        [sys.executable, str(BENCH / "mutants.py"), "--jobs", "1", "--json", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stdout, run.stderr
+    return run.returncode, json.loads(run.stdout)
+
+
+def test_the_command_finds_repairs_and_compares() -> None:
+    code, measured = bench("--only", "plain_zero_first")
+    (judged,) = measured["files"]
+    assert judged["wrong"] == []
+    deleted = [v for v in judged["verdicts"] if v["kind"] == "zero deleted"]
+    assert [(v["real"], v["found"], v["safe"], v["safe_same"]) for v in deleted] == [(True,) * 4]
+    assert measured["score"]["found"] == measured["score"]["wrong"] > 0
+    assert (code, measured["goals_met"]) == (0, True)
+
+
+def test_a_missed_goal_is_an_exit_code(tmp_path: Path) -> None:
+    shape = BENCH / "right" / "plain_zero_first.py"
+    (tmp_path / "train.py").write_bytes(shape.read_bytes())
+    (tmp_path / "wrong.py").write_bytes(shape.read_bytes().replace(b"optimizer.zero_grad()", b""))
+    code, measured = bench("--only", "sam_two_steps", "--no-fix", str(tmp_path))
+    assert (code, measured["goals_met"]) == (1, False)
+    by_file = {Path(one["file"]).name: one for one in measured["files"]}
+    assert not by_file["train.py"]["executed"]
+    assert by_file["train.py"]["verdicts"]
+    # What is found to be wrong to begin with is not broken further; nor is what says no zero_grad.
+    assert set(by_file) == {"sam_two_steps.py", "train.py"}

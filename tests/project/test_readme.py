@@ -1,0 +1,68 @@
+"""README.md says what the tool does: its real output, its real rules, its real options."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from support.paths import ROOT
+
+README = ROOT / "README.md"
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_finding_and_the_rules_are_what_the_tool_says() -> None:
+    done = run("docs/readme.py", "--check")
+    assert done.returncode == 0, f"run `python docs/readme.py`:\n{done.stdout}{done.stderr}"
+
+
+def test_the_picture_is_what_torch_computes() -> None:
+    done = run("docs/picture.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_readme_that_says_something_else_is_noticed(tmp_path: Path) -> None:
+    told = README.read_text(encoding="utf-8")
+    for true, untrue in (("| ZG101 |", "| ZG999 |"), ("ZG101 stale-gradient", "all is well")):
+        assert true in told
+        copy = tmp_path / "README.md"
+        copy.write_text(told.replace(true, untrue), encoding="utf-8")
+        done = run("docs/readme.py", "--check", copy)
+        assert done.returncode == 1
+        assert f"-{untrue}" in done.stdout or untrue in done.stdout
+
+
+def test_every_option_in_the_readme_exists() -> None:
+    told = README.read_text(encoding="utf-8").replace("train.py --lr", "train.py")
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told))
+    pages = [run("-m", "zerograd", command, "--help").stdout for command in ("check", "run")]
+    assert options
+    assert options <= set(re.findall(r"--[a-z][a-z-]+", "".join(pages)))
+
+
+def test_every_file_the_readme_points_at_exists() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/fixes.md"):
+        page = ROOT / name
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{name} points at {target}"
+
+
+def test_the_demo_goes_as_expected() -> None:
+    done = run("docs/demo.py")
+    assert done.returncode == 0, done.stdout
+    assert "used by step() 8.0" in done.stdout
+    assert "ZG101 stale-gradient" in done.stdout

@@ -1,0 +1,176 @@
+"""Ranks that are watched: what is said of them, and that it is right (scenarios: support/watched_ranks.py)."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import ranks
+from zerograd.runtime.ranks import replicas
+
+SCRIPT = Path(ranks.__file__).with_name("watched_ranks.py")
+WORLD = 2
+SECONDS = 400
+"""After so long a rank is taken to hang: there are many scenarios, and a machine may be busy."""
+Told = list[dict[str, tuple[str, Any]]]
+
+
+def names(table: str) -> list[str]:
+    """The scenarios of a table, read and not imported: the script belongs to a rank."""
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == table:
+            assert isinstance(node.value, ast.Dict)
+            return [ast.literal_eval(key) for key in node.value.keys if key is not None]
+    raise AssertionError(f"there is no {table}")
+
+
+@pytest.fixture(scope="module")
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What every rank has to tell. Of several test workers one runs them, and the others wait."""
+    base = tmp_path_factory.getbasetemp()
+    meeting = (base.parent if hasattr(request.config, "workerinput") else base) / "watched"
+    done = meeting / "done"
+    try:
+        meeting.mkdir()
+    except FileExistsError:
+        until = time.monotonic() + SECONDS
+        while not done.exists() and time.monotonic() < until:
+            time.sleep(0.2)
+        return ranks.read(meeting, WORLD)
+    try:
+        ranks.run(SCRIPT, WORLD, meeting, SECONDS)
+    finally:
+        done.touch()
+    return ranks.read(meeting, WORLD)
+
+
+def of(told: Told, scenario: str) -> list[Any]:
+    """What was found on each rank: code, message, step."""
+    found = []
+    for rank in told:
+        how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
+        assert how == "returned", what
+        found.append(what)
+    return found
+
+
+@pytest.mark.parametrize("scenario", names("RIGHT"))
+def test_what_is_right_is_silent(told: Told, scenario: str) -> None:
+    assert of(told, scenario) == [[]] * WORLD
+
+
+ON_ALL = {
+    "ddp last apart": ("ZG401", "no_sync()", 1),
+    "ddp never": ("ZG401", "no_sync()", 1),
+    "ddp module": ("ZG401", ".module", 1),
+    "ddp retained": ("ZG401", "a second backward() through one forward", 1),
+    "ddp always": ("ZG403", "4 times for one step(), where once is enough: 696 bytes", 1),
+    "fsdp never": ("ZG401", "set_requires_gradient_sync(False)", 1),
+    "fsdp last apart": ("ZG401", "set_requires_gradient_sync(False)", 1),
+    "fsdp always": ("ZG403", "4 times for one step(), where once is enough: 696 bytes", 1),
+}
+"""58 numbers of 4 bytes, shared three times more than needed, are 696 bytes."""
+ON_ONE = {
+    "ddp forgets": (1, "ZG101", "adds to gradients that step() already used", 4),
+    "ddp forgets, bucket views": (0, "ZG101", "adds to gradients that step() already used", 4),
+    "fsdp forgets": (1, "ZG101", "adds to gradients that step() already used", 4),
+    "ddp perturbed": (1, "ZG402", "rank 1 holds other parameters than rank 0: module.2.weight", 3),
+    "ddp perturbed first": (1, "ZG402", "holds other parameters than rank 0: module.2.weight", 3),
+    "ddp skips": (1, "ZG402", "rank 1 had synchronised 6 times when it took step 5", 5),
+    "ddp other rate": (1, "ZG402", "another learning rate than rank 0 (0.1, not 0.05)", 1),
+    "ddp own gradients": (1, "ZG402", "rank 1 uses other gradients than rank 0", 1),
+    "page bad": (1, "ZG402", "rank 1 holds other parameters than rank 0", 1),
+    "fsdp other rate": (1, "ZG402", "another learning rate than rank 0 (0.1, not 0.05)", 1),
+    "fsdp hybrid perturbed": (1, "ZG402", "holds other parameters than rank 0: 2.weight", 3),
+}
+
+
+def test_everything_wrong_has_its_claim() -> None:
+    assert {*ON_ALL, *ON_ONE} == set(names("WRONG"))
+
+
+@pytest.mark.parametrize("scenario", ON_ALL)
+def test_what_all_ranks_do_wrong_all_find(told: Told, scenario: str) -> None:
+    code, words, step = ON_ALL[scenario]
+    for found in of(told, scenario):
+        ((known, message, at),) = found
+        assert (known, at) == (code, step)
+        assert words in message
+
+
+@pytest.mark.parametrize("scenario", ON_ONE)
+def test_what_one_rank_does_differently_is_found_on_it_at_that_step(
+    told: Told, scenario: str
+) -> None:
+    who, code, words, step = ON_ONE[scenario]
+    found = of(told, scenario)
+    ((known, message, at),) = found[who]
+    assert (known, at) == (code, step)
+    assert words in message
+    assert not any(one for rank, one in enumerate(found) if rank != who)
+
+
+def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(told: Told) -> None:
+    for messages, came, got in of(told, "fsdp norms"):
+        (message,) = messages
+        words = r"expected \|grad\| (\S+), got (\S+) in this rank's shard \(0.weight, 0.bias, "
+        numbers = re.search(words, message)
+        assert numbers, message
+        assert [float(one) for one in numbers.groups()] == pytest.approx([came, got], rel=1e-4)
+
+
+def test_by_default_a_difference_is_found_within_a_hundred_steps(told: Told) -> None:
+    first, second = of(told, "ddp perturbed, default")
+    assert all(messages == [] for _, messages, _ in first)
+    names = ("module.0.weight", "module.0.bias", "module.2.weight", "module.2.bias")
+    for name, (changed, messages, at) in zip(names, second, strict=True):
+        assert messages == [f"rank 1 holds other parameters than rank 0: {name}"]
+        assert changed < at <= changed + 100
+
+
+def test_whatever_part_is_changed_whenever_it_is_read_within_a_hundred_steps() -> None:
+    steps = range(1, 1200)
+    taken = [step for step in steps if replicas.taken_after(step - 1) == step]
+    written = [step for step in steps if replicas.is_written(step)]
+    for changed in range(1, 900):
+        for part in range(replicas.PARTS):
+            of_it = (step for step in taken if step >= changed and replicas.part_of(step) == part)
+            seen = next(of_it)
+            told = next(step for step in written if step >= seen)
+            assert seen in [step for step in taken if step <= told][-replicas.RING :]
+            assert told + 1 <= changed + 100
+
+
+def test_wrappers_that_were_there_before_the_watch_are_known(told: Told) -> None:
+    first, second = of(told, "made before")
+    assert first == [[], []]
+    assert [[code for code, *_ in found] for found in second] == [["ZG402"], ["ZG402"]]
+
+
+def test_the_comparison_goes_on_when_another_wrapper_comes(told: Told) -> None:
+    assert of(told, "another later") == ["", ""]
+
+
+def test_ranks_that_are_not_to_be_compared_are_not(told: Told) -> None:
+    assert of(told, "ddp perturbed, off") == [[], []]
+
+
+def test_ranks_that_are_not_alike_say_so(told: Told) -> None:
+    first, second = of(told, "strangers")
+    assert first == []
+    torch, program = second
+    assert torch.startswith("rank 1 runs torch 2.99.0, rank 0 torch ")
+    assert program.startswith("rank 1 runs ranks.py (")
+    assert "rank 0 watched_ranks.py (" in program
+
+
+def test_a_store_that_goes_away_is_said_and_the_training_goes_on(told: Told) -> None:
+    first, second = of(told, "lost")
+    assert first == ""
+    assert second.startswith("the process group's store is gone since step ")

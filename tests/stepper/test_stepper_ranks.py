@@ -1,0 +1,126 @@
+"""`Stepper` under DDP and FSDP2, in two and three real processes (the scenarios: support/stepper_ranks.py)."""
+
+from __future__ import annotations
+
+import ast
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import ranks
+
+SCRIPT = Path(ranks.__file__).with_name("stepper_ranks.py")
+
+
+def scenarios() -> list[str]:
+    """Their names, read and not imported: the script belongs to a rank."""
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"))
+    named = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    both = named["BOTH"]
+    assert isinstance(both, ast.Tuple)
+    found = [f"{wrap} {ast.unparse(one)}" for wrap in ("ddp", "fsdp") for one in both.elts]
+    (more,) = (node.value for node in tree.body if isinstance(node, ast.AugAssign))
+    assert isinstance(more, ast.Dict)
+    return found + [ast.literal_eval(key) for key in more.keys if key is not None]
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["2 ranks", "3 ranks"])
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, tuple[str, Any]]]:
+    """What every rank has to tell. Of several test workers one runs them, and the others wait."""
+    base = tmp_path_factory.getbasetemp()
+    meeting = (base.parent if hasattr(request.config, "workerinput") else base) / (
+        f"ranks-{request.param}"
+    )
+    done = meeting / "done"
+    try:
+        meeting.mkdir()
+    except FileExistsError:
+        until = time.monotonic() + ranks.SECONDS
+        while not done.exists() and time.monotonic() < until:
+            time.sleep(0.2)
+        return ranks.read(meeting, request.param)
+    try:
+        ranks.run(SCRIPT, request.param, meeting)
+    finally:
+        done.touch()
+    return ranks.read(meeting, request.param)
+
+
+def of(told: list[dict[str, tuple[str, Any]]], scenario: str) -> list[Any]:
+    """What a scenario returned on each rank."""
+    found = []
+    for rank in told:
+        how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
+        assert how == "returned", what
+        found.append(what)
+    return found
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_the_gradient_is_that_of_the_one_big_batch_over_all_ranks(
+    told: list[dict[str, tuple[str, Any]]], scenario: str
+) -> None:
+    of(told, scenario)
+
+
+@pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
+def test_every_rank_tells_the_same(told: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+    weights = of(told, f"{wrap} uneven")
+    assert all(one == weights[0] for one in weights)
+    skips = of(told, f"{wrap} nonfinite")
+    assert all(one == skips[0] for one in skips)
+    plain, scaled = skips[0]
+    assert [reason for reason, _ in plain] == ["nonfinite", "", ""]
+    assert scaled == [("nonfinite", 8.0), ("", 4.0), ("", 4.0)]
+
+
+def test_ddp_synchronises_once_in_a_window(told: list[dict[str, tuple[str, Any]]]) -> None:
+    for sent in of(told, "ddp synced_once"):
+        assert sent == [1, 1, 1]
+
+
+@pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
+def test_a_watched_run_has_no_finding(told: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+    for codes in of(told, f"{wrap} watched"):
+        assert codes == []
+
+
+@pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
+def test_bad_use_is_refused_on_every_rank(
+    told: list[dict[str, tuple[str, Any]]], wrap: str
+) -> None:
+    name = {"ddp": "DDP", "fsdp": "FSDP2"}[wrap]
+    for freeing, dtype, outside, skipped, empty, unknown in of(told, f"{wrap} refused"):
+        assert f"free_gradients cannot be combined with {name}" in freeing
+        assert ("MixedPrecisionPolicy" in dtype) == (wrap == "fsdp")
+        assert f"4 of the optimizer's 8 parameters are not under {name}" in outside
+        assert "call backward(loss, weight=0)" in skipped
+        assert "rank 0 has no batch at all" in empty
+        assert "rank 0 has no batch at all" in unknown
+
+
+def test_fsdp_refuses_to_save_an_open_window(told: list[dict[str, tuple[str, Any]]]) -> None:
+    for said in of(told, "fsdp saved"):
+        assert "call stepper.flush() first" in said
+
+
+def test_bf16_is_added_up_better_in_fp32(told: list[dict[str, tuple[str, Any]]]) -> None:
+    for plain, added in of(told, "ddp bf16"):
+        assert added < plain / 2
+
+
+def test_fsdp_refuses_windows_that_it_cannot_keep_apart(
+    told: list[dict[str, tuple[str, Any]]],
+) -> None:
+    for said in of(told, "fsdp interleaved"):
+        assert 'make that stepper with sync="every"' in said

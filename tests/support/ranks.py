@@ -1,0 +1,80 @@
+"""Several real processes under gloo: every scenario runs once on each rank, in one process group."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pickle
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SECONDS = 120
+"""After so long a rank is taken to hang."""
+
+
+def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[], Any]]) -> None:
+    """One rank: run the scenarios one after the other, and write down what each returned or raised."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=(meeting / "store").as_uri(),
+        rank=rank,
+        world_size=world,
+        timeout=dt.timedelta(seconds=20),
+    )
+    results: dict[str, tuple[str, Any]] = {}
+    for name, scenario in scenarios.items():
+        try:
+            torch.manual_seed(0)
+            results[name] = "returned", scenario()
+            dist.barrier()
+        except Exception:  # noqa: BLE001, the test shows it
+            results[name] = "raised", traceback.format_exc()
+            break  # the ranks are no longer together
+    (meeting / f"{rank}.pickle").write_bytes(pickle.dumps(results))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run(script: Path, world: int, meeting: Path, seconds: float = SECONDS) -> None:
+    """Start the ranks and wait. The script calls `work` with the rank and world it is given."""
+    ranks = []
+    tests = Path(__file__).parents[1]
+    path = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for rank in range(world):
+        with (meeting / f"{rank}.txt").open("wb") as said:
+            command = [sys.executable, str(script), str(rank), str(world), str(meeting)]
+            ranks.append(
+                subprocess.Popen(
+                    command,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "PYTHONPATH": path},
+                )
+            )
+    until = time.monotonic() + seconds
+    for process in ranks:
+        try:
+            process.wait(timeout=max(until - time.monotonic(), 1))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def read(meeting: Path, world: int) -> list[dict[str, tuple[str, Any]]]:
+    """What every rank wrote down."""
+    results = []
+    for rank in range(world):
+        written = meeting / f"{rank}.pickle"
+        said = (meeting / f"{rank}.txt").read_text(errors="replace")
+        assert written.exists(), f"rank {rank} of {world} ended early:\n{said}"
+        results.append(pickle.loads(written.read_bytes()))
+    return results

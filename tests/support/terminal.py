@@ -1,0 +1,71 @@
+"""A command in a pseudo-terminal, and what a person sees there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyte
+
+from support.command import environment
+
+PATIENCE = 60.0
+
+
+class Terminal:
+    """Runs `zerograd WORDS…`, and shows what is on the screen."""
+
+    def __init__(self, *words: str, cwd: Path, columns: int = 100, rows: int = 30) -> None:
+        self._screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._screen)
+        self.pid, self._fd = pty.fork()
+        if not self.pid:
+            os.chdir(cwd)
+            env = environment(cwd.with_name(f"{cwd.name}.cache"), TERM="xterm")
+            os.execve(sys.executable, [sys.executable, "-m", "zerograd", *words], env)
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen."""
+        return [line.rstrip() for line in self._screen.display]
+
+    def scrolls(self) -> tuple[int, int] | None:
+        """The rows that scroll; None is all of them."""
+        margins: tuple[int, int] | None = self._screen.margins
+        return margins
+
+    def until(self, seen: Callable[[list[str]], object]) -> list[str]:
+        """Wait for something to be seen; the screen as it is then."""
+        end = time.monotonic() + PATIENCE
+        while not seen(self.lines):
+            assert time.monotonic() < end, "\n".join(self.lines)
+            assert self._read(), "\n".join(self.lines)
+        return self.lines
+
+    def close(self) -> int:
+        """Wait for its end; what `waitpid` says of it."""
+        while self._read():
+            pass
+        os.close(self._fd)
+        return os.waitpid(self.pid, 0)[1]
+
+    def _read(self) -> bool:
+        """Take in what there is; False at the end."""
+        if select.select([self._fd], [], [], 0.2)[0]:
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:  # whoever wrote has gone
+                return False
+            self._stream.feed(data)
+            return bool(data)
+        return True
