@@ -153,7 +153,7 @@ def as_if_on_a_device(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tensors count as if they were on a device; whoever waits for one is written down."""
     waited: list[str] = []
     for module in (weights, zerograd.stepper.close_window, zerograd.stepper.sharing):
-        monkeypatch.setattr(module, "readable", lambda _: False)
+        monkeypatch.setattr(module, "on_host", lambda _: False)
     for name in ("item", "tolist", "__float__", "__bool__", "__int__"):
         inner = getattr(Tensor, name)
 
@@ -403,7 +403,7 @@ def test_a_loop_that_somebody_holds_on_to_leaks_nothing_into_the_next() -> None:
             break
     training.run(batches)
     expect(training.seen, [batches[:2], *split(batches, 2)])
-    with pytest.raises(RuntimeError, match="this loop was left when another one"):
+    with pytest.raises(RuntimeError, match="this loop ended when the same stepper began another"):
         next(iter(held))
     del held
     gc.collect()
@@ -799,7 +799,7 @@ def test_a_loaded_window_can_be_flushed() -> None:
 
 def test_a_state_of_something_else_is_refused() -> None:
     training = Training(accumulate=4)
-    with pytest.raises(ValueError, match="no state of a Stepper"):
+    with pytest.raises(ValueError, match="not the state of a Stepper"):
         training.stepper.load_state_dict({})
     for batch in training.stepper(data(2)):
         training.stepper.backward(loss_of(training.model, batch))
@@ -817,13 +817,13 @@ def test_a_state_of_something_else_is_refused() -> None:
 
 @pytest.mark.parametrize("weight", [-1, math.nan, math.inf, -0.5, torch.tensor(-2)])
 def test_a_weight_is_finite_and_not_negative(weight: object) -> None:
-    with pytest.raises(ValueError, match="leave a batch out with weight=0"):
+    with pytest.raises(ValueError, match="to leave a batch out, use weight=0"):
         Training().run(data(2), weigh=constant(weight))
 
 
 @pytest.mark.parametrize("weight", [torch.ones(2), "3", None, 1j])
 def test_a_weight_is_one_number(weight: object) -> None:
-    with pytest.raises((ValueError, TypeError), match="weight is"):
+    with pytest.raises((ValueError, TypeError), match="weight must be"):
         Training().run(data(2), weigh=constant(weight))
 
 
@@ -832,42 +832,42 @@ def test_a_refused_call_leaves_the_window_as_it_was() -> None:
     training = Training(accumulate=2)
     for batch in training.stepper(batches):
         loss = loss_of(training.model, batch)
-        with pytest.raises(ValueError, match="the loss is one number"):
+        with pytest.raises(ValueError, match="the loss must be one number"):
             training.stepper.backward(loss.expand(2))
         with pytest.raises(ValueError, match="weight=-1"):
             training.stepper.backward(loss, weight=-1)
         with pytest.raises(RuntimeError, match="no graph"):
             training.stepper.backward(loss.detach())
-        with pytest.raises(TypeError, match="the loss is a tensor, not float"):
+        with pytest.raises(TypeError, match="the loss must be a tensor, not float"):
             training.stepper.backward(loss.item())  # type: ignore[arg-type]
         training.stepper.backward(loss, weight=len(batch[0]))
-        with pytest.raises(RuntimeError, match="add its losses up"):
+        with pytest.raises(RuntimeError, match="add up its losses"):
             training.stepper.backward(loss_of(training.model, batch))
     expect(training.seen, [batches])
 
 
 def test_backward_belongs_into_the_loop() -> None:
     training = Training()
-    with pytest.raises(RuntimeError, match="belongs into a loop"):
+    with pytest.raises(RuntimeError, match="inside a loop over stepper"):
         training.stepper.backward(loss_of(training.model, data(1)[0]))
     training.run(data(1))
-    with pytest.raises(RuntimeError, match="belongs into a loop"):
+    with pytest.raises(RuntimeError, match="inside a loop over stepper"):
         training.stepper.backward(loss_of(training.model, data(1)[0]))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"accumulate": 0}, "a window holds at least one batch"),
-        ({"accumulate": 1.5}, "accumulate is a whole number"),
-        ({"accumulate": True}, "accumulate is a whole number"),
+        ({"accumulate": 0}, "a window needs at least one batch"),
+        ({"accumulate": 1.5}, "accumulate must be a whole number"),
+        ({"accumulate": True}, "accumulate must be a whole number"),
         ({"accumulate_weight": 0}, "above 0"),
-        ({"accumulate": 2, "accumulate_weight": 5}, "not by both"),
+        ({"accumulate": 2, "accumulate_weight": 5}, "cannot both"),
         ({"clip_norm": 0}, "above 0"),
         ({"clip_value": math.inf}, "finite"),
-        ({"clip_value": 1, "clip_norm": 1}, "not by both"),
-        ({"reduction": "none"}, "reduction is 'mean' or 'sum'"),
-        ({"sync": "never"}, "sync is 'last' or 'every'"),
+        ({"clip_value": 1, "clip_norm": 1}, "cannot both"),
+        ({"reduction": "none"}, "reduction must be 'mean' or 'sum'"),
+        ({"sync": "never"}, "sync must be 'last' or 'every'"),
         (
             {"free_gradients": True, "accumulate": 2},
             "free_gradients cannot be combined with accumulate",
@@ -894,7 +894,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -
 
 def test_an_optimizer_of_another_model_is_refused() -> None:
     optimizer = torch.optim.SGD(net().parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="none of SGD's parameters are the model's"):
+    with pytest.raises(ValueError, match="none of SGD's parameters belong to the model"):
         Stepper(net(), optimizer)
 
 
@@ -939,9 +939,9 @@ def test_a_scaler_is_of_one_stepper() -> None:
 def test_things_that_are_no_modules_or_optimizers_are_refused() -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(TypeError, match="modules is a Module or several, not str"):
+    with pytest.raises(TypeError, match="modules must be one Module or several, not str"):
         Stepper(["model"], optimizer)  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="optimizers: an empty list"):
+    with pytest.raises(ValueError, match="optimizers is empty"):
         Stepper(model, [])
 
 

@@ -1,6 +1,6 @@
-"""A training step that cannot get it wrong: the gradient of a window is that of the one big batch.
+"""A training step that handles gradients correctly, with or without accumulation.
 
-It gives `Stepper`, and the `Step` that each optimizer step returns.
+It gives `Stepper`, and `Step`, the record of one optimizer step.
 
 May import: nothing of zerograd.
 """

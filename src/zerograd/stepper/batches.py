@@ -1,14 +1,13 @@
-"""A loop over a loader: which batches every rank is given, until none has any left."""
+"""The batches that a stepper hands out: on every rank the same number of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from zerograd.stepper.sharing import Ranks
-
-if TYPE_CHECKING:
-    from zerograd.stepper.stepper import Stepper
+from zerograd.stepper.sharing import SingleProcess
+from zerograd.stepper.window import Window
 
 T = TypeVar("T")
 
@@ -16,13 +15,35 @@ _UNKNOWN = -1
 _END: Any = object()
 
 
-class Loop(Generic[T]):
-    """The batches of a loader, given out by a stepper: an iterator, to be gone through once."""
+@dataclass
+class Current:
+    """The batch that a stepper handed out last."""
 
-    def __init__(self, stepper: Stepper, loader: Iterable[T]) -> None:
-        self.stepper = stepper
+    padding: bool = False
+    """Whether it repeats a batch, only to keep the ranks together."""
+    final: bool = False
+    """Whether it is the last of the loop, on all ranks."""
+
+
+Batch = tuple[T, bool, bool]
+"""A batch to be handed out, whether it is padding, and whether it is final (see `Current`)."""
+
+
+class Loop(Generic[T]):
+    """One pass over a loader. `stepper(loader)` returns it."""
+
+    def __init__(
+        self,
+        loader: Iterable[T],
+        batches: Generator[T, None, None],
+        current: Current,
+        *,
+        distributed: bool,
+    ) -> None:
         self._loader = loader
-        self._batches = stepper._batches(loader)
+        self._batches = batches
+        self.current = current
+        self.distributed = distributed
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -31,72 +52,90 @@ class Loop(Generic[T]):
         return next(self._batches)
 
     def close(self) -> None:
-        """Leave the loop now, whoever holds it."""
+        """End the loop now, even if something still holds it."""
         self._batches.close()
 
     def __len__(self) -> int:
-        return len(self._loader)  # type: ignore[arg-type]  # or a TypeError, as is due
+        return len(self._loader)  # type: ignore[arg-type]  # a loader without len() is a TypeError
 
 
-def together(loader: Iterable[T], stepper: Stepper, ranks: Ranks) -> Iterator[tuple[T, bool, bool]]:
-    """As many batches on every rank, each with whether it is padding and whether it is the last.
+def batches_for(
+    loader: Iterable[T],
+    ranks: SingleProcess,
+    window: Window,
+    *,
+    by_weight: bool,
+    flush: Callable[[], None],
+) -> Iterator[Batch[T]]:
+    """The batches of a loader. `window` is the open window; `by_weight` says what closes it.
 
-    Whose data has ended repeats its last batch. Where all lengths are known they are exchanged
-    once; where not, the ranks agree whenever a window opens (and where weights close windows,
-    before every batch) on whether anyone has data.
+    `flush` closes a window that can get no further batch.
     """
-    if isinstance(loader, Loop):
-        yield from _alongside(loader, stepper)
-        return
-    lengths = ranks.each(_length(loader))
+    if not ranks.distributed:
+        for value in loader:
+            yield value, isinstance(loader, Loop) and loader.current.padding, False
+    elif isinstance(loader, Loop):
+        yield from _nested(loader, window, flush)
+    else:
+        yield from _equal_numbers(loader, ranks, window, by_weight)
+
+
+def _equal_numbers(
+    loader: Iterable[T], ranks: SingleProcess, window: Window, by_weight: bool
+) -> Iterator[Batch[T]]:
+    """The same number of batches on every rank.
+
+    A rank whose data has ended repeats its last batch. Where all lengths are known the ranks
+    exchange them once. Otherwise the ranks ask each other whether anyone has data, whenever a
+    window opens (and before every batch, where windows are closed by weight).
+    """
+    lengths = ranks.gather(_length(loader))
     known = _UNKNOWN not in lengths
     longest = max(lengths)
     if known and longest > 0 and 0 in lengths:
         raise _no_batch(lengths.index(0))
     source, last, ended, done = iter(loader), _END, False, 0
-    while stepper._window.due or not known or done < longest:
-        window = stepper._window
+    while window.due or not known or done < longest:
         if window.due:
             yield last, True, True
             continue
-        batch = _END if ended else next(source, _END)
-        if batch is _END:
+        value = _END if ended else next(source, _END)
+        if value is _END:
             ended = True
         else:
-            last = batch
-        if not known and (window.count == 0 or stepper._enough is not None):
-            there = ranks.each(not ended)
-            if not any(there):
+            last = value
+        if not known and (window.count == 0 or by_weight):
+            has_data = ranks.gather(not ended)
+            if not any(has_data):
                 if window.count == 0 or not window.unsynced:
                     return
                 window.due = True
                 continue
-            if done == 0 and not all(there):
-                raise _no_batch(there.index(0))
+            if done == 0 and not all(has_data):
+                raise _no_batch(has_data.index(0))
         done += 1
         yield last, ended, done == longest
 
 
-def _alongside(loop: Loop[T], stepper: Stepper) -> Iterator[tuple[T, bool, bool]]:
-    """The batches of another stepper's loop, which has brought the ranks together.
+def _nested(loop: Loop[T], window: Window, flush: Callable[[], None]) -> Iterator[Batch[T]]:
+    """The batches of another stepper's loop, which gives every rank the same number.
 
-    A batch cannot be repeated here, since the other would not know: a window that is not
-    synchronised when it ends is flushed.
+    No batch can be repeated here, since the other stepper would not know about it. So a window
+    that ends unsynchronised is flushed.
     """
-    inner = loop.stepper
-    if not isinstance(inner._ranks, Ranks):
+    if not loop.distributed:
         raise TypeError(
             "of two steppers over one loader, the one under DDP or FSDP2 goes inside:"
             " for batch in other(distributed(loader))"
         )
-    for batch in loop:
-        yield batch, inner.padding, inner._final
-        if stepper._window.due:
-            stepper.flush()
+    for value in loop:
+        yield value, loop.current.padding, loop.current.final
+        if window.due:
+            flush()
 
 
 def _length(loader: object) -> int:
-    """How many batches a loader says it has."""
+    """The number of batches of a loader, or -1."""
     try:
         return len(loader)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
@@ -105,6 +144,6 @@ def _length(loader: object) -> int:
 
 def _no_batch(rank: int) -> ValueError:
     return ValueError(
-        f"rank {rank} has no batch at all, while others have: it has nothing to repeat. Give every"
-        " rank at least one batch"
+        f"rank {rank} has no batch at all, so it has none to repeat while the other ranks train:"
+        " give every rank at least one batch"
     )

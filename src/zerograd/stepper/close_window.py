@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import torch
 from torch import Tensor
@@ -10,18 +11,22 @@ from torch.nn.utils import clip_grad_value_
 from torch.optim import Optimizer
 
 from zerograd.stepper.gradients import Gradients, multiply, total_norm
-from zerograd.stepper.sharing import Alone
-from zerograd.stepper.weights import Amount, divided, read, readable
+from zerograd.stepper.sharing import SingleProcess
+from zerograd.stepper.weights import Scalar, on_host, safe_divide, to_numbers
+
+_scaler_users: weakref.WeakKeyDictionary[torch.amp.GradScaler, weakref.ref[CloseWindow]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-class Finish:
-    """Steps on a window's gradients, or says why not."""
+class CloseWindow:
+    """Steps with the gradients of a window, or says why not."""
 
     def __init__(
         self,
         optimizers: list[Optimizer],
         scaler: torch.amp.GradScaler | None,
-        ranks: Alone,
+        ranks: SingleProcess,
         *,
         clip_norm: float | None,
         clip_value: float | None,
@@ -32,19 +37,31 @@ class Finish:
         self._ranks = ranks
         self._clip_norm = clip_norm
         self._clip_value = clip_value
-        self._look = skip_nonfinite or scaler is not None
-        """Whether to look for inf and nan, which is the one time a device is waited for."""
+        self._check_finite = skip_nonfinite or scaler is not None
+        """Whether to look for inf and nan. Only this waits for a device."""
 
-    def scale(self, device: torch.device) -> Amount | None:
-        """The scaler's scale, not waited for: 1, scaled."""
+    def claim_scaler(self) -> None:
+        """Refuse a scaler that another stepper uses."""
+        if self._scaler is None:
+            return
+        user = _scaler_users.get(self._scaler, lambda: None)()
+        if user is not None and user is not self:
+            raise ValueError(
+                "two steppers share a GradScaler, but it has one scale and each stepper would"
+                " update it: give each stepper its own scaler"
+            )
+        _scaler_users[self._scaler] = weakref.ref(self)
+
+    def scale(self, device: torch.device) -> Scalar | None:
+        """The scale of the scaler, read without waiting for the device: 1, scaled."""
         return None if self._scaler is None else self._scaler.scale(torch.ones((), device=device))
 
     def __call__(
-        self, gradients: Gradients, unit: Amount, weight: Amount
-    ) -> tuple[Amount | None, str]:
-        """The norm before clipping, where it was needed, and why there was no step.
+        self, gradients: Gradients, unit: Scalar, weight: Scalar
+    ) -> tuple[Scalar | None, str]:
+        """The norm before clipping, where an option needs it, and the reason if there was no step.
 
-        `unit` and `weight` are c and Σ w of NOTE [The gradient of a window].
+        `unit` and `weight` are c and Σ w of NOTE [The gradient of a window] in window.py.
         """
         if self._scaler is None:
             return self._step(gradients, unit, weight)
@@ -57,37 +74,37 @@ class Finish:
 
     @torch.no_grad()
     def _step(
-        self, gradients: Gradients, unit: Amount, weight: Amount
-    ) -> tuple[Amount | None, str]:
+        self, gradients: Gradients, unit: Scalar, weight: Scalar
+    ) -> tuple[Scalar | None, str]:
         grads = gradients.present()
-        norm: Amount | None = None
-        if self._look or self._clip_norm is not None:
+        norm: Scalar | None = None
+        if self._check_finite or self._clip_norm is not None:
             norm = total_norm(grads)
-            if self._look:
-                norm, unit, weight = read(norm, unit, weight)
+            if self._check_finite:
+                norm, unit, weight = to_numbers(norm, unit, weight)
                 if weight == 0:
                     return None, "no weight"
-            elif readable(norm):
+            elif on_host(norm):
                 norm = norm.item()
-        factor = unit * divided(self._ranks.size, weight)
+        factor = unit * safe_divide(self._ranks.size, weight)
         if norm is not None:
             norm = norm * factor
-            if self._look and not math.isfinite(norm):
+            if self._check_finite and not math.isfinite(norm):
                 return norm, "nonfinite"
             if self._clip_norm is not None:
-                factor = factor * _most_one(self._clip_norm / (norm + 1e-6))
+                factor = factor * _at_most_one(self._clip_norm / (norm + 1e-6))
         if isinstance(factor, Tensor) or factor != 1.0:
             multiply(self._ranks.local(grads), factor)
-        gradients.lay_open()
+        gradients.write_grad()
         if self._clip_value is not None:
             clip_grad_value_(gradients.params, self._clip_value)
-        # Unscaled and looked at: scaler.step() would do the same after waiting for the device.
+        # Not scaler.step(): the gradients are unscaled and checked, and it would wait again.
         for optimizer in self._optimizers:
             optimizer.step()
         return norm, ""
 
 
-def _most_one(factor: Amount) -> Amount:
+def _at_most_one(factor: Scalar) -> Scalar:
     if isinstance(factor, Tensor):
         return factor.clamp(max=1.0)
-    return min(factor, 1.0)  # a nan stays one
+    return min(factor, 1.0)  # nan stays nan

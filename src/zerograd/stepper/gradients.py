@@ -1,7 +1,7 @@
-"""The gradients of one stepper's parameters: held, set aside, multiplied, measured.
+"""The gradients that one stepper has accumulated.
 
-Between two backward calls of an open window they are in `.grad`, or, while another stepper has a
-window open too, aside; with an `accumulate_dtype` they are always aside.
+Between two backward calls of an open window the gradients are in `.grad`. They are held outside
+`.grad` while another stepper uses the same parameters, and always with an `accumulate_dtype`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from zerograd.stepper.weights import Amount
+from zerograd.stepper.weights import Scalar
 
 Held = list[Tensor | None]
 
-_LOW = (torch.float16, torch.bfloat16)
+_LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
-def multiply(grads: list[Tensor], factor: Amount) -> None:
+def multiply(grads: list[Tensor], factor: Scalar) -> None:
     """Multiply all gradients in place."""
     dense = [grad for grad in grads if not grad.is_sparse]
     if dense:
@@ -29,100 +29,101 @@ def multiply(grads: list[Tensor], factor: Amount) -> None:
 
 
 def total_norm(grads: list[Tensor]) -> Tensor:
-    """The norm of all gradients as one vector; under FSDP2 that of all shards, on every rank."""
+    """The norm of all gradients as one vector. Under FSDP2 it covers the shards of all ranks."""
     parts = [grad.coalesce().values() if grad.is_sparse else grad for grad in grads]
-    low = any(part.dtype in _LOW for part in parts)
+    low = any(part.dtype in _LOW_PRECISION for part in parts)
     norms = torch._foreach_norm(parts, 2, torch.float32 if low else None)
     if len({(norm.device, norm.dtype) for norm in norms}) > 1:
         norms = tuple(norm.to(norms[0]) for norm in norms)
     total = torch.linalg.vector_norm(torch.stack(norms))
-    full = getattr(total, "full_tensor", None)  # a DTensor's, summed over the ranks
+    full = getattr(total, "full_tensor", None)  # a DTensor is summed over the ranks
     return total if full is None else full()  # type: ignore[no-any-return]
 
 
 class Gradients:
-    """What has been accumulated for these parameters."""
+    """The accumulated gradients of these parameters."""
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         self.params: list[Tensor] = []
         self.ids: set[int] = set()
         self._dtype = dtype
-        self._aside: Held | None = None
+        self._held: Held | None = None
+        """The gradients outside `.grad`, in the order of the parameters."""
 
-    def of(self, params: Iterable[Tensor]) -> None:
-        """A window opens over these parameters, with nothing in them."""
+    def track(self, params: Iterable[Tensor]) -> None:
+        """Start over with these parameters and no gradients."""
         self.params = list(params)
         self.ids = set(map(id, self.params))
-        self._aside = None if self._dtype is None else [None] * len(self.params)
+        self.forget()
 
-    def put_aside(self, copy: bool = False) -> None:
-        """Make room in `.grad` for somebody else's backward.
+    def move_out(self, copy: bool = False) -> None:
+        """Move the gradients out of `.grad`, so that another stepper can use it.
 
-        Where gradients are views of DDP's buckets, that backward would write into them: a copy then.
+        `copy` is for gradients that are views of DDP's buckets, which the next backward overwrites.
         """
-        if self._aside is None:
-            self._aside = [
+        if self._held is None:
+            self._held = [
                 param.grad.clone() if copy and param.grad is not None else param.grad
                 for param in self.params
             ]
             for param in self.params:
                 param.grad = None
 
-    def put_back(self) -> None:
-        """Have our own in `.grad` again, and nothing else; with a dtype of our own, nothing."""
+    def move_in(self) -> None:
+        """Move the gradients back into `.grad`. With an `accumulate_dtype`, empty `.grad`."""
         if self._dtype is not None:
             for param in self.params:
                 param.grad = None
-        elif self._aside is not None:
-            for param, grad in zip(self.params, self._aside, strict=True):
+        elif self._held is not None:
+            for param, grad in zip(self.params, self._held, strict=True):
                 param.grad = grad
-            self._aside = None
+            self._held = None
 
-    def add_up(self) -> None:
-        """With a dtype of our own: take what a backward has left in `.grad`."""
-        if self._dtype is None or self._aside is None:
+    def accumulate(self) -> None:
+        """With an `accumulate_dtype`: add `.grad` to the held gradients and empty it."""
+        if self._dtype is None or self._held is None:
             return
         for index, param in enumerate(self.params):
             new = param.grad
             if new is not None:
-                held = self._aside[index]
+                held = self._held[index]
                 if held is None:
-                    self._aside[index] = new.to(self._dtype)
+                    self._held[index] = new.to(self._dtype)
                 else:
                     held.add_(new)
                 param.grad = None
 
-    def lay_open(self) -> None:
-        """With a dtype of our own: all of it into `.grad`, for a backward that synchronises."""
-        if self._dtype is not None and self._aside is not None:
-            for index, (param, held) in enumerate(zip(self.params, self._aside, strict=True)):
+    def write_grad(self) -> None:
+        """With an `accumulate_dtype`: write the sum to `.grad`, for a synchronisation or a step."""
+        if self._dtype is not None and self._held is not None:
+            for index, (param, held) in enumerate(zip(self.params, self._held, strict=True)):
                 if held is not None:
                     param.grad = held.to(param.dtype)
-                    self._aside[index] = None
+                    self._held[index] = None
 
     def present(self) -> list[Tensor]:
-        """The gradients there are, where they are."""
-        if self._aside is not None:
-            return [grad for grad in self._aside if grad is not None]
+        """The gradients that are not None."""
+        if self._held is not None:
+            return [grad for grad in self._held if grad is not None]
         return [param.grad for param in self.params if param.grad is not None]
 
     def copies(self) -> Held:
-        """A copy of them, for a checkpoint."""
-        held = self._aside if self._aside is not None else [param.grad for param in self.params]
+        """Copies for a checkpoint."""
+        held = self._held if self._held is not None else [param.grad for param in self.params]
         return [None if grad is None else grad.detach().clone() for grad in held]
 
-    def restore(self, params: Iterable[Tensor], held: Held) -> None:
-        """The gradients of a checkpoint, set aside until their window goes on."""
-        self.of(params)
-        self._aside = [
+    def load(self, params: Iterable[Tensor], held: Held) -> None:
+        """Take the gradients of a checkpoint, and hold them until the window continues."""
+        self.track(params)
+        self._held = [
             None if grad is None else grad.to(param.device, copy=True)
             for param, grad in zip(self.params, held, strict=True)
         ]
 
-    def dirty(self) -> bool:
-        """Whether `.grad` holds anything."""
+    def any_grad(self) -> bool:
+        """Whether any `.grad` is set."""
         return any(param.grad is not None for param in self.params)
 
     def forget(self) -> None:
-        """Nothing is held any more; `.grad` is the caller's to clear."""
-        self._aside = None if self._dtype is None else [None] * len(self.params)
+        """Drop the held gradients. The caller clears `.grad`."""
+        self._held = None if self._dtype is None else [None] * len(self.params)

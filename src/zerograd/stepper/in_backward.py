@@ -1,7 +1,7 @@
-"""Optimizer-in-backward: a gradient is used and freed as soon as it is complete.
+"""Optimizer-in-backward: each gradient is used and freed as soon as it is complete.
 
-Each parameter is stepped by a view of its optimizer that shares its state and sees this parameter
-only, so that checkpoints and schedulers see the one optimizer that the user made.
+Each parameter is stepped by a view of its optimizer. The view shares the optimizer's state but has
+this one parameter only. Checkpoints and schedulers see the optimizer that the user made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 
 class InBackward:
-    """While it is entered, a backward steps every parameter whose gradient it completes."""
+    """A context manager: inside it, backward steps each parameter when its gradient is complete."""
 
     def __init__(self, optimizers: list[Optimizer], clip_value: float | None) -> None:
         self._optimizers = optimizers
@@ -30,7 +30,7 @@ class InBackward:
                 for param in group["params"]:
                     if id(param) not in self._views:
                         self._views[id(param)] = _view(optimizer, param), group
-                        self._listen(param)
+                        self._add_hook(param)
         self._done.clear()
         self._active = True
 
@@ -38,13 +38,14 @@ class InBackward:
         self._active = False
         if self._done:
             for optimizer in self._optimizers:
-                optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler asks
+                # Without this a scheduler warns that it stepped before the optimizer.
+                optimizer._opt_called = True  # type: ignore[attr-defined]
 
-    def _listen(self, param: Tensor) -> None:
-        ours = weakref.ref(self)
+    def _add_hook(self, param: Tensor) -> None:
+        weak_self = weakref.ref(self)
 
         def completed(param: Tensor) -> None:
-            found = ours()
+            found = weak_self()
             if found is not None and found._active:
                 found._step(param)
 
@@ -54,8 +55,8 @@ class InBackward:
     def _step(self, param: Tensor) -> None:
         if id(param) in self._done:
             raise RuntimeError(
-                "a parameter got a second gradient in one backward (a reentrant checkpoint does"
-                " that) after free_gradients had used the first: use_reentrant=False, or"
+                "a parameter got a second gradient in one backward, after free_gradients had used"
+                " the first (a reentrant checkpoint does that): set use_reentrant=False or"
                 " free_gradients=False"
             )
         self._done.add(id(param))
@@ -65,13 +66,13 @@ class InBackward:
         own.update(options)
         if self._clip_value is not None:
             clip_grad_value_([param], self._clip_value)
-        # Through the class: a scheduler wraps the instance's step, and that is the whole one's.
+        # Call the class's step(): a scheduler has wrapped the step() of the user's instance.
         type(view).step(view)
         param.grad = None
         if any(own[name] is not value for name, value in options.items()):
             raise TypeError(
-                f"{type(view).__name__} keeps state of all parameters together: it cannot step"
-                " them one by one, so not with free_gradients"
+                f"{type(view).__name__} keeps state of all parameters together, so it cannot step"
+                " them one by one: set free_gradients=False"
             )
 
 

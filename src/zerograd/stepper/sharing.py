@@ -1,7 +1,7 @@
-"""Who shares the gradients: nobody, DDP's ranks, or FSDP2's.
+"""Which ranks share the gradients: none, those of DDP, or those of FSDP2.
 
-A collective is only ever started where every rank starts it: at the beginning of a loop, when a
-window opens, before its synchronised backward, and in `flush()`.
+A collective call starts only where every rank starts it: at the beginning of a loop, when a window
+opens, before the synchronised backward of a window, and in `flush()`.
 """
 
 from __future__ import annotations
@@ -15,50 +15,55 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zerograd.stepper.weights import Amount, readable
+from zerograd.stepper.weights import Scalar, exact_dtype, on_host
 
 
-class Alone:
-    """One process: nothing to share, nothing to agree on."""
+class SingleProcess:
+    """One process: there is nothing to synchronise."""
 
     size = 1
-    shards = False
-    views = False
+    distributed = False
+    sharded = False
+    """Whether each rank holds only its shard of a gradient (FSDP2)."""
+    bucket_views = False
     """Whether gradients are views of DDP's buckets."""
-    first_syncs_all = False
-    """Whether the first window must synchronise every batch."""
+    sync_first_window = False
+    """Whether every batch of the first window must be synchronised."""
 
-    def sync(self, on: bool) -> None:
-        """Whether the next backward synchronises; set before the forward."""
+    def set_sync(self, on: bool) -> None:
+        """Say whether the next backward synchronises. Must be called before the forward."""
 
-    def start_sum(self, value: Amount) -> Callable[[], Amount]:
-        """Begin to add up over the ranks; the result is waited for when asked for."""
+    def start_sum(self, value: Scalar) -> Callable[[], Scalar]:
+        """Start a sum over the ranks. Calling the result waits for the sum."""
         return lambda: value
 
-    def largest(self, value: Amount) -> Amount:
+    def largest(self, value: Scalar) -> Scalar:
         """The largest of the ranks' values."""
         return value
 
-    def each(self, value: int) -> list[int]:
-        """What every rank says, known to all."""
+    def gather(self, value: int) -> list[int]:
+        """The values of all ranks."""
         return [value]
 
-    def rerun(self) -> bool:
-        """A synchronised backward that adds nothing: what waited for one is delivered."""
+    def sync_again(self) -> bool:
+        """Synchronise with a backward that adds zeros, after repeating the last forward.
+
+        False if no forward has been seen in this window.
+        """
         return True
 
     def forget_inputs(self) -> None:
-        """The window is over."""
+        """Drop the inputs of the last forward: the window is closed."""
 
     def local(self, grads: list[Tensor]) -> list[Tensor]:
         """This rank's part of the gradients, as plain tensors."""
         return grads
 
 
-class Ranks(Alone):
-    """Several ranks whose gradients are averaged."""
+class Ranks(SingleProcess):
+    """Several ranks that average their gradients."""
 
-    name = ""
+    distributed = True
 
     def __init__(self, modules: list[nn.Module], group: Any, device: torch.device) -> None:
         self._group = group
@@ -71,32 +76,33 @@ class Ranks(Alone):
             hook = module.register_forward_pre_hook(inputs, with_kwargs=True)
             weakref.finalize(self, hook.remove)
 
-    def start_sum(self, value: Amount) -> Callable[[], Amount]:
-        exact = torch.float32 if self._device.type == "mps" else torch.float64
-        total = torch.as_tensor(value, dtype=exact, device=self._device).clone()
+    def _tensor(self, value: Scalar) -> Tensor:
+        return torch.as_tensor(value, dtype=exact_dtype(self._device), device=self._device).clone()
+
+    def start_sum(self, value: Scalar) -> Callable[[], Scalar]:
+        total = self._tensor(value)
         work = dist.all_reduce(total, group=self._group, async_op=True)
 
-        def result() -> Amount:
+        def result() -> Scalar:
             if work is not None:
                 work.wait()
-            return total.item() if readable(total) else total
+            return total.item() if on_host(total) else total
 
         return result
 
-    def largest(self, value: Amount) -> Amount:
-        exact = torch.float32 if self._device.type == "mps" else torch.float64
-        most = torch.as_tensor(value, dtype=exact, device=self._device).clone()
+    def largest(self, value: Scalar) -> Scalar:
+        most = self._tensor(value)
         dist.all_reduce(most, dist.ReduceOp.MAX, group=self._group)
-        return most.item() if readable(most) else most
+        return most.item() if on_host(most) else most
 
-    def each(self, value: int) -> list[int]:
-        said = torch.zeros(self.size, dtype=torch.int64, device=self._device)
-        said[self._rank] = value
-        dist.all_reduce(said, group=self._group)
-        return [int(one) for one in said.tolist()]
+    def gather(self, value: int) -> list[int]:
+        values = torch.zeros(self.size, dtype=torch.int64, device=self._device)
+        values[self._rank] = value
+        dist.all_reduce(values, group=self._group)
+        return [int(one) for one in values.tolist()]
 
-    def rerun(self) -> bool:
-        self.sync(True)
+    def sync_again(self) -> bool:
+        self.set_sync(True)
         known = any(inputs.last is not None for inputs in self._inputs)
         for module, inputs in zip(self._modules, self._inputs, strict=True):
             if inputs.last is not None:
@@ -111,28 +117,25 @@ class Ranks(Alone):
             inputs.last = None
 
 
-class Replicas(Ranks):
+class DdpRanks(Ranks):
     """DDP: every rank holds all gradients."""
-
-    name = "DDP"
 
     def __init__(self, modules: list[DistributedDataParallel], device: torch.device) -> None:
         super().__init__(list(modules), modules[0].process_group, device)
         self._wrappers = modules
-        self.views = any(module.gradient_as_bucket_view for module in modules)
-        # DDP learns the graph in its first synchronised backward, and asserts that it comes first.
-        self.first_syncs_all = any(module.static_graph for module in modules)
+        self.bucket_views = any(module.gradient_as_bucket_view for module in modules)
+        # DDP learns a static graph in its first backward, and asserts that it is a synchronised one.
+        self.sync_first_window = any(module.static_graph for module in modules)
 
-    def sync(self, on: bool) -> None:
+    def set_sync(self, on: bool) -> None:
         for module in self._wrappers:
             module.require_backward_grad_sync = on
 
 
-class Shards(Ranks):
-    """FSDP2: every rank holds its part of each gradient; what is not synchronised waits inside."""
+class FsdpRanks(Ranks):
+    """FSDP2: every rank holds a shard of each gradient. FSDP2 keeps unsynchronised gradients."""
 
-    name = "FSDP2"
-    shards = True
+    sharded = True
 
     def __init__(
         self, roots: list[nn.Module], sharded: list[Any], group: Any, device: torch.device
@@ -140,7 +143,7 @@ class Shards(Ranks):
         super().__init__(roots, group, device)
         self._sharded = sharded
 
-    def sync(self, on: bool) -> None:
+    def set_sync(self, on: bool) -> None:
         for module in self._sharded:
             module.set_requires_gradient_sync(on, recurse=False)
 
@@ -149,7 +152,7 @@ class Shards(Ranks):
 
 
 class _Inputs:
-    """What a module was last called with, kept while a window is open; copies of it are empty."""
+    """The last inputs of a module, kept while a window is open. A copy is empty."""
 
     def __init__(self) -> None:
         self.last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -178,7 +181,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _detached(value: Any) -> Any:
-    """The same without the graph it came from, which is spent."""
+    """The same value without its graph, which backward has freed."""
     if isinstance(value, Tensor):
         return value.detach().requires_grad_(value.requires_grad)
     if isinstance(value, dict):
@@ -188,42 +191,46 @@ def _detached(value: Any) -> Any:
     return value
 
 
-def ranks_of(modules: list[nn.Module], params: Iterable[Tensor], group: Any) -> Alone:
-    """Who shares the gradients of these parameters, found from how the modules are wrapped."""
+def ranks_of(modules: list[nn.Module], params: Iterable[Tensor], group: Any) -> SingleProcess:
+    """The ranks that share these gradients, found from the wrappers of the modules."""
     params = list(params)
     inside = [one for module in modules for one in module.modules()]
     replicas = [one for one in inside if isinstance(one, DistributedDataParallel)]
-    # By name: where the class lives has moved between torch 2.4 and now.
+    # By name: torch has moved the class since 2.4.
     sharded = [one for one in inside if "FSDPModule" in (c.__name__ for c in type(one).__mro__)]
     if any(type(one).__name__ == "FullyShardedDataParallel" for one in inside):
-        raise TypeError("FSDP1 is not supported: shard the model with fully_shard() (FSDP2)")
+        raise TypeError("FSDP1 is not supported: use fully_shard() (FSDP2)")
     if replicas and sharded:
-        raise TypeError("modules under DDP and modules under FSDP2 need a stepper each")
+        raise TypeError(
+            "some modules are under DDP and some under FSDP2: give each kind its own stepper"
+        )
     if replicas:
         shared = {id(param) for one in replicas for param in one.parameters()}
         _all_shared(params, shared, "DDP", "wrap every trained module in DDP")
         if len({id(one.process_group) for one in replicas}) > 1:
-            raise TypeError("modules of different process groups need a stepper each")
-        return Replicas(replicas, params[0].device)
+            raise TypeError(
+                "the modules have different process groups: give each group its own stepper"
+            )
+        return DdpRanks(replicas, params[0].device)
     if sharded:
         shared = {id(param) for param in params if hasattr(param, "device_mesh")}
         _all_shared(params, shared, "FSDP2", "fully_shard() every trained module")
         roots = [one for one in modules if any(part in sharded for part in one.modules())]
-        return Shards(roots, sharded, group or _group(params), params[0].device)
-    return Alone()
+        return FsdpRanks(roots, sharded, group or _group(params), params[0].device)
+    return SingleProcess()
 
 
-def _all_shared(params: list[Tensor], shared: set[int], name: str, way_out: str) -> None:
+def _all_shared(params: list[Tensor], shared: set[int], name: str, remedy: str) -> None:
     outside = sum(id(param) not in shared for param in params)
     if outside:
         raise ValueError(
             f"{outside} of the optimizer's {len(params)} parameters are not under {name}, so the"
-            f" ranks would step them differently: {way_out}"
+            f" ranks would step them differently: {remedy}"
         )
 
 
 def _group(params: list[Any]) -> Any:
-    """The ranks over which FSDP2 averages: the parameters' mesh, if it has no other use."""
+    """The ranks over which FSDP2 averages, if the mesh of the parameters serves nothing else."""
     mesh = params[0].device_mesh
     if mesh.ndim == 1:
         return mesh.get_group()
@@ -232,6 +239,6 @@ def _group(params: list[Any]) -> Any:
     if hybrid and mesh.size() == dist.get_world_size():
         return None
     raise ValueError(
-        f"over which ranks are gradients averaged on a mesh of {mesh.ndim} dimensions?"
-        " Say it with group=, a process group"
+        f"the parameters are on a mesh of {mesh.ndim} dimensions: say with group= over which"
+        " process group their gradients are averaged"
     )

@@ -1,26 +1,26 @@
-"""What became of a window, as data. Tensors in it are read when somebody looks, not before."""
+"""The record of one window. Tensors in it are read only when somebody looks at them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerograd.stepper.weights import Amount, number
+from zerograd.stepper.weights import Scalar, to_number
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Step:
-    """One window: whether it was stepped, and what it held."""
+    """What happened at the end of one window."""
 
     index: int
-    """Windows are counted from 0, skipped ones too."""
+    """The number of the window, from 0; skipped windows count too."""
     reason: str
-    """Why it was skipped: "nonfinite", "no weight", "no gradient"; empty where it was stepped."""
+    """Why there was no step: "nonfinite", "no weight" or "no gradient"; empty after a step."""
     length: int
-    """How many batches were in it on this rank; padding does not count."""
-    _lr: tuple[Amount, ...]
-    _weight: Amount
-    _norm: Amount | None
-    _scale: Amount | None
+    """The number of batches in the window on this rank, without padding."""
+    _lr: tuple[Scalar, ...]
+    _weight: Scalar
+    _norm: Scalar | None
+    _scale: Scalar | None
 
     @property
     def stepped(self) -> bool:
@@ -30,26 +30,26 @@ class Step:
     @property
     def lr(self) -> tuple[float, ...]:
         """The learning rate of each parameter group in this step."""
-        return tuple(number(rate) for rate in self._lr)
+        return tuple(to_number(rate) for rate in self._lr)
 
     @property
     def weight(self) -> float:
-        """The weight of all its batches, on all ranks."""
-        return number(self._weight)
+        """The total weight of the batches, over all ranks."""
+        return to_number(self._weight)
 
     @property
     def norm(self) -> float | None:
-        """The gradient's norm before clipping, where something needed it (see `Stepper`)."""
-        return None if self._norm is None else number(self._norm)
+        """The norm of the gradient before clipping, or None if no option needs it (see `Stepper`)."""
+        return None if self._norm is None else to_number(self._norm)
 
     @property
     def scale(self) -> float | None:
-        """The scaler's scale in this window."""
-        return None if self._scale is None else number(self._scale)
+        """The scale of the GradScaler in this window."""
+        return None if self._scale is None else to_number(self._scale)
 
     def __repr__(self) -> str:
-        said = "stepped" if self.stepped else f"skipped: {self.reason}"
-        parts = [f"{said}, length={self.length}, weight={self.weight:g}"]
+        outcome = "stepped" if self.stepped else f"skipped: {self.reason}"
+        parts = [f"{outcome}, length={self.length}, weight={self.weight:g}"]
         if self.norm is not None:
             parts.append(f"norm={self.norm:.4g}")
         if self.scale is not None:

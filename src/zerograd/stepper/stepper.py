@@ -1,32 +1,17 @@
-"""The stepper: windows opened, filled and closed, and every gradient of them accounted for.
-
-NOTE [The gradient of a window]
-It is Σ wᵢ·∇meanᵢ / Σ wᵢ, and Σ wᵢ is known when the window ends. So a batch's loss is
-back-propagated with the factor wᵢ/c (a summed loss with 1/c), and the sum is multiplied once, at
-the end, by c·R/Σ wᵢ: R ranks average their gradients, and Σ runs over them all. c is a power of
-two, the same on all ranks, near the weight expected of a window: w/c rounds nothing, and is about
-one over the window's length, as people divide by hand, so that fp16 does not overflow. Where c·R is
-Σ wᵢ there is nothing to multiply.
-
-NOTE [Whose is .grad]
-A stepper clears its parameters when its window opens. While its loop runs, no other stepper's
-backward leaves anything in them: they are frozen meanwhile. Where two share parameters, or FSDP2
-keeps them in its own way, whoever runs puts the other's gradients aside, and each puts its own back
-before it goes on.
+"""The stepper: it opens, fills and closes windows, and each step uses the gradient of its window.
 
 NOTE [A loop that is left]
-A window belongs to one loop. A loop that ends closes it; one that is left drops it, at once where
-Python closes the generator, and when the next loop begins where something still holds it.
+A window belongs to one loop. When the loop ends, its window is closed. When the loop is left, its
+window is dropped: at once if Python closes the generator, and otherwise when the next loop begins.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import weakref
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -34,21 +19,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from zerograd.stepper import validate
-from zerograd.stepper.batches import Loop, together
-from zerograd.stepper.close_window import Finish
+from zerograd.stepper.backward_pass import BackwardPass
+from zerograd.stepper.batches import Current, Loop, batches_for
+from zerograd.stepper.close_window import CloseWindow
 from zerograd.stepper.gradients import Gradients
 from zerograd.stepper.in_backward import InBackward
-from zerograd.stepper.sharing import Ranks, ranks_of
+from zerograd.stepper.ownership import Ownership
+from zerograd.stepper.sharing import ranks_of
 from zerograd.stepper.step_record import Step
-from zerograd.stepper.weights import Amount, amount, divided, power_of_two
-from zerograd.stepper.window import Window
+from zerograd.stepper.weights import Scalar, checked_weight
+from zerograd.stepper.window import Window, WindowSize
 
 T = TypeVar("T")
-
-_running: weakref.WeakSet[Stepper] = weakref.WeakSet()
-"""The steppers in a loop. See NOTE [Whose is .grad]."""
-_scalers: weakref.WeakKeyDictionary[Any, weakref.ref[Stepper]] = weakref.WeakKeyDictionary()
-"""Which stepper uses which scaler."""
 
 
 class Stepper:
@@ -59,24 +41,26 @@ class Stepper:
             loss = loss_fn(model(batch.x), batch.y)
             stepper.backward(loss, weight=len(batch.y))
 
-    `weight` is how many samples or tokens the mean was taken over. Every step uses the gradient of
-    the mean over its whole window, whatever the window's length and on however many ranks.
+    `weight` is the number of samples or tokens in the mean. Every step uses the gradient of the
+    mean over its whole window, for windows of any length and any number of ranks.
 
-    modules, optimizers: one or several; the optimizers' parameters are disjoint.
-    accumulate, accumulate_weight: batches in a window, or close it when it weighs at least so much
-        (over all ranks). The loader's end closes it too.
-    clip_norm, clip_value: clip the window's gradient.
-    scaler: a torch.amp.GradScaler of its own.
-    scheduler: one or several, stepped when the optimizer has stepped.
-    reduction: "mean", or "sum" for losses that were added up.
-    skip_nonfinite: drop a window with inf or nan in its gradient, on all ranks alike.
-    accumulate_dtype: add up in this dtype, for bf16 parameters.
+    modules, optimizers: one or several; no parameter belongs to two optimizers.
+    accumulate: the number of batches in a window. The end of the loader closes a window too.
+    accumulate_weight: close a window when the weight of its batches, over all ranks, is at least
+        this.
+    clip_norm, clip_value: clip the gradient of the window.
+    scaler: a torch.amp.GradScaler that no other stepper uses.
+    scheduler: one or several; they step after the optimizer has stepped.
+    reduction: "mean", or "sum" for losses that are sums over samples.
+    skip_nonfinite: drop a window whose gradient contains inf or nan, on all ranks.
+    accumulate_dtype: add up gradients in this dtype, for bf16 parameters.
     free_gradients: step inside backward and free each gradient at once, to save memory.
-    sync: "last" batch of a window, or "every" one, which saves memory under FSDP2.
-    group: the ranks over which gradients are averaged, where it cannot be seen (a mesh with TP).
+    sync: synchronise the "last" batch of a window, or "every" batch, which saves memory under FSDP2.
+    group: the ranks over which gradients are averaged, if the parameters do not show it (a mesh
+        with TP).
 
-    `last_step` says what became of the last window, `history` of the last thousand. A norm is there
-    where something needs it: clip_norm, scaler or skip_nonfinite.
+    `last_step` describes the last window, `history` the last thousand. A norm is computed only for
+    clip_norm, scaler or skip_nonfinite.
     """
 
     def __init__(
@@ -97,51 +81,41 @@ class Stepper:
         sync: Literal["last", "every"] = "last",
         group: Any = None,
     ) -> None:
-        self._modules = validate.listed(modules, nn.Module, "modules")
-        self._optimizers = validate.listed(optimizers, Optimizer, "optimizers")
+        trained = validate.as_list(modules, nn.Module, "modules")
+        self._optimizers = validate.as_list(optimizers, Optimizer, "optimizers")
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
-        validate.unfit(self._modules, self._optimizers, self._scaler)
-        validate.windows(accumulate, accumulate_weight)
-        validate.clips(clip_norm, clip_value)
-        validate.other_words("reduction", reduction, "mean", "sum")
-        validate.other_words("sync", sync, "last", "every")
-        self._accumulate = None if accumulate_weight is not None else accumulate or 1
-        self._enough = accumulate_weight
-        self._schedulers = validate.demanding(scheduler)
-        self._summed = reduction == "sum"
-        self._sync_every = sync == "every"
-        params = validate.parameters(self._optimizers)
-        self._ranks = ranks_of(self._modules, params, group)
-        shards = self._ranks.shards
+        validate.check_optimizers(trained, self._optimizers, self._scaler)
+        validate.check_window_size(accumulate, accumulate_weight)
+        validate.check_clipping(clip_norm, clip_value)
+        validate.check_choice("reduction", reduction, "mean", "sum")
+        validate.check_choice("sync", sync, "last", "every")
+        self._schedulers = validate.as_schedulers(scheduler)
+        self._ranks = ranks_of(trained, validate.parameters(self._optimizers), group)
+        self._size = WindowSize(accumulate, accumulate_weight, self._ranks)
         if accumulate_dtype is not None:
-            validate.together(
-                "accumulate_dtype",
-                {
-                    "scaler": (self._scaler is not None, "a scaler is for fp16, this for bf16"),
-                    "FSDP2": (
-                        shards,
-                        "say MixedPrecisionPolicy(reduce_dtype=...) to fully_shard()",
-                    ),
-                },
-            )
-        self._in_backward: InBackward | None = None
+            validate.check_accumulate_dtype(scaled=self._scaler is not None, ranks=self._ranks)
         if free_gradients:
-            whole = "it needs all gradients of a window at once"
-            validate.together(
-                "free_gradients",
-                {
-                    "accumulate": (self._accumulate != 1, "a longer window keeps the gradients"),
-                    "clip_norm": (clip_norm is not None, whole),
-                    "scaler": (self._scaler is not None, whole),
-                    "skip_nonfinite": (skip_nonfinite, whole),
-                    "accumulate_dtype": (accumulate_dtype is not None, "nothing is accumulated"),
-                    "DDP": (self._ranks.size > 1 and not shards, "it averages after the backward"),
-                    "FSDP2": (shards, "it averages after the backward"),
-                },
+            validate.check_free_gradients(
+                windows=self._size.batches != 1,
+                clip_norm=clip_norm is not None,
+                scaled=self._scaler is not None,
+                skip_nonfinite=skip_nonfinite,
+                accumulate_dtype=accumulate_dtype is not None,
+                ranks=self._ranks,
             )
-            self._in_backward = InBackward(self._optimizers, clip_value)
 
-        self._finish = Finish(
+        self._window = Window()
+        self._gradients = Gradients(accumulate_dtype)
+        self._ownership = Ownership(self._gradients, self._window, self._ranks)
+        self._in_backward = InBackward(self._optimizers, clip_value) if free_gradients else None
+        self._run_backward = BackwardPass(
+            self._gradients,
+            self._ownership,
+            self._scaler,
+            self._in_backward,
+            summed=reduction == "sum",
+        )
+        self._step_on = CloseWindow(
             self._optimizers,
             self._scaler,
             self._ranks,
@@ -149,274 +123,226 @@ class Stepper:
             clip_value=clip_value,
             skip_nonfinite=skip_nonfinite,
         )
-        self._gradients = Gradients(accumulate_dtype)
-        self._window = Window()
-        self._loop: object = None
-        """The loop that is running; a loop that finds another one here has been left."""
-        self._awaiting = False
-        """A batch was given out, and its backward has not come."""
-        self._syncing = True
-        """The backward of this batch synchronises."""
-        self._final = False
-        """This batch is the last of the loop, on all ranks."""
-        self._resumed = False
-        self._left_inside = False
-        """Dropped gradients that FSDP2 still holds."""
-        self._usual: Amount | None = None
-        """The mean weight of a batch in the window before, on all ranks."""
-        self._last_seed: tuple[Any, Tensor] | None = None
-        self._warm = not self._ranks.first_syncs_all
-        """DDP has learned a static graph."""
 
-        self.padding = False
-        """Whether this batch is a repetition that only keeps the ranks together."""
+        self._loop: object = None
+        """The running loop. A loop that finds another one here has been left."""
+        self._current = Current()
+        self._awaiting = False
+        """Whether a batch was handed out and its backward() has not been called."""
+        self._sync_every = sync == "every"
+        self._syncing = True
+        """Whether the backward of this batch synchronises."""
+        self._sync_all = self._ranks.sync_first_window
+        """Whether DDP still has to learn its static graph."""
+        self._resumed = False
+        """Whether the next loop continues a loaded window."""
+        self._fsdp_leftovers = False
+        """Whether FSDP2 still stores the gradients of a dropped window."""
+
         self.last_step: Step | None = None
         self.history: deque[Step] = deque(maxlen=1000)
         self.steps = 0
-        """Windows that were stepped."""
+        """The number of windows that ended with a step."""
         self.skipped = 0
-        """Windows that were not."""
+        """The number of windows that ended without a step."""
+
+    @property
+    def padding(self) -> bool:
+        """Whether the current batch is a repetition that only keeps the ranks together."""
+        return self._current.padding
 
     # The loop
 
     def __call__(self, loader: Iterable[T]) -> Loop[T]:
-        """The loader's batches; its windows open and close as they are used."""
-        return Loop(self, loader)
+        """The batches of the loader. Use it in a `for` loop, once."""
+        return Loop(
+            loader, self._batches(loader), self._current, distributed=self._ranks.distributed
+        )
 
     def _batches(self, loader: Iterable[T]) -> Generator[T, None, None]:
         loop = object()
         if not self._resumed:
             self._drop()
-            self._gradients.of(validate.parameters(self._optimizers))
+            self._gradients.track(validate.parameters(self._optimizers))
         self._resumed = False
         self._loop = loop
-        _running.add(self)
+        self._ownership.begin()
         try:
-            if isinstance(self._ranks, Ranks):
-                if max(self._ranks.each(self._left_inside)):
-                    self._purge()
-                for batch, padding, final in together(loader, self, self._ranks):
-                    self._final = final
-                    self._give_out(loop, self._syncs(final), padding)
-                    yield batch
-                    self._taken_back(loop)
-            else:
-                for batch in loader:
-                    self._give_out(loop, sync=True, padding=_is_padding(loader))
-                    yield batch
-                    self._taken_back(loop)
+            if self._ranks.distributed and max(self._ranks.gather(self._fsdp_leftovers)):
+                self._purge()
+            for batch, padding, final in batches_for(
+                loader,
+                self._ranks,
+                self._window,
+                by_weight=self._size.weight is not None,
+                flush=self.flush,
+            ):
+                self._before_body(loop, padding, final)
+                yield batch
+                self._after_body(loop)
             self.flush()
         finally:
             if self._loop is loop:
                 self._loop = None
                 self._drop()
-                _running.discard(self)
-                self._ranks.sync(True)
-                self.padding = False
+                self._ownership.end()
+                self._ranks.set_sync(True)
+                self._current.padding = False
 
-    def _syncs(self, final: bool) -> bool:
-        """Whether the batch to come closes the window, as far as it can be known before its forward."""
-        if self._sync_every or not self._warm or final:
-            return True
-        if self._enough is None:
-            return self._window.count + 1 == self._accumulate
-        usual = self._usual if self._usual is not None else 0.0
-        return float(self._window.whole + usual * self._ranks.size) >= self._enough
-
-    def _give_out(self, loop: object, sync: bool, padding: bool) -> None:
-        if self._loop is not loop:
-            raise RuntimeError("this loop was left when another one of the same stepper began")
-        if self._left_inside and not self._window.count:
+    def _before_body(self, loop: object, padding: bool, final: bool) -> None:
+        self._check_running(loop)
+        if self._fsdp_leftovers and not self._window.count:
             self._purge()
-        self._ranks.sync(sync)
-        self._syncing = sync
+        self._syncing = (
+            not self._ranks.distributed
+            or self._sync_every
+            or self._sync_all
+            or final
+            or self._size.next_is_last(self._window)
+        )
+        self._ranks.set_sync(self._syncing)
         self._awaiting = True
-        self.padding = padding
+        self._current.padding = padding
+        self._current.final = final
 
-    def _taken_back(self, loop: object) -> None:
-        """The loop's body has come to its end."""
-        if self._loop is not loop:
-            raise RuntimeError("this loop was left when another one of the same stepper began")
+    def _after_body(self, loop: object) -> None:
+        self._check_running(loop)
         if self._awaiting and self._ranks.size > 1:
             raise RuntimeError(
-                "a batch had no backward(): the other ranks wait for it. To leave a batch out, do"
-                " not `continue`: call backward(loss, weight=0)"
+                "backward() was not called for a batch, and the other ranks wait for it. To leave"
+                " a batch out, do not `continue`: call backward(loss, weight=0)"
             )
         self._awaiting = False
+
+    def _check_running(self, loop: object) -> None:
+        if self._loop is not loop:
+            raise RuntimeError("this loop ended when the same stepper began another loop")
 
     # A batch
 
     def backward(self, loss: Tensor, weight: object = 1, *, retain_graph: bool = False) -> None:
-        """Back-propagate a batch's loss, and step if that closes the window.
+        """Back-propagate the loss of a batch, and step if that closes the window.
 
-        `weight` is how many samples or tokens the loss was taken over: a number, or a tensor on
-        the loss's device. With weight 0 the batch counts for nothing.
+        `weight` is the number of samples or tokens in the loss: a number, or a tensor on the
+        device of the loss. A batch with weight 0 does not count.
         """
         value = self._checked(loss, weight)
         self._awaiting = False
         try:
             self._enter(value)
             window = self._window
-            last = window.count == self._accumulate
-            total = self._ranks.start_sum(window.weight) if last else None
-            if isinstance(value, Tensor) or value != 0 or isinstance(self._ranks, Ranks):
-                self._run(loss, self._factor(value), retain_graph)
+            full = window.count == self._size.batches
+            total = self._ranks.start_sum(window.weight) if full else None
+            if isinstance(value, Tensor) or value != 0 or self._ranks.distributed:
+                self._run_backward(
+                    loss,
+                    value,
+                    window.unit,
+                    averages=self._syncing and self._ranks.distributed,
+                    retain_graph=retain_graph,
+                )
             window.unsynced = not self._syncing
             if total is not None:
                 self._close(total())
-            elif self._enough is not None and self._heavy_enough(self._enough):
+            elif self._size.is_heavy(window):
                 self._close(window.whole)
         except BaseException:
             self._drop()
             raise
 
-    def _checked(self, loss: Tensor, weight: object) -> Amount:
+    def _checked(self, loss: Tensor, weight: object) -> Scalar:
+        """The weight, if this call of backward() is allowed."""
         if not isinstance(loss, Tensor):
-            raise TypeError(f"the loss is a tensor, not {type(loss).__name__}")
+            raise TypeError(f"the loss must be a tensor, not {type(loss).__name__}")
         if loss.numel() != 1:
             raise ValueError(
-                f"the loss is one number, not a tensor of shape {tuple(loss.shape)}: take its mean()"
-                ' (or its sum(), with reduction="sum")'
+                f"the loss must be one number, not a tensor of shape {tuple(loss.shape)}: take its"
+                ' mean() (or its sum(), with reduction="sum")'
             )
         if not loss.requires_grad:
             raise RuntimeError(
-                "the loss has no graph to go back through: it was detached, computed under"
+                "the loss has no graph to back-propagate through: it was detached, computed under"
                 " no_grad(), or nothing it depends on requires a gradient"
             )
-        value = amount(weight)
+        value = checked_weight(weight)
         if self._loop is None:
             raise RuntimeError(
-                "backward() belongs into a loop over stepper(loader): only there is it known which"
-                " window the gradient is for"
+                "call backward() inside a loop over stepper(loader): the loop decides which window"
+                " the gradient belongs to"
             )
         if not self._awaiting:
             raise RuntimeError(
-                "this batch has had its backward(): add its losses up and call it once"
+                "backward() was already called for this batch: add up its losses and call it once"
             )
-        return 0.0 if self.padding else value
+        return 0.0 if self._current.padding else value
 
-    def _enter(self, value: Amount) -> None:
-        """Open a window if none is open, and take a batch of this weight into it."""
-        if self._window.count == 0:
-            self._own_scaler()
-            self._gradients.of(validate.parameters(self._optimizers))
-            _set_aside(self)
-            if self._gradients.dirty():
+    def _enter(self, weight: Scalar) -> None:
+        """Open a window if none is open, and count a batch of this weight in it."""
+        opens = self._window.count == 0
+        if opens:
+            self._step_on.claim_scaler()
+            self._gradients.track(validate.parameters(self._optimizers))
+        self._ownership.acquire()
+        if opens:
+            if self._gradients.any_grad():
                 self._clear()
-            self._window.unit = self._new_unit(value)
-        else:
-            _set_aside(self)
-        self._gradients.put_back()
-        self._window.add(value, self.padding)
+            self._window.unit = self._size.unit(weight)
+        self._gradients.move_in()
+        self._window.add(weight, self._current.padding)
 
-    def _new_unit(self, first: Amount) -> Amount:
-        """See NOTE [The gradient of a window]."""
-        if self._enough is not None:
-            return power_of_two(self._enough / self._ranks.size)
-        assert self._accumulate is not None
-        if self._accumulate == 1 and self._ranks.size == 1 and not isinstance(first, Tensor):
-            return first or 1.0  # nothing to add up: the factor is 1, and so is the multiplier
-        if self._usual is None:
-            self._usual = self._ranks.largest(first)
-        return power_of_two(self._usual * self._accumulate)
-
-    def _factor(self, value: Amount) -> Amount:
-        if self._in_backward is not None:  # there is no later: this is the window's gradient
-            return divided(1.0 if self._summed else value, value)
-        if self._summed and (isinstance(value, Tensor) or value != 0):
-            return 1.0 / self._window.unit
-        return value / self._window.unit
-
-    def _run(self, loss: Tensor, factor: Amount, retain_graph: bool) -> None:
-        if self._scaler is not None:
-            loss = self._scaler.scale(loss)
-        if self._syncing and isinstance(self._ranks, Ranks):
-            self._gradients.lay_open()
-        seed = self._seed(loss, factor)
-        if self._in_backward is None and not _others(self):
-            torch.autograd.backward(loss, seed, retain_graph=retain_graph)
-        else:
-            with self._in_backward or nullcontext(), _closed_to(self):
-                torch.autograd.backward(loss, seed, retain_graph=retain_graph)
-        self._gradients.add_up()
-
-    def _seed(self, loss: Tensor, factor: Amount) -> Tensor | None:
-        """What a loss is back-propagated with; mostly the same as for the batch before."""
-        if isinstance(factor, Tensor):
-            return factor.to(loss).reshape(loss.shape)
-        if factor == 1.0:
-            return None
-        key = factor, loss.dtype, loss.device, loss.shape
-        if self._last_seed is None or self._last_seed[0] != key:
-            self._last_seed = key, torch.full_like(loss, factor, requires_grad=False)
-        return self._last_seed[1]
-
-    def _heavy_enough(self, enough: float) -> bool:
-        """Whether the window is full; where it is and has not been synchronised, it is due."""
-        window = self._window
-        window.whole = self._ranks.start_sum(window.weight)()
-        if window.due:
-            return True
-        self._usual = window.whole / (window.count * self._ranks.size)
-        full = float(window.whole) >= enough
-        window.due = full and window.unsynced
-        return full and not window.due
-
-    # A window's end
+    # The end of a window
 
     def flush(self) -> None:
-        """Close the open window now and step on what is in it; nothing happens where none is open.
+        """Close the open window now and step with its gradients. Without an open window, do nothing.
 
-        Under DDP and FSDP2 every rank must call it, and the last forward is run once more, with
-        weight 0, to synchronise.
+        Under DDP and FSDP2 every rank must call it. It repeats the last forward, with weight 0, to
+        synchronise the gradients.
         """
         if not self._window.count:
             return
         try:
-            _set_aside(self)
-            self._gradients.put_back()
+            self._ownership.acquire()
+            self._gradients.move_in()
             if self._window.unsynced:
-                self._gradients.lay_open()
-                if not self._ranks.rerun():
+                self._gradients.write_grad()
+                if not self._ranks.sync_again():
                     raise RuntimeError(
-                        "nothing was run since the window was loaded, so nothing can synchronise"
-                        " it: flush() after a batch"
+                        "flush() cannot synchronise a loaded window before its next batch: call"
+                        " flush() after a batch"
                     )
-                self._gradients.add_up()
-            self._close()
+                self._gradients.accumulate()
+            self._close(self._ranks.start_sum(self._window.weight)())
         except BaseException:
             self._drop()
             raise
 
-    def _close(self, weight: Amount | None = None) -> None:
-        """Normalise, unscale, clip, step, update, clear: in this order, once."""
-        _set_aside(self)
-        self._gradients.put_back()
-        window = self._window
-        if weight is None:
-            weight = self._ranks.start_sum(window.weight)()
-        nothing = not isinstance(weight, Tensor) and weight == 0
-        if not nothing:
-            self._usual = weight / (window.count * self._ranks.size)
+    def _close(self, weight: Scalar) -> None:
+        """Unscale, normalise, clip, step, update, clear: in this order, once."""
+        self._ownership.acquire()
+        self._gradients.move_in()
+        window, length = self._window, self._window.length
+        no_weight = not isinstance(weight, Tensor) and weight == 0
+        if not no_weight:
+            self._size.measure(window, weight)
         groups = [group for one in self._optimizers for group in one.param_groups]
         rates = tuple(group.get("lr", math.nan) for group in groups)
-        scale = self._finish.scale(self._gradients.params[0].device)
+        scale = self._step_on.scale(self._gradients.params[0].device)
         norm, reason = None, ""
         try:
-            if nothing:
+            if no_weight:
                 reason = "no weight"
             elif self._in_backward is not None:
-                pass  # it has stepped
+                pass  # backward has stepped
             elif not self._gradients.present():
                 reason = "no gradient"
             else:
-                with _meant():
-                    norm, reason = self._finish(self._gradients, window.unit, weight)
+                with _intended():
+                    norm, reason = self._step_on(self._gradients, window.unit, weight)
         finally:
             self._clear()
-            self._forget()
+            self._end_window()
             self._ranks.forget_inputs()
-            self._warm = True
+            self._sync_all = False
         index = self.steps + self.skipped
         if reason:
             self.skipped += 1
@@ -424,77 +350,66 @@ class Stepper:
             self.steps += 1
             for scheduler in self._schedulers:
                 scheduler.step()
-        self.last_step = Step(index, reason, window.length, rates, weight, norm, scale)
+        self.last_step = Step(index, reason, length, rates, weight, norm, scale)
         self.history.append(self.last_step)
 
     def _clear(self) -> None:
-        with _meant():
+        with _intended():
             for optimizer in self._optimizers:
                 optimizer.zero_grad(set_to_none=True)
         self._gradients.forget()
 
-    def _forget(self) -> None:
-        """No window is open."""
-        self._window = Window()
+    def _end_window(self) -> None:
+        self._window.reset()
         if self._loop is None:
-            _running.discard(self)
+            self._ownership.end()
 
     def _drop(self) -> None:
-        """Forget the open window."""
+        """Forget the open window and its gradients."""
         if self._window.count:
-            _set_aside(self, or_else=False)
-            self._left_inside |= self._ranks.shards and not self._sync_every
+            self._ownership.acquire(strict=False)
+            self._fsdp_leftovers |= self._ranks.sharded and not self._sync_every
             self._clear()
-            self._forget()
+            self._end_window()
         self._awaiting = False
         self._resumed = False
 
     def _purge(self) -> None:
-        """FSDP2 keeps what was never synchronised, and would add it to the next window."""
-        self._ranks.rerun()
+        """Remove what FSDP2 stores: it would add unsynchronised gradients to the next window."""
+        self._ranks.sync_again()
         self._clear()
         self._ranks.forget_inputs()
-        self._left_inside = False
-
-    def _own_scaler(self) -> None:
-        if self._scaler is None:
-            return
-        owner = _scalers.get(self._scaler, lambda: None)()
-        if owner is not None and owner is not self:
-            raise ValueError(
-                "two steppers share a GradScaler, but it keeps one scale and is updated by each:"
-                " give each stepper a scaler of its own"
-            )
-        _scalers[self._scaler] = weakref.ref(self)
+        self._fsdp_leftovers = False
 
     # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """All of an open window and the counts; optimizers, scaler and model save themselves."""
+        """The counts and the open window. Save optimizers, scaler and model beside it."""
         window = None
         if self._window.count:
-            if self._ranks.shards and not self._sync_every:
+            if self._ranks.sharded and not self._sync_every:
                 raise RuntimeError(
                     "under FSDP2 the gradients of an open window cannot be saved: call"
                     " stepper.flush() first, on every rank, or save between windows"
                 )
             window = {**self._window.state(), "gradients": self._gradients.copies()}
+        mean_weight = self._size.mean_weight
         return {
             "version": 1,
             "steps": self.steps,
             "skipped": self.skipped,
-            "usual": None if self._usual is None else float(self._usual),
+            "usual": None if mean_weight is None else float(mean_weight),
             "window": window,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict()` was called: the next loop continues its window."""
+        """Continue where `state_dict()` was called: the next loop continues the saved window."""
         if state.get("version") != 1:
             raise ValueError(
-                f"this is no state of a Stepper: its version is {state.get('version')!r}"
+                f"this is not the state of a Stepper: its version is {state.get('version')!r}"
             )
         if self._loop is not None:
-            raise RuntimeError("load_state_dict() belongs before the loop, not into it")
+            raise RuntimeError("call load_state_dict() before the loop, not inside it")
         window = state["window"]
         params = validate.parameters(self._optimizers)
         if window is not None:
@@ -507,59 +422,17 @@ class Stepper:
                 raise ValueError("the saved window holds the gradients of other parameters")
         self._drop()
         self._clear()
-        self.steps, self.skipped, self._usual = state["steps"], state["skipped"], state["usual"]
+        self.steps, self.skipped = state["steps"], state["skipped"]
+        self._size.mean_weight = state["usual"]
         if window is not None:
             numbers = {name: value for name, value in window.items() if name != "gradients"}
-            self._window = Window(**numbers)
-            self._gradients.restore(params, window["gradients"])
+            self._window.reset(**numbers)
+            self._gradients.load(params, window["gradients"])
             self._resumed = True
-            _running.add(self)
+            self._ownership.begin()
 
 
-def _others(stepper: Stepper) -> list[Stepper]:
-    """The other steppers in a loop."""
-    if not _running or (len(_running) == 1 and stepper in _running):
-        return []
-    return [other for other in _running if other is not stepper]
-
-
-def _set_aside(stepper: Stepper, or_else: bool = True) -> None:
-    """Have `.grad` of our own parameters for ourselves. See NOTE [Whose is .grad]."""
-    for other in _others(stepper):
-        if other._ranks.shards and other._window.unsynced and or_else:
-            raise RuntimeError(
-                "another stepper's window is open, and FSDP2 holds its gradients where they"
-                ' cannot be set aside: make that stepper with sync="every"'
-            )
-        if other._ranks.shards or other._gradients.ids & stepper._gradients.ids:
-            other._gradients.put_aside(copy=other._ranks.views)
-
-
-@contextmanager
-def _closed_to(stepper: Stepper) -> Iterator[None]:
-    """While our backward runs, it leaves nothing in the others' parameters."""
-    frozen = [
-        param
-        for other in _others(stepper)
-        if not other._ranks.shards
-        for param in other._gradients.params
-        if param.requires_grad and id(param) not in stepper._gradients.ids
-    ]
-    try:
-        for param in frozen:
-            param.requires_grad_(False)  # and autograd passes it by
-        yield
-    finally:
-        for param in frozen:
-            param.requires_grad_(True)
-
-
-def _meant() -> AbstractContextManager[None]:
-    """If a run is watched: how long windows are, and what is dropped of them, is meant so."""
+def _intended() -> AbstractContextManager[None]:
+    """If the run is watched: window lengths and dropped gradients are as intended here."""
     watch = sys.modules.get("zerograd.runtime.watch")
     return nullcontext() if watch is None else watch.allow("ZG3", "zero-in-window")
-
-
-def _is_padding(loader: object) -> bool:
-    """Whether another stepper's loop has just given out a repetition."""
-    return isinstance(loader, Loop) and loader.stepper.padding

@@ -1,6 +1,7 @@
-"""Weights and the factors made of them: numbers where the host knows them, tensors where not.
+"""Batch weights and the factors computed from them.
 
-Nothing here waits for a device.
+A scalar is a Python number where the host knows it, and otherwise a tensor on a device. Only
+`to_numbers` and `to_number` wait for a device.
 """
 
 from __future__ import annotations
@@ -11,64 +12,71 @@ import numbers
 import torch
 from torch import Tensor
 
-Amount = float | Tensor
-"""A number, or a tensor of one element on a device that is not waited for."""
+Scalar = float | Tensor
+"""A number, or a tensor of one element."""
 
 
-def readable(tensor: Tensor) -> bool:
+def on_host(tensor: Tensor) -> bool:
     """Whether a tensor can be read without waiting for a device."""
     return tensor.device.type == "cpu"
 
 
-def amount(weight: object) -> Amount:
-    """What the user handed in as a weight: finite and not negative."""
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """The most precise floating-point type of a device."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def checked_weight(weight: object) -> Scalar:
+    """The `weight` argument of `backward()`; it must be finite and not negative."""
     if isinstance(weight, Tensor):
         if weight.numel() != 1:
-            raise ValueError(f"weight is one number, not a tensor of shape {tuple(weight.shape)}")
+            raise ValueError(
+                f"weight must be one number, not a tensor of shape {tuple(weight.shape)}"
+            )
         weight = weight.detach().reshape(())
-        if not readable(weight):
-            exact = torch.float32 if weight.device.type == "mps" else torch.float64
-            weight = weight.to(exact)
-            # Looked at on the device, when it gets there: a negative weight never becomes a step.
+        if not on_host(weight):
+            weight = weight.to(exact_dtype(weight.device))
+            # The device checks the value when it gets there, so the host does not wait. A negative
+            # weight never reaches an optimizer step.
             torch._assert_async(
                 (weight >= 0) & weight.isfinite(), "weight is negative or not finite"
             )
             return weight
         weight = weight.item()
     if not isinstance(weight, numbers.Real):
-        raise TypeError(f"weight is a number or a tensor of one number, not {weight!r}")
+        raise TypeError(f"weight must be a number or a tensor of one number, not {weight!r}")
     value = float(weight)
     if not (0 <= value < math.inf):
         raise ValueError(
-            f"weight={value:g}: a weight is how many samples or tokens the loss was taken over,"
-            " so finite and not negative; leave a batch out with weight=0"
+            f"weight={value:g}: a weight is the number of samples or tokens in the loss, so it must"
+            " be finite and not negative; to leave a batch out, use weight=0"
         )
     return value
 
 
-def power_of_two(value: Amount) -> Amount:
-    """The power of two nearest to a value, and 1 for 0."""
+def power_of_two(value: Scalar) -> Scalar:
+    """The power of two nearest to a value; 1 for 0."""
     if isinstance(value, Tensor):
         return torch.where(value > 0, value.log2().round().exp2(), 1.0)
     return math.ldexp(1.0, round(math.log2(value))) if value > 0 else 1.0
 
 
-def divided(value: Amount, total: Amount) -> Amount:
-    """A value by a total that may be 0 on the device: then 0, since nothing was in it."""
+def safe_divide(value: Scalar, total: Scalar) -> Scalar:
+    """`value / total`, and 0 where the total is 0: no batch had any weight."""
     if isinstance(total, Tensor):
         return torch.where(total > 0, value / total, 0.0)
     return value / total if total else 0.0
 
 
-def read(*values: Amount) -> list[float]:
-    """Amounts as numbers, waiting for the device once if at all."""
-    there = [value for value in values if isinstance(value, Tensor)]
-    if there:
-        exact = there[0].to(torch.float32 if there[0].device.type == "mps" else torch.float64)
+def to_numbers(*values: Scalar) -> list[float]:
+    """Scalars as Python numbers; waits for the device at most once."""
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if tensors:
+        exact = tensors[0].to(exact_dtype(tensors[0].device))
         values = tuple(torch.stack([torch.as_tensor(one).to(exact) for one in values]).tolist())
     return [float(value) for value in values]
 
 
-def number(value: Amount) -> float:
-    """An amount as a number; waits for the device if it must."""
+def to_number(value: Scalar) -> float:
+    """A scalar as a Python number; waits for the device if it must."""
     return float(value)
