@@ -24,18 +24,23 @@ from zerograd.explore import logic
 from zerograd.explore.decisions import MOST_DECISIONS, Decisions
 from zerograd.explore.explore import Result, Window, explore
 from zerograd.explore.flow import (
+    RAISE,
     Alt,
     Block,
+    Break,
+    Continue,
     Emit,
     Flow,
     Jump,
+    Label,
     Loop,
+    Return,
     Seq,
     Set,
     Try,
     walk,
 )
-from zerograd.explore.logic import Const, Expr, Fact, Op, Opaque, Value, Var
+from zerograd.explore.logic import Const, Expr, Fact, Name, Op, Opaque, Value, Variable
 from zerograd.rules.catalogue import RULES
 
 many = settings(max_examples=600, derandomize=True, deadline=None)
@@ -46,14 +51,14 @@ NOTHING = Seq(())
 
 VALUES: tuple[Value, ...] = (True, False, None, 2, "sgd")
 TESTS: tuple[Expr, ...] = (
-    Var("x"),
-    Op("not", (Var("x"),)),
-    Var("y"),
-    Op("is", (Var("y"), Const(None))),
-    Op("==", (Var("x"), Const(2))),
+    Name("x"),
+    Op("not", (Name("x"),)),
+    Name("y"),
+    Op("is", (Name("y"), Const(None))),
+    Op("==", (Name("x"), Const(2))),
     Opaque("config.amp"),
-    Opaque("batch.ok", frozenset({"batch"})),
-    Opaque("ready(x)", frozenset({"x"})),
+    Opaque("batch.ok", frozenset({Name("batch")})),
+    Opaque("ready(x)", frozenset({Name("x")})),
     Opaque("random() < 0.5", stable=False),
 )
 SETTINGS: tuple[Expr | None, ...] = (
@@ -61,8 +66,8 @@ SETTINGS: tuple[Expr | None, ...] = (
     Const(False),
     None,
     Const(None),
-    Op("not", (Var("y"),)),
-    Var("x"),
+    Op("not", (Name("y"),)),
+    Name("x"),
     Const(2),
 )
 GROUPS = (
@@ -84,7 +89,7 @@ class Maker:
 
     choose: Choices
     letters: Sequence[Event]
-    labels: list[str] = field(default_factory=lambda: ["raise"])
+    labels: list[Label] = field(default_factory=lambda: [RAISE])
     count: int = 0
 
     def number(self) -> int:
@@ -99,7 +104,7 @@ class Maker:
         if kind < 5:
             return Emit(self.choose.of(self.letters))
         if kind == 5:
-            return Set(self.choose.of("xy"), self.choose.of(SETTINGS))
+            return Set(Name(self.choose.of("xy")), self.choose.of(SETTINGS))
         if kind < 8:
             inner = self.labels[-2:] if self.choose.below(4) else self.labels
             jump = self.choose.below(3) == 2
@@ -118,15 +123,17 @@ class Maker:
 
     def loop(self, depth: int) -> Flow:
         ident = self.number()
-        self.labels += [f"break:{ident}", f"continue:{ident}"]
+        self.labels += [Break(ident), Continue(ident)]
         body = self.seq(depth)
         del self.labels[-2:]
         orelse = self.seq(0) if self.choose.below(4) == 3 else None
         forever = self.choose.below(6) == 5
-        return Loop(body, ident, at(ident), frozenset({"batch"}), forever=forever, orelse=orelse)
+        return Loop(
+            body, ident, at(ident), frozenset({Name("batch")}), forever=forever, orelse=orelse
+        )
 
     def block(self, depth: int) -> Flow:
-        self.labels.append(f"return:{self.number()}")
+        self.labels.append(Return(self.number()))
         body = self.seq(depth)
         return Block(body, self.labels.pop())
 
@@ -141,7 +148,7 @@ class Maker:
 def flow_of(drawn: bytes) -> Flow:
     choose = Choices(drawn)
     maker = Maker(choose, DIALECTS[choose.below(len(DIALECTS))])
-    return Loop(maker.seq(3), 0, at(1), frozenset({"batch"}))
+    return Loop(maker.seq(3), 0, at(1), frozenset({Name("batch")}))
 
 
 flows = st.one_of(
@@ -176,7 +183,7 @@ class Run:
 
     random: Random
     word: list[tuple[Event, Decisions]] = field(default_factory=list)
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[Variable, Value] = field(default_factory=dict)
     answers: dict[Fact, bool] = field(default_factory=dict)
     decided: set[tuple[str, bool]] = field(default_factory=set)
     tries: list[Try | None] = field(default_factory=list)
@@ -184,8 +191,8 @@ class Run:
     def value(self, expr: Expr) -> Value:
         if isinstance(expr, Const):
             return expr.value
-        if isinstance(expr, Var):
-            return self.values.setdefault(expr.name, self.random.choice(VALUES))
+        if isinstance(expr, Variable):
+            return self.values.setdefault(expr, self.random.choice(VALUES))
         if isinstance(expr, Opaque):
             answer = self.random.random() < 0.5
             if not expr.stable:
@@ -196,7 +203,7 @@ class Run:
             return not args[0]
         return args[0] is args[1] if expr.op == "is" else args[0] == args[1]
 
-    def assign(self, name: str, value: Value) -> None:
+    def assign(self, name: Variable, value: Value) -> None:
         self.values[name] = value
         self.answers = {fact: v for fact, v in self.answers.items() if name not in fact.reads}
 
@@ -208,7 +215,7 @@ class Run:
                 self.run(item)
         elif isinstance(flow, Set):
             unseen = self.random.choice(VALUES)
-            self.assign(flow.name, unseen if flow.value is None else self.value(flow.value))
+            self.assign(flow.variable, unseen if flow.value is None else self.value(flow.value))
         elif isinstance(flow, Jump):
             raise Left(flow.label)
         elif isinstance(flow, Alt):
@@ -228,7 +235,7 @@ class Run:
             raise Over
         self.fail_sometimes()
 
-    def until(self, flow: Flow, label: str) -> bool:
+    def until(self, flow: Flow, label: Label) -> bool:
         """Runs a flow; whether it left by the label."""
         try:
             self.run(flow)
@@ -242,8 +249,8 @@ class Run:
         for _ in range(self.random.randint(1, 4)):
             for name in loop.targets:
                 self.assign(name, None)
-            body = Block(loop.body, f"continue:{loop.ident}")
-            if self.until(body, f"break:{loop.ident}"):
+            body = Block(loop.body, Continue(loop.ident))
+            if self.until(body, Break(loop.ident)):
                 return
         if loop.forever:
             raise Over
@@ -255,7 +262,7 @@ class Run:
             try:
                 self.guarded(flow if flow.handlers else None, flow.body)
             except (Thrown, Left) as error:
-                if isinstance(error, Left) and not (flow.handlers and error.args == ("raise",)):
+                if isinstance(error, Left) and not (flow.handlers and error.args == (RAISE,)):
                     raise
                 where = f"an exception in line {flow.site.line}"
                 self.decided |= {(where, True), (f"{where} that is caught", True)}
@@ -377,7 +384,7 @@ def decisions(flow: Flow, code: str = "ZG101") -> list[set[tuple[str, bool]]] | 
     return sorted(map(set, paths), key=sorted) if paths else None
 
 
-X, Y, Z = Var("x"), Var("y"), Var("z")
+X, Y, Z = Name("x"), Name("y"), Name("z")
 
 
 def test_a_straight_loop_needs_no_decision() -> None:
@@ -416,7 +423,7 @@ def test_a_test_agrees_with_itself() -> None:
 
 
 def test_a_test_may_change_its_mind_when_what_it_reads_is_assigned() -> None:
-    changed = loop(Set("x"), when(X, ZERO), Set("x"), when(X, Seq([BACKWARD, STEP])))
+    changed = loop(Set(Name("x")), when(X, ZERO), Set(Name("x")), when(X, Seq([BACKWARD, STEP])))
     assert decisions(changed) == [{("x", False), ("x", True)}]
 
 
@@ -426,20 +433,20 @@ def test_a_test_that_is_not_stable_may_change_its_mind() -> None:
 
 
 def test_a_flag_set_on_the_first_iteration_holds_once() -> None:
-    first = Seq([ZERO, Set("first", Const(False))])
-    once = Seq([Set("first", Const(True)), loop(when(Var("first"), first), BACKWARD, STEP)])
+    first = Seq([ZERO, Set(Name("first"), Const(False))])
+    once = Seq([Set(Name("first"), Const(True)), loop(when(Name("first"), first), BACKWARD, STEP)])
     assert decisions(once) == [set()]
-    kept = Seq([Set("first", Const(True)), loop(when(Var("first"), ZERO), BACKWARD, STEP)])
+    kept = Seq([Set(Name("first"), Const(True)), loop(when(Name("first"), ZERO), BACKWARD, STEP)])
     assert decisions(kept) is None
 
 
 def test_a_test_whose_other_arm_leaves_is_free() -> None:
-    leaving = when(X, Jump("break:1"), free=(False, True))
+    leaving = when(X, Jump(Break(1)), free=(False, True))
     assert decisions(loop(leaving, BACKWARD, STEP)) == [set()]
 
 
 def test_more_decisions_than_the_cap_are_no_finding() -> None:
-    names = [Var(f"x{n}") for n in range(MOST_DECISIONS + 1)]
+    names = [Name(f"x{n}") for n in range(MOST_DECISIONS + 1)]
     clears = [when(name, ZERO) for name in names]
     assert decisions(loop(*clears[:-1], BACKWARD, STEP)) is not None
     assert decisions(loop(*clears, BACKWARD, STEP)) is None
@@ -447,14 +454,14 @@ def test_more_decisions_than_the_cap_are_no_finding() -> None:
 
 def test_a_test_for_nan_comes_out_as_in_a_healthy_run() -> None:
     bad = Opaque("torch.isnan(loss)", stable=False)
-    assert decisions(loop(when(bad, Seq([ZERO, Jump("continue:1")])), BACKWARD, STEP)) == [set()]
+    assert decisions(loop(when(bad, Seq([ZERO, Jump(Continue(1))])), BACKWARD, STEP)) == [set()]
 
 
 def test_an_invariant_test_encloses_the_calls_in_its_arms() -> None:
     inside = Seq([BACKWARD, STEP])
     result = explore(loop(when(X, inside)), RULES)
     assert result.enclosures[("x", True)] == {at(2), at(3)}
-    changing = replace(when(X, inside), changing=frozenset({"x"}))
+    changing = replace(when(X, inside), changing=frozenset({Name("x")}))
     assert ("x", True) not in explore(loop(changing), RULES).enclosures
 
 
@@ -467,21 +474,24 @@ def test_a_loop_runs_at_least_once() -> None:
 
 def test_a_finding_that_needs_many_rounds_is_found() -> None:
     flags = [f"x{n}" for n in range(5)]
-    shift = [Set(a, Var(b)) for a, b in pairwise(flags)]
-    begin = [Set(name, Const(True)) for name in flags]
+    shift = [Set(Name(a), Name(b)) for a, b in pairwise(flags)]
+    begin = [Set(Name(name), Const(True)) for name in flags]
     late = Seq(
-        [*begin, loop(when(Var("x0"), ZERO), BACKWARD, STEP, *shift, Set("x4", Const(False)))]
+        [
+            *begin,
+            loop(when(Name("x0"), ZERO), BACKWARD, STEP, *shift, Set(Name("x4"), Const(False))),
+        ]
     )
     assert decisions(late) == [set()]
 
 
 def test_break_leaves_the_loop_and_continue_the_iteration() -> None:
-    assert decisions(loop(BACKWARD, STEP, Jump("break:1"))) is None
-    assert decisions(loop(BACKWARD, STEP, Jump("continue:1"), ZERO)) == [set()]
+    assert decisions(loop(BACKWARD, STEP, Jump(Break(1)))) is None
+    assert decisions(loop(BACKWARD, STEP, Jump(Continue(1)), ZERO)) == [set()]
 
 
 def test_return_leaves_the_block() -> None:
-    called = Block(Seq([when(X, Jump("return:1")), ZERO]), "return:1")
+    called = Block(Seq([when(X, Jump(Return(1))), ZERO]), Return(1))
     assert decisions(loop(called, BACKWARD, STEP)) == [{("x", True)}]
 
 
@@ -492,18 +502,18 @@ def test_what_follows_an_endless_loop_is_reached_by_break_only() -> None:
 
 
 def test_the_else_of_a_loop_is_skipped_by_break() -> None:
-    left = loop(BACKWARD, STEP, when(X, Jump("break:1")), orelse=ZERO)
+    left = loop(BACKWARD, STEP, when(X, Jump(Break(1))), orelse=ZERO)
     assert decisions(Seq([left, BACKWARD, STEP])) is not None
     assert decisions(Seq([loop(when(X, STEP), orelse=ZERO), BACKWARD, STEP])) is None
 
 
 def test_finally_runs_on_every_way_out() -> None:
-    body = Seq([BACKWARD, STEP, when(X, Jump("continue:1")), when(Y, Jump("break:1"))])
+    body = Seq([BACKWARD, STEP, when(X, Jump(Continue(1))), when(Y, Jump(Break(1)))])
     assert decisions(loop(Try(body, (), NOTHING, ZERO, at(70)))) is None
 
 
 def test_finally_does_not_run_for_those_who_left_before() -> None:
-    early = when(X, Seq([BACKWARD, STEP, Jump("continue:1")]))
+    early = when(X, Seq([BACKWARD, STEP, Jump(Continue(1))]))
     cleared = Try(Seq([BACKWARD, STEP]), (), NOTHING, ZERO, at(70))
     assert decisions(loop(early, cleared)) is not None
 
@@ -516,17 +526,17 @@ def test_an_exception_counts_twice() -> None:
 
 
 def test_a_handler_knows_what_was_assigned_before_the_raise() -> None:
-    body = Seq([BACKWARD, STEP, Set("skip", Const(True)), Jump("raise")])
-    handler = when(Var("skip"), NOTHING, ZERO)
+    body = Seq([BACKWARD, STEP, Set(Name("skip"), Const(True)), Jump(RAISE)])
+    handler = when(Name("skip"), NOTHING, ZERO)
     tried = Try(body, [handler], NOTHING, NOTHING, at(70))
-    assert decisions(loop(Set("skip", Const(False)), tried)) is not None
+    assert decisions(loop(Set(Name("skip"), Const(False)), tried)) is not None
 
 
 # The budget
 
 
 def test_too_many_configurations_cut_and_say_so() -> None:
-    flow = loop(*[Set(name) for name in "xyz"], *[when(t, BACKWARD) for t in (X, Y, Z)], STEP)
+    flow = loop(*[Set(Name(name)) for name in "xyz"], *[when(t, BACKWARD) for t in (X, Y, Z)], STEP)
     whole = explore(flow, RULES)
     assert not whole.cut
     assert whole.outcomes
@@ -575,7 +585,7 @@ def _read(node: ast.expr) -> Expr:
         assert isinstance(node.value, int)
         return Const(node.value)
     if isinstance(node, ast.Name):
-        return Var(node.id)
+        return Name(node.id)
     if isinstance(node, ast.UnaryOp):
         return Op("not" if isinstance(node.op, ast.Not) else "neg", (_read(node.operand),))
     if isinstance(node, ast.BinOp):
@@ -591,10 +601,21 @@ def executed(test: str, length: int, batches: int) -> set[tuple[int, int, bool]]
     step = Emit(replace(STEP.event, loop=1), read("i + 1"))
     body = Seq([BACKWARD, replace(when(read(test), Seq([step, ZERO])), counts=True)])
     flow = Seq(
-        [ZERO, Loop(body, 1, at(60), frozenset({"i"}), "i", trips=Var("batches"), counted=True)]
+        [
+            ZERO,
+            Loop(
+                body,
+                1,
+                at(60),
+                frozenset({Name("i")}),
+                Name("i"),
+                trips=Name("batches"),
+                counted=True,
+            ),
+        ]
     )
-    window = Window(length, batches, frozenset({"N"}), counters=frozenset())
-    result = explore(Seq([Set("batches", Const(batches)), flow]), [TELL], window=window)
+    window = Window(length, batches, frozenset({Name("N")}), counters=frozenset())
+    result = explore(Seq([Set(Name("batches"), Const(batches)), flow]), [TELL], window=window)
     assert not result.cut
     assert all(out.decisions == (frozenset(),) for out in result.outcomes)
     return {_parsed(out.violation.message) for out in result.outcomes}
@@ -670,19 +691,24 @@ def test_any_executed_guard_gives_the_windows_that_python_gives(
 @pytest.mark.parametrize("test", ["count == N", "count >= N", "count % N == 0"])
 def test_a_counter_that_is_set_back_is_executed(test: str, back: str) -> None:
     step = Emit(replace(STEP.event, loop=1), read("total"))
-    closing = Seq([step, ZERO, Set("count", read(back))])
+    closing = Seq([step, ZERO, Set(Name("count"), read(back))])
     body = Seq(
         [
             BACKWARD,
-            Set("count", read("count + 1")),
-            Set("total", read("total + 1")),
+            Set(Name("count"), read("count + 1")),
+            Set(Name("total"), read("total + 1")),
             replace(when(read(test), closing), counts=True),
         ]
     )
     for length in (1, 2, 3):
         batches = 2 * length + 1
         flow = Seq([ZERO, Loop(body, 1, at(60), counted=True)])
-        window = Window(length, batches, frozenset({"N"}), counters=frozenset({"count", "total"}))
+        window = Window(
+            length,
+            batches,
+            frozenset({Name("N")}),
+            counters=frozenset({Name("count"), Name("total")}),
+        )
         result = explore(flow, [TELL], window=window)
         closed = {_parsed(out.violation.message)[:2] for out in result.outcomes}
         assert closed == {(end, length) for end in range(length, batches + 1, length)}
@@ -691,5 +717,5 @@ def test_a_counter_that_is_set_back_is_executed(test: str, back: str) -> None:
 def test_every_part_of_a_flow_is_walked() -> None:
     handler, final, orelse = Emit(ZERO.event), Emit(ZERO.event), Emit(ZERO.event)
     tried = Try(BACKWARD, [handler], orelse, final, at(1))
-    parts = {id(part) for part in walk(loop(when(X, tried, Block(STEP, "return:1")), orelse=CLIP))}
+    parts = {id(part) for part in walk(loop(when(X, tried, Block(STEP, Return(1))), orelse=CLIP))}
     assert {id(part) for part in (BACKWARD, handler, final, orelse, STEP, CLIP)} <= parts

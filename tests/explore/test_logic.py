@@ -18,10 +18,11 @@ from zerograd.explore.logic import (
     Expr,
     Fact,
     Known,
+    Name,
     Op,
     Opaque,
     Value,
-    Var,
+    Variable,
 )
 
 many = settings(max_examples=800, derandomize=True, deadline=None)
@@ -41,11 +42,11 @@ def term(choose: Choices, depth: int = 2) -> Expr:
     """Arithmetic, compared or not."""
     kind = choose.below(8 if depth else 4)
     if kind < 2:
-        return Var(choose.of(NAMES))
+        return Name(choose.of(NAMES))
     if kind == 2:
         return Const(choose.of(VALUES))
     if kind == 3:
-        return Opaque(choose.of(ANSWERS), frozenset({"c"}))
+        return Opaque(choose.of(ANSWERS), frozenset({Name("c")}))
     if kind == 7:
         return Op("neg", (term(choose, depth - 1),))
     ops = ARITHMETIC if kind == 4 else COMPARING
@@ -86,17 +87,17 @@ class World:
     def answer(self, number: int) -> Value:
         return self.answers[number]
 
-    def known(self, names: frozenset[str]) -> dict[str | Fact, Value]:
+    def known(self, names: frozenset[str]) -> dict[Variable | Fact, Value]:
         """The part of the world that is known."""
-        return {n: v for n, v in zip(NAMES, self.names, strict=True) if n in names}
+        return {Name(n): v for n, v in zip(NAMES, self.names, strict=True) if n in names}
 
 
 def source(expr: Expr) -> str:
     """The expression as Python that a world can run."""
     if isinstance(expr, Const):
         return repr(expr.value)
-    if isinstance(expr, Var):
-        return expr.name
+    if isinstance(expr, Variable):
+        return str(expr)
     if isinstance(expr, Opaque):
         return f"world.answer({ANSWERS.index(expr.text)})"
     if expr.op in ("neg", "not"):
@@ -146,11 +147,11 @@ def test_with_everything_known_a_value_is_python_s(expr: Expr, world: World) -> 
         assert (type(value), value) == (type(world.of(expr)), world.of(expr))
 
 
-def everything(world: World) -> dict[str | Fact, Value]:
+def everything(world: World) -> dict[Variable | Fact, Value]:
     known = world.known(frozenset(NAMES))
     # A number is a size, as `len(loader)` is; a truth is what a test has said before.
     for text, answer in zip(ANSWERS, world.answers, strict=True):
-        known[Fact(text, frozenset({"c"}))] = answer
+        known[Fact(text, frozenset({Name("c")}))] = answer
     return known
 
 
@@ -236,18 +237,18 @@ def test_a_test_leans_to_where_it_falls(expr: Expr, world: World, names: frozens
 
 
 def test_unknown_parts_are_left_aside() -> None:
-    due, unseen = Op("==", (Var("i"), Const(3))), Opaque("last")
+    due, unseen = Op("==", (Name("i"), Const(3))), Opaque("last")
     for i, truth in ((3, True), (2, False)):
         for op in ("and", "or"):
-            assert logic.leaning(Op(op, (due, unseen)), {"i": i}) is truth
+            assert logic.leaning(Op(op, (due, unseen)), {Name("i"): i}) is truth
         negated = Op("not", (Op("or", (unseen, due)),))
-        assert logic.leaning(negated, {"i": i}) is not truth
+        assert logic.leaning(negated, {Name("i"): i}) is not truth
     assert logic.leaning(unseen, {}) is None
     assert logic.leaning(Op("and", (unseen, unseen)), {}) is None
 
 
 @pytest.mark.parametrize(
-    "expr", [Opaque("len(batch)"), Op("%", (Var("i"), Const(4)))], ids=["len(batch)", "i % 4"]
+    "expr", [Opaque("len(batch)"), Op("%", (Name("i"), Const(4)))], ids=["len(batch)", "i % 4"]
 )
 def test_that_something_is_true_does_not_say_which_number_it_is(expr: Expr) -> None:
     known = dict(logic.facts(expr, True))
@@ -268,18 +269,18 @@ def test_an_unstable_test_teaches_nothing() -> None:
 
 
 def test_all_parts_of_a_true_and_are_true_and_of_a_false_or_false() -> None:
-    a, b = Var("a"), Opaque("b.ready", frozenset({"b"}))
-    told = [(Fact("a", frozenset("a")), True), (Fact("b.ready", frozenset("b")), True)]
+    a, b = Name("a"), Opaque("b.ready", frozenset({Name("b")}))
+    told = [(Fact("a", frozenset({a})), True), (Fact("b.ready", b.reads), True)]
     assert logic.facts(Op("and", (a, b)), True) == told
     assert logic.facts(Op("or", (a, b)), False) == [(fact, False) for fact, _ in told]
     (whole,) = logic.facts(Op("and", (a, b)), False)
-    assert whole[0].reads == {"a", "b"}
+    assert whole[0].reads == {a, Name("b")}
 
 
 @many
-@given(tests, worlds, some_names, st.sampled_from(NAMES))
+@given(tests, worlds, some_names, st.sampled_from(NAMES).map(Name))
 def test_an_assignment_takes_away_all_that_was_known_through_the_variable(
-    expr: Expr, world: World, names: frozenset[str], name: str
+    expr: Expr, world: World, names: frozenset[str], name: Name
 ) -> None:
     known: Known = frozenset(world.known(names).items()).union(logic.facts(expr, True))
     left = logic.assigned(known, name)
@@ -294,8 +295,8 @@ def test_an_assignment_takes_away_all_that_was_known_through_the_variable(
 @many
 @given(tests)
 def test_a_test_reads_the_variables_that_stand_in_it(expr: Expr) -> None:
-    found = {part.name for part in logic.parts(expr) if isinstance(part, Var)}
-    unseen = {"c"} if any(isinstance(part, Opaque) for part in logic.parts(expr)) else set()
+    found = {part for part in logic.parts(expr) if isinstance(part, Variable)}
+    unseen = {Name("c")} if any(isinstance(part, Opaque) for part in logic.parts(expr)) else set()
     assert logic.reads(expr) == found | unseen
 
 
@@ -335,7 +336,7 @@ def test_health_of_a_compound_needs_all_parts_to_agree() -> None:
     nan, inf, finite = (Opaque(f"torch.{name}(x)") for name in ("isnan", "isinf", "isfinite"))
     assert logic.healthy(Op("or", (nan, inf))) is False
     assert logic.healthy(Op("and", (finite, Op("not", (nan,))))) is True
-    assert logic.healthy(Op("or", (nan, Var("skip")))) is None
+    assert logic.healthy(Op("or", (nan, Name("skip")))) is None
     assert logic.healthy(Op("and", (nan, finite))) is None
 
 
@@ -346,11 +347,11 @@ def test_health_of_a_compound_needs_all_parts_to_agree() -> None:
     ("expr", "text"),
     [
         (Const(None), "None"),
-        (Var("train#epoch"), "epoch"),
+        (Name("train#epoch"), "epoch"),
         (Opaque("len(loader)"), "len(loader)"),
-        (Op("not", (Var("amp"),)), "not amp"),
-        (Op("and", (Var("a"), Var("b"), Const(1))), "a and b and 1"),
-        (Op("==", (Var("i"), Const(0)), "i == 0"), "i == 0"),
+        (Op("not", (Name("amp"),)), "not amp"),
+        (Op("and", (Name("a"), Name("b"), Const(1))), "a and b and 1"),
+        (Op("==", (Name("i"), Const(0)), "i == 0"), "i == 0"),
     ],
 )
 def test_an_expression_shows_as_source(expr: Expr, text: str) -> None:

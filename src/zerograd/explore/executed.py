@@ -12,7 +12,7 @@ from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.flow import Emit, Loop
-from zerograd.explore.logic import Known
+from zerograd.explore.logic import Known, LastIteration
 
 Verdicts = tuple[tuple[Rule, Violation], ...]
 
@@ -69,7 +69,7 @@ class Edges:
             value = logic.evaluate(flow.divisor, values)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
-        last = bool(values.get(f"@last:{event.loop}", False))
+        last = bool(values.get(LastIteration(event.loop), False))
         key = (id(event), length, divisor, last)
         if key not in self.events:
             self.events[key] = replace(event, length=length, divisor=divisor, last=last)

@@ -28,11 +28,15 @@ from zerograd.explore.decisions import (
 )
 from zerograd.explore.executed import Edges, ends
 from zerograd.explore.flow import (
+    RAISE,
     Alt,
     Block,
+    Break,
+    Continue,
     Emit,
     Flow,
     Jump,
+    Label,
     Loop,
     Seq,
     Set,
@@ -40,7 +44,15 @@ from zerograd.explore.flow import (
     walk,
 )
 from zerograd.explore.liveness import Keys, Needs, needs
-from zerograd.explore.logic import Const, Expr, Fact, Known, Value
+from zerograd.explore.logic import (
+    Const,
+    Expr,
+    Fact,
+    Known,
+    LastIteration,
+    Variable,
+    WindowLength,
+)
 from zerograd.explore.reachability import is_clean
 
 MOST_CONFIGURATIONS = 100_000
@@ -58,7 +70,7 @@ def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
     truth = logic.truth_of(alt.test, values)
     if truth is None and alt.counts and executed:
         truth = logic.leaning(alt.test, values)
-        if values.get(f"@last:{alt.counts}") and logic.is_open(alt.test, values):
+        if values.get(LastIteration(alt.counts)) and logic.is_open(alt.test, values):
             truth = True  # what else it asks may well be whether this is the last one
     if truth is not None:
         return truth
@@ -71,13 +83,13 @@ def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
 def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
     """What is known once a variable has its value; `constants` where guards are executed."""
     value = logic.evaluate(flow.value, dict(known)) if flow.value else logic.UNKNOWN
-    after = logic.assigned(known, flow.name)
+    after = logic.assigned(known, flow.variable)
     if constants is not None:
         after = after | constants
     # Without executed guards only flags are followed: numbers would never end.
     followed = isinstance(value, str if constants is None else (int, float, str))
     if value is None or isinstance(value, bool) or followed:
-        after = after | {(flow.name, value)}  # type: ignore[arg-type]
+        after = after | {(flow.variable, value)}  # type: ignore[arg-type]
     return after
 
 
@@ -87,18 +99,18 @@ class Window:
 
     length: int
     batches: int
-    symbols: frozenset[str] = frozenset()
+    symbols: frozenset[Variable] = frozenset()
     sizes: frozenset[Fact] = frozenset()
-    counters: frozenset[str] = frozenset()
+    counters: frozenset[Variable] = frozenset()
 
     def constants(self) -> Known:
         """What no assignment changes."""
-        names: list[tuple[str | Fact, Value]] = [(name, self.length) for name in self.symbols]
-        return frozenset(names + [(fact, self.batches) for fact in self.sizes])
+        lengths: Known = frozenset((symbol, self.length) for symbol in self.symbols)
+        return lengths.union((size, self.batches) for size in self.sizes)
 
     def known(self) -> Known:
         """What holds from the start."""
-        return self.constants().union((name, 0) for name in self.counters)
+        return self.constants().union((counter, 0) for counter in self.counters)
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class _Exploration:
     budget: int
     """How many configurations may still be gone through."""
     found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
-    jumps: dict[str, Configurations] = field(default_factory=dict)
+    jumps: dict[Label, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
     enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
     enclosed: set[tuple[int, Decision]] = field(default_factory=set)
@@ -158,7 +170,7 @@ class _Exploration:
             return self.assign(flow, entry)
         if isinstance(flow, Jump):
             merge(self.jumps.setdefault(flow.label, {}), entry)
-            for watcher in self.watchers if flow.label == "raise" else ():
+            for watcher in self.watchers if flow.label == RAISE else ():
                 merge(watcher, entry)
             return {}
         entry = self.forget(entry, self.needs.before[id(flow)])
@@ -201,7 +213,7 @@ class _Exploration:
         return out
 
     def assign(self, flow: Set, entry: Configurations) -> Configurations:
-        if self.window and flow.name in self.window.symbols:
+        if self.window and flow.variable in self.window.symbols:
             return entry
         out: Configurations = {}
         for (state, known), paths in entry.items():
@@ -243,14 +255,12 @@ class _Exploration:
             inside.update(part.event.site for part in walk(arm) if isinstance(part, Emit))
 
     def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
-        outer = {
-            label: self.jumps.pop(label, None)
-            for label in (f"break:{loop.ident}", f"continue:{loop.ident}")
-        }
+        labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
+        outer = {label: self.jumps.pop(label, None) for label in labels}
         out = self.execute(loop, entry) if self.window else self.saturate(loop, entry)
         if loop.orelse is not None:
             out = self.run(loop.orelse, out)
-        merge(out, self.jumps.pop(f"break:{loop.ident}", {}))
+        merge(out, self.jumps.pop(Break(loop.ident), {}))
         for label, kept in outer.items():
             if kept is not None:
                 self.jumps[label] = kept
@@ -258,7 +268,7 @@ class _Exploration:
 
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
         out = self.run(loop.body, entry)
-        merge(out, self.jumps.pop(f"continue:{loop.ident}", {}))
+        merge(out, self.jumps.pop(Continue(loop.ident), {}))
         return self.forget(out, self.needs.again[id(loop)])
 
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
@@ -267,8 +277,8 @@ class _Exploration:
         for _ in range(ROUNDS):
             fresh: Configurations = {}
             for (state, known), paths in entry.items():
-                for name in loop.targets:
-                    known = logic.assigned(known, name)
+                for variable in loop.targets:
+                    known = logic.assigned(known, variable)
                 key = (state, known)
                 new = add(seen, key, paths)
                 if new:
@@ -295,7 +305,7 @@ class _Exploration:
                     group,
                     loop.targets,
                     frozenset({(loop.counter, first + index)}) if loop.counter else logic.NOTHING,
-                    (f"@last:{loop.ident}", index == trips - 1),
+                    (LastIteration(loop.ident), index == trips - 1),
                 )
                 if loop.test is not None:
                     group, done = self.split(loop.test, group, index)
@@ -327,7 +337,8 @@ class _Exploration:
         assert self.window is not None
         if not loop.counted:
             return 2
-        literals = [int(name[1:]) for name in self.window.symbols if name[1:].isdigit()]
+        lengths = [s.literal for s in self.window.symbols if isinstance(s, WindowLength)]
+        literals = [length for length in lengths if length is not None]
         if isinstance(trips, int) and literals and all(trips % n == 0 for n in literals):
             return 2 * self.window.length
         return self.window.batches
@@ -398,9 +409,9 @@ def explore(
 
 def _know(
     entry: Configurations,
-    forget: frozenset[str],
+    forget: frozenset[Variable],
     values: Known,
-    last: tuple[str, bool],
+    last: tuple[LastIteration, bool],
 ) -> Configurations:
     out: Configurations = {}
     for (state, known), paths in entry.items():
@@ -409,8 +420,10 @@ def _know(
 
 
 @lru_cache(maxsize=4096)
-def _iterated(known: Known, forget: frozenset[str], values: Known, last: tuple[str, bool]) -> Known:
+def _iterated(
+    known: Known, forget: frozenset[Variable], values: Known, last: tuple[LastIteration, bool]
+) -> Known:
     """What is known in an iteration of a loop."""
-    for name in (*forget, last[0]):
-        known = logic.assigned(known, name)
+    for variable in (*forget, last[0]):
+        known = logic.assigned(known, variable)
     return known.union(values, [last])

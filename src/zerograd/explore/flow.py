@@ -1,17 +1,21 @@
-"""Training code as a regular expression over events: loops, branches, jumps, calls."""
+"""Training code as a regular expression over events: loops, branches, jumps, calls.
+
+A flow is a tree. `children` and `walk` go through it, `rebuild` makes a changed copy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from zerograd.core.events import Event, Site
-from zerograd.explore.logic import Const, Expr
+from zerograd.core.records import replace
+from zerograd.explore.logic import Const, Expr, Variable
 
 
 @dataclass(eq=False)
 class Emit:
-    """One event. `divisor` is evaluated where the guards are executed."""
+    """One event. `divisor` is evaluated where windows are executed."""
 
     event: Event
     divisor: Expr | None = None
@@ -32,16 +36,16 @@ class Alt:
     then: Flow
     orelse: Flow
     site: Site
-    changing: frozenset[str] = frozenset()
+    changing: frozenset[Variable] = frozenset()
     """Variables that get new values while the loop around it runs."""
     counts: int = 0
-    """An accumulation guard of this loop: what cannot be said of it is left aside, the count decides."""
+    """The loop whose windows the test closes, if it is a guard; the count then decides what is unknown."""
     free: tuple[bool, bool] = (False, False)
     """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
     optional: bool = False
-    """A clear that can be switched off: leaving it out was asked for, and counts twice."""
+    """The then-arm is a clear that can be switched off. Doing so is a decision that weighs two."""
     exists: tuple[str, bool] | None = None
-    """The object whose existence is asked for, and whether the then-arm is the one that has it."""
+    """The object that the test asks for, and whether it exists in the then-arm."""
 
 
 @dataclass(eq=False)
@@ -51,8 +55,8 @@ class Loop:
     body: Flow
     ident: int
     site: Site
-    targets: frozenset[str] = frozenset()
-    counter: str | None = None
+    targets: frozenset[Variable] = frozenset()
+    counter: Variable | None = None
     first: Expr = Const(0)
     trips: Expr | None = None
     test: Expr | None = None
@@ -61,16 +65,46 @@ class Loop:
     paced: Site | None = None
     """The guard that decides in which iterations the step runs, if there is one."""
     counted: bool = False
-    """A guard reads its counter, so it has to run long enough for the guard to come round."""
+    """A guard reads what the loop counts, so the loop has to run for more than one window."""
     closes: Site | None = None
-    """That step."""
+    """The step that the guard `paced` decides about: it closes the windows of this loop."""
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where `break` leads: behind this loop."""
+
+    loop: int
+
+
+@dataclass(frozen=True)
+class Continue:
+    """Where `continue` leads: to the next iteration of this loop."""
+
+    loop: int
+
+
+@dataclass(frozen=True)
+class Return:
+    """Where `return` leads: behind this call."""
+
+    call: int
+
+
+@dataclass(frozen=True)
+class Raise:
+    """Where an exception leads: to a handler, or out of everything."""
+
+
+Label = Break | Continue | Return | Raise
+RAISE = Raise()
 
 
 @dataclass(eq=False)
 class Jump:
-    """Leaves for the block or loop with this label: `break:3`, `continue:3`, `return:7`, `raise`."""
+    """Leaves for the block or loop with this label."""
 
-    label: str
+    label: Label
 
 
 @dataclass(eq=False)
@@ -78,7 +112,7 @@ class Block:
     """Catches the jumps with its label."""
 
     body: Flow
-    label: str
+    label: Label
 
 
 @dataclass(eq=False)
@@ -96,7 +130,7 @@ class Try:
 class Set:
     """A variable gets a value; None where it is not known."""
 
-    name: str
+    variable: Variable
     value: Expr | None = None
 
 
@@ -126,3 +160,54 @@ def walk(flow: Flow) -> Iterator[Flow]:
         part = todo.pop()
         yield part
         todo += children(part)
+
+
+def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:
+    """The flow with its parts changed."""
+    if isinstance(flow, Seq):
+        return Seq([change(item) for item in flow.items])
+    if isinstance(flow, Alt):
+        return replace(flow, then=change(flow.then), orelse=change(flow.orelse))
+    if isinstance(flow, Loop):
+        orelse = change(flow.orelse) if flow.orelse is not None else None
+        return replace(flow, body=change(flow.body), orelse=orelse)
+    if isinstance(flow, Block):
+        return Block(change(flow.body), flow.label)
+    if isinstance(flow, Try):
+        return replace(
+            flow,
+            body=change(flow.body),
+            handlers=[change(handler) for handler in flow.handlers],
+            orelse=change(flow.orelse),
+            final=change(flow.final),
+        )
+    return flow
+
+
+def relooped(flow: Flow, old: int, new: int) -> Flow:
+    """The flow with the events of one loop given to another."""
+    if isinstance(flow, Emit):
+        if flow.event.loop != old:
+            return flow
+        return replace(flow, event=replace(flow.event, loop=new))
+    return rebuild(flow, lambda part: relooped(part, old, new))
+
+
+def relabelled(flow: Flow, old: int, new: int) -> Flow:
+    """The flow with the jumps of one loop given to another."""
+    if isinstance(flow, Jump):
+        labels: dict[Label, Label] = {Break(old): Break(new), Continue(old): Continue(new)}
+        return Jump(labels.get(flow.label, flow.label))
+    return rebuild(flow, lambda part: relabelled(part, old, new))
+
+
+def leaves_by(flow: Flow | None) -> Label | None:
+    """The label by which a flow always leaves; None if it can come to its end."""
+    if isinstance(flow, Jump):
+        return flow.label
+    if isinstance(flow, Seq):
+        return next((label for item in flow.items if (label := leaves_by(item)) is not None), None)
+    if isinstance(flow, Alt):
+        first, second = leaves_by(flow.then), leaves_by(flow.orelse)
+        return first if first is not None and second is not None else None
+    return None

@@ -10,10 +10,23 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from zerograd.explore import logic
-from zerograd.explore.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, walk
-from zerograd.explore.logic import Expr, Fact
+from zerograd.explore.flow import (
+    Alt,
+    Block,
+    Break,
+    Continue,
+    Emit,
+    Flow,
+    Jump,
+    Label,
+    Loop,
+    Seq,
+    Set,
+    walk,
+)
+from zerograd.explore.logic import Expr, Fact, LastIteration, Variable
 
-Keys = frozenset[str | Fact]
+Keys = frozenset[Variable | Fact]
 _NONE: Keys = frozenset()
 
 
@@ -28,23 +41,23 @@ class Needs:
         """Kept, so that the ids stay its own."""
         self.visit(flow, _NONE, {}, _NONE)
 
-    def visit(self, flow: Flow, after: Keys, labels: Mapping[str, Keys], always: Keys) -> Keys:
+    def visit(self, flow: Flow, after: Keys, labels: Mapping[Label, Keys], always: Keys) -> Keys:
         """What is asked for from here on. `always`: by handlers that may run at any time."""
         if isinstance(flow, Seq):
             for item in reversed(flow.items):
                 after = self.visit(item, after, labels, always)
             return after
         if isinstance(flow, Emit):
-            last = f"@last:{flow.event.loop}"
-            return after.union(_asked(flow.divisor), always, (last,))
+            return after.union(_asked(flow.divisor), always, (LastIteration(flow.event.loop),))
         if isinstance(flow, Set):
-            needed = flow.name in after
-            return _without(after, {flow.name}) | (_asked(flow.value) if needed else _NONE) | always
+            needed = flow.variable in after
+            asked = _asked(flow.value) if needed else _NONE
+            return _without(after, {flow.variable}) | asked | always
         if isinstance(flow, Jump):
             return labels.get(flow.label, _NONE) | always
         if isinstance(flow, Alt):
             arms = [self.visit(arm, after, labels, always) for arm in (flow.then, flow.orelse)]
-            before = arms[0] | arms[1] | _asked(flow.test) | {f"@last:{flow.counts}"}
+            before = arms[0] | arms[1] | _asked(flow.test) | {LastIteration(flow.counts)}
         elif isinstance(flow, Loop):
             before = self.loop(flow, after, labels, always)
         elif isinstance(flow, Block):
@@ -59,15 +72,17 @@ class Needs:
         self.before[id(flow)] = before
         return before
 
-    def loop(self, loop: Loop, after: Keys, labels: Mapping[str, Keys], always: Keys) -> Keys:
+    def loop(self, loop: Loop, after: Keys, labels: Mapping[Label, Keys], always: Keys) -> Keys:
         out = after
         if loop.orelse is not None:
             out = self.visit(loop.orelse, after, labels, always)
         # What one iteration asks for the last one may have to know, but for what each gets anew.
-        given = {*loop.targets, f"@last:{loop.ident}", loop.counter or ""}
+        given: set[Variable] = {*loop.targets, LastIteration(loop.ident)}
+        if loop.counter is not None:
+            given.add(loop.counter)
         asked = _NONE.union(*map(_asked_by, walk(loop.body)))
         again = out | _asked(loop.test) | _without(asked, given)
-        inner = {**labels, f"break:{loop.ident}": after, f"continue:{loop.ident}": again}
+        inner = {**labels, Break(loop.ident): after, Continue(loop.ident): again}
         again |= _without(self.visit(loop.body, again, inner, always), given)
         self.again[id(loop)] = again
         return again | _asked(loop.trips) | _asked(loop.first)
@@ -82,11 +97,11 @@ def needs(flow: Flow) -> Needs:
 def _asked_by(part: Flow) -> Keys:
     """What a part asks for itself."""
     if isinstance(part, Alt):
-        return _asked(part.test) | {f"@last:{part.counts}"}
+        return _asked(part.test) | {LastIteration(part.counts)}
     if isinstance(part, Loop):
         return _asked(part.test) | _asked(part.trips) | _asked(part.first)
     if isinstance(part, Emit):
-        return _asked(part.divisor) | {f"@last:{part.event.loop}"}
+        return _asked(part.divisor) | {LastIteration(part.event.loop)}
     return _asked(part.value) if isinstance(part, Set) else _NONE
 
 
@@ -98,20 +113,20 @@ def _asked(expr: Expr | None) -> Keys:
 
 @lru_cache(maxsize=512)
 def _keys(expr: Expr) -> Keys:
-    found: set[str | Fact] = set()
+    found: set[Variable | Fact] = set()
     for part in logic.parts(expr):
-        if isinstance(part, logic.Var):
-            found.add(part.name)
+        if isinstance(part, Variable):
+            found.add(part)
         if not isinstance(part, logic.Const):
             found.add(logic.fact_of(part))
     return frozenset(found)
 
 
-def _without(keys: Keys, names: set[str]) -> Keys:
+def _without(keys: Keys, variables: set[Variable]) -> Keys:
     """What is left when variables get new values."""
     gone = [
         key
         for key in keys
-        if (key in names if isinstance(key, str) else not names.isdisjoint(key.reads))
+        if (not variables.isdisjoint(key.reads) if isinstance(key, Fact) else key in variables)
     ]
     return keys.difference(gone) if gone else keys

@@ -30,10 +30,63 @@ class Const:
 
 
 @dataclass(frozen=True)
-class Var:
-    """A variable of the flow, by its unique name."""
+class Variable:
+    """What a test can read and a path can know the value of. `str` tells any two apart."""
 
-    name: str
+
+@dataclass(frozen=True)
+class Name(Variable):
+    """A variable or an attribute of the code that is read, by its unique name."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class LastIteration(Variable):
+    """Whether a loop is in its last iteration."""
+
+    loop: int
+
+    def __str__(self) -> str:
+        return f"the last iteration of loop {self.loop}"
+
+
+@dataclass(frozen=True)
+class WindowLength(Variable):
+    """The number of micro-batches in a window: a literal, or what the code calls it."""
+
+    literal: int | None = None
+    text: str = "the window's length"
+
+    def __str__(self) -> str:
+        return self.text if self.literal is None else f"length {self.literal}"
+
+
+WINDOW_LENGTH = WindowLength()
+"""What a library was told, when the code does not show it."""
+
+
+@dataclass(frozen=True)
+class Count(Variable):
+    """How many micro-batches an accelerator has counted since its last step."""
+
+    accelerator: str
+
+    def __str__(self) -> str:
+        return f"the count of {self.accelerator}"
+
+
+@dataclass(frozen=True)
+class Synchronises(Variable):
+    """Whether an accelerator lets its optimizers step now."""
+
+    accelerator: str
+
+    def __str__(self) -> str:
+        return f"{self.accelerator}.sync_gradients"
 
 
 @dataclass(frozen=True)
@@ -45,7 +98,7 @@ class Op:
     text: str = ""
 
     @cached_property
-    def reads(self) -> frozenset[str]:
+    def reads(self) -> frozenset[Variable]:
         """The variables it depends on."""
         return frozenset().union(*map(reads, self.args))
 
@@ -60,22 +113,22 @@ class Opaque:
     """Something unseen: known only by its text, and by what it reads."""
 
     text: str
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[Variable] = frozenset()
     stable: bool = True
     """Gives the same answer until something it reads is assigned."""
 
 
-Expr = Const | Var | Op | Opaque
+Expr = Const | Variable | Op | Opaque
 
 
 class Fact(NamedTuple):
     """That an atom came out true, or false, on this path."""
 
     text: str
-    reads: frozenset[str]
+    reads: frozenset[Variable]
 
 
-Known = frozenset[tuple[str | Fact, Value]]
+Known = frozenset[tuple[Variable | Fact, Value]]
 """What a path knows: values of variables and truths of atoms."""
 
 NOTHING: Known = frozenset()
@@ -96,15 +149,11 @@ _BINARY: dict[str, Callable[[object, object], object]] = {
 }
 
 
-def reads(expr: Expr) -> frozenset[str]:
+def reads(expr: Expr) -> frozenset[Variable]:
     """The variables an expression depends on."""
-    if isinstance(expr, Var):
-        return frozenset({expr.name})
-    if isinstance(expr, Opaque):
+    if isinstance(expr, (Op, Opaque)):
         return expr.reads
-    if isinstance(expr, Op):
-        return expr.reads
-    return frozenset()
+    return frozenset() if isinstance(expr, Const) else frozenset({expr})
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
@@ -124,8 +173,10 @@ def show(expr: Expr) -> str:
     """The expression as source text."""
     if isinstance(expr, Const):
         return repr(expr.value)
-    if isinstance(expr, Var):
-        return expr.name.rsplit("#", 1)[-1]
+    if isinstance(expr, Name):
+        return expr.text.rsplit("#", 1)[-1]
+    if isinstance(expr, Variable):
+        return str(expr)
     if isinstance(expr, Opaque) or expr.text:
         return expr.text
     if len(expr.args) == 1:
@@ -133,12 +184,12 @@ def show(expr: Expr) -> str:
     return f" {expr.op} ".join(show(arg) for arg in expr.args)
 
 
-def evaluate(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
     """The value under what is known."""
     if isinstance(expr, Const):
         return expr.value
-    if isinstance(expr, Var):
-        return known.get(expr.name, UNKNOWN)
+    if isinstance(expr, Variable):
+        return known.get(expr, UNKNOWN)
     if isinstance(expr, Opaque):
         return known.get(Fact(expr.text, expr.reads), UNKNOWN)
     if expr.op in ("and", "or"):
@@ -162,7 +213,7 @@ def evaluate(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
     return result if isinstance(result, (bool, int, float, str)) else UNKNOWN
 
 
-def truth_of(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
+def truth_of(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
     """True, False, or None where it cannot be said."""
     value = evaluate(expr, known)
     if value is not UNKNOWN:
@@ -173,7 +224,7 @@ def truth_of(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
     return None if fact is None else bool(fact)
 
 
-def residual(expr: Expr, known: Mapping[str | Fact, Value]) -> Expr:
+def residual(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Expr:
     """What is left of a test when the parts that are known are taken out."""
     if isinstance(expr, Op) and expr.op in ("and", "or"):
         open_ = tuple(residual(arg, known) for arg in expr.args if truth_of(arg, known) is None)
@@ -186,7 +237,7 @@ def residual(expr: Expr, known: Mapping[str | Fact, Value]) -> Expr:
     return expr
 
 
-def leaning(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
+def leaning(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
     """The truth of a test when its unknown parts are left aside."""
     if isinstance(expr, Op) and expr.op == "not":
         inner = leaning(expr.args[0], known)
@@ -199,7 +250,7 @@ def leaning(expr: Expr, known: Mapping[str | Fact, Value]) -> bool | None:
     return truth_of(expr, known)
 
 
-def is_open(expr: Expr, known: Mapping[str | Fact, Value]) -> bool:
+def is_open(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool:
     """Whether a test has an alternative of which nothing is known."""
     if not isinstance(expr, Op) or expr.op != "or":
         return False
@@ -239,40 +290,38 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
     return [(fact_of(expr), truth)]
 
 
-def assigned(known: Known, name: str) -> Known:
+def assigned(known: Known, variable: Variable) -> Known:
     """What is left when a variable gets a new value."""
     hit = [
         item
         for item in known
-        if (item[0] == name if isinstance(item[0], str) else name in item[0].reads)
+        if (variable in item[0].reads if isinstance(item[0], Fact) else item[0] == variable)
     ]
     return known.difference(hit) if hit else known
 
 
 def fact_of(expr: Expr) -> Fact:
     """The truth of an expression, as something a path can know."""
-    if isinstance(expr, Opaque):
-        return Fact(expr.text, expr.reads)
-    if isinstance(expr, Var):
-        return Fact(expr.name, frozenset({expr.name}))
-    return expr.fact if isinstance(expr, Op) else Fact(_canonical(expr), frozenset())
+    if isinstance(expr, Op):
+        return expr.fact
+    return Fact(_canonical(expr), reads(expr))
 
 
 def _canonical(expr: Expr) -> str:
     """A text that is the same wherever the same variables are asked for the same thing."""
     if isinstance(expr, Const):
         return repr(expr.value)
-    if isinstance(expr, Var):
-        return expr.name
     if isinstance(expr, Opaque):
         return expr.text
+    if isinstance(expr, Variable):
+        return str(expr)
     return f"({expr.op} {' '.join(map(_canonical, expr.args))})"
 
 
-def _operand(expr: Expr, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+def _operand(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
     """The value to reckon with: that something is true does not say which number it is."""
     value = evaluate(expr, known)
-    if isinstance(value, bool) and not (isinstance(expr, (Const, Var)) or _is_truth(expr)):
+    if isinstance(value, bool) and not (isinstance(expr, (Const, Variable)) or _is_truth(expr)):
         return UNKNOWN
     return value
 
@@ -287,7 +336,7 @@ def _is_truth(expr: Expr) -> bool:
 _TRUTHS = ("not", "is", "==", "!=", "<", "<=", ">", ">=")
 
 
-def _junction(expr: Op, known: Mapping[str | Fact, Value]) -> Value | _Unknown:
+def _junction(expr: Op, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
     """The operand that decides, as in Python; its truth where no more than that is known."""
     decisive = expr.op == "or"
     unknown = False

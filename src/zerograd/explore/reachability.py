@@ -10,7 +10,22 @@ from dataclasses import dataclass, field
 
 from zerograd.core.events import Event, Kind
 from zerograd.explore.executed import Edges, ends
-from zerograd.explore.flow import Alt, Block, Emit, Flow, Jump, Loop, Seq, Set, Try
+from zerograd.explore.flow import (
+    RAISE,
+    Alt,
+    Block,
+    Break,
+    Continue,
+    Emit,
+    Flow,
+    Jump,
+    Label,
+    Loop,
+    Seq,
+    Set,
+    Try,
+)
+from zerograd.explore.logic import LastIteration
 
 States = set[int]
 
@@ -34,7 +49,7 @@ def is_clean(flow: Flow, edges: Edges, start: int, length: int | None) -> bool:
 class _Sweep:
     edges: Edges
     length: int | None
-    jumps: dict[str, States] = field(default_factory=dict)
+    jumps: dict[Label, States] = field(default_factory=dict)
     watchers: list[States] = field(default_factory=list)
 
     def run(self, flow: Flow, entry: States) -> States:
@@ -55,7 +70,7 @@ class _Sweep:
             return self.run(flow.body, entry) | self.jumps.pop(flow.label, set())
         if isinstance(flow, Jump):
             self.jumps[flow.label] = self.jumps.get(flow.label, set()) | entry
-            if flow.label == "raise":
+            if flow.label == RAISE:
                 self.watch(entry)
             return set()
         return self.attempt(flow, entry)
@@ -75,16 +90,18 @@ class _Sweep:
         """The event as it is in the last iteration of its loop, and before."""
         if self.length is None:
             return (flow.event,)
-        last = f"@last:{flow.event.loop}"
-        known = (frozenset({(last, is_last)}) for is_last in (False, True))
-        return [self.edges.executed(flow, one, self.length) for one in known]
+        last = LastIteration(flow.event.loop)
+        return [
+            self.edges.executed(flow, frozenset({(last, is_last)}), self.length)
+            for is_last in (False, True)
+        ]
 
     def watch(self, states: States) -> None:
         for watcher in self.watchers:
             watcher |= states
 
     def repeat(self, loop: Loop, entry: States) -> States:
-        labels = (f"break:{loop.ident}", f"continue:{loop.ident}")
+        labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
         outer = {label: self.jumps.pop(label) for label in labels if label in self.jumps}
         marked = loop.paced is not None and self.length is not None
         if marked:

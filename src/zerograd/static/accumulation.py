@@ -12,88 +12,108 @@ from dataclasses import dataclass, field
 from zerograd.core.events import Event, Kind, Site
 from zerograd.core.records import replace
 from zerograd.explore import logic
-from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, Set, children, walk
-from zerograd.explore.logic import Const, Expr, Fact, Op, Opaque, Var
-from zerograd.explore.shape import leaves_by, rebuild
-from zerograd.static.read import vocabulary as names_of
+from zerograd.explore.flow import (
+    Alt,
+    Emit,
+    Flow,
+    Loop,
+    Seq,
+    Set,
+    children,
+    leaves_by,
+    rebuild,
+    walk,
+)
+from zerograd.explore.logic import (
+    Const,
+    Count,
+    Expr,
+    Fact,
+    Name,
+    Op,
+    Opaque,
+    Variable,
+    WindowLength,
+)
+from zerograd.static.read import vocabulary
 
 
 @dataclass(frozen=True)
 class Pace:
     """What has to be given numbers so that a flow's guards can be executed."""
 
-    symbols: frozenset[str]
+    symbols: frozenset[Variable]
     sizes: frozenset[Fact]
-    counters: frozenset[str]
+    counters: frozenset[Variable]
 
 
 @dataclass
 class Counting:
     """The counters of a flow and what its variables mean."""
 
-    counters: set[str]
-    meanings: dict[str, list[Expr]]
+    counters: set[Variable]
+    meanings: dict[Variable, list[Expr]]
 
     @classmethod
     def of(cls, flow: Flow) -> Counting:
         """Loop counters, variables that are counted up, and all that is assigned."""
-        counters: set[str] = set()
-        meanings: dict[str, list[Expr]] = {}
+        counters: set[Variable] = set()
+        meanings: dict[Variable, list[Expr]] = {}
         for part in walk(flow):
             if isinstance(part, Loop) and part.counter:
                 counters.add(part.counter)
             elif isinstance(part, Set) and part.value is not None:
-                meanings.setdefault(part.name, []).append(part.value)
+                meanings.setdefault(part.variable, []).append(part.value)
                 if isinstance(part.value, Op) and part.value.op in "+-":
                     left, right = part.value.args
-                    if left == Var(part.name) and isinstance(right, Const):
-                        counters.add(part.name)
+                    if left == part.variable and isinstance(right, Const):
+                        counters.add(part.variable)
         return cls(counters, meanings)
 
-    def symbols(self, test: Expr) -> set[str] | None:
+    def symbols(self, test: Expr) -> set[Variable] | None:
         """The names of N in a test that counts; None if it does not count."""
         return self.modulo(test) or self.set_back(test)
 
-    def modulo(self, expr: Expr, depth: int = 0) -> set[str] | None:
+    def modulo(self, expr: Expr, depth: int = 0) -> set[Variable] | None:
         """N in `count % N`, also through variables that hold the test."""
-        found: set[str] = set()
+        found: set[Variable] = set()
         for part in logic.parts(expr):
             if isinstance(part, Op) and part.op == "%":
                 left, right = part.args
-                names = logic.reads(left)
-                if names and all(self.counts(name) for name in names):
+                counted = logic.reads(left)
+                if counted and all(map(self.counts, counted)):
                     found |= logic.reads(right)
-            elif isinstance(part, Var) and depth < 3 and part.name not in self.counters:
-                for meaning in self.meanings.get(part.name, ()):
+            elif isinstance(part, Variable) and depth < 3 and part not in self.counters:
+                for meaning in self.meanings.get(part, ()):
                     found |= self.modulo(meaning, depth + 1) or set()
         return found or None
 
-    def counts(self, name: str) -> bool:
+    def counts(self, variable: Variable) -> bool:
         """Whether a variable is a counter, or computed from counters."""
-        if name in self.counters or name.startswith("@count:"):
+        if variable in self.counters or isinstance(variable, Count):
             return True
-        known = self.meanings.get(name, [])
+        known = self.meanings.get(variable, [])
         return bool(known) and all(
             names and names <= self.counters for names in map(_besides_sizes, known)
         )
 
-    def set_back(self, expr: Expr) -> set[str] | None:
+    def set_back(self, expr: Expr) -> set[Variable] | None:
         """N in `count == N` where the count is set back."""
         for part in logic.parts(expr):
             if isinstance(part, Op) and part.op in ("==", ">=", ">"):
                 left, right = part.args
-                if self.since_last(left) and isinstance(right, Var):
-                    return {right.name}
-                if self.is_set_back(left) and isinstance(right, Var):
-                    if not self.counts(right.name):
-                        return {right.name}
+                if self.since_last(left) and isinstance(right, Variable):
+                    return {right}
+                if self.is_set_back(left) and isinstance(right, Variable):
+                    if not self.counts(right):
+                        return {right}
         return None
 
     def is_set_back(self, expr: Expr) -> bool:
         """A counter that begins anew in more than one place."""
-        if not (isinstance(expr, Var) and expr.name in self.counters):
+        if not (isinstance(expr, Variable) and expr in self.counters):
             return False
-        return sum(isinstance(v, Const) for v in self.meanings.get(expr.name, ())) >= 2
+        return sum(isinstance(v, Const) for v in self.meanings.get(expr, ())) >= 2
 
     def named(self, expr: Expr) -> Expr:
         """A test with a literal N of `count == N` as a name, if the count is set back."""
@@ -102,7 +122,7 @@ class Counting:
         if expr.op in ("==", ">=") and self.is_set_back(expr.args[0]):
             length = expr.args[1]
             if isinstance(length, Const) and isinstance(length.value, int) and length.value >= 2:
-                return replace(expr, args=(expr.args[0], Var(f"@{length.value}")))
+                return replace(expr, args=(expr.args[0], WindowLength(length.value)))
         if expr.op in ("and", "or", "not"):
             return replace(expr, args=tuple(map(self.named, expr.args)))
         return expr
@@ -112,16 +132,16 @@ class Counting:
         if not (isinstance(expr, Op) and expr.op == "-"):
             return False
         count, mark = expr.args
-        return isinstance(mark, Var) and count in self.meanings.get(mark.name, ())
+        return isinstance(mark, Variable) and count in self.meanings.get(mark, ())
 
-    def roots(self, expr: Expr, depth: int = 0) -> frozenset[str]:
+    def roots(self, expr: Expr, depth: int = 0) -> frozenset[Variable]:
         """The variables a test depends on, through those that hold parts of it."""
-        names = set(logic.reads(expr))
-        for name in list(names):
-            if name not in self.counters and depth < 3:
-                for meaning in self.meanings.get(name, ()):
-                    names |= self.roots(meaning, depth + 1)
-        return frozenset(names)
+        found = set(logic.reads(expr))
+        for variable in list(found):
+            if variable not in self.counters and depth < 3:
+                for meaning in self.meanings.get(variable, ()):
+                    found |= self.roots(meaning, depth + 1)
+        return frozenset(found)
 
 
 @dataclass
@@ -129,14 +149,13 @@ class _Guards:
     """The steps and backward calls of a flow, each with the guards it stands under."""
 
     counting: Counting
-    symbols: set[str] = field(default_factory=set)
+    symbols: set[Variable] = field(default_factory=set)
     sites: dict[int, Alt] = field(default_factory=dict)
     loop_of: dict[int, int] = field(default_factory=dict)
     steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
     backwards: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
     foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
     """What the steps of others stand under."""
-    micro: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)
 
     def visit(
@@ -204,9 +223,11 @@ class _Guards:
     def belongs(self, alt: Alt, loop: int) -> bool:
         """Whether a guard's counter is counted by this very loop."""
         flow = self.loops[loop]
-        own = {part.name for part in walk(flow.body) if isinstance(part, Set)} | {flow.counter}
-        names = self.counting.roots(alt.test)
-        return any(name in own or name.startswith("@count:") for name in names)
+        own = {part.variable for part in walk(flow.body) if isinstance(part, Set)}
+        if flow.counter is not None:
+            own.add(flow.counter)
+        roots = self.counting.roots(alt.test)
+        return any(root in own or isinstance(root, Count) for root in roots)
 
 
 def pace(flow: Flow) -> tuple[Flow, Pace | None]:
@@ -230,7 +251,7 @@ def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
     found = set()
     exprs: list[Expr] = [alt.test for alt in guards.sites.values()]
     for _ in range(3):
-        names = frozenset().union(*map(logic.reads, exprs)) if exprs else frozenset()
+        names = frozenset[Variable]().union(*map(logic.reads, exprs))
         exprs += [value for name in names for value in counting.meanings.get(name, ())]
     for expr in exprs:
         for part in logic.parts(expr):
@@ -239,10 +260,10 @@ def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
     return frozenset(found)
 
 
-def _besides_sizes(expr: Expr) -> frozenset[str]:
+def _besides_sizes(expr: Expr) -> frozenset[Variable]:
     """What a value reads, but for the number of batches: `epoch * len(loader) + i` counts."""
     if isinstance(expr, Op):
-        return frozenset().union(*map(_besides_sizes, expr.args))
+        return frozenset[Variable]().union(*map(_besides_sizes, expr.args))
     return frozenset() if _is_size(expr) else logic.reads(expr)
 
 
@@ -250,17 +271,17 @@ def _is_size(expr: Expr) -> bool:
     return isinstance(expr, Opaque) and expr.text.rpartition("#")[2].startswith("len(")
 
 
-def _micro_batches(flow: Flow) -> set[str]:
+def _micro_batches(flow: Flow) -> set[Variable]:
     """`for … in range(accumulation_steps)` around a backward whose step comes after the loop."""
-    names: set[str] = set()
+    found: set[Variable] = set()
     for part in walk(flow):
-        if isinstance(part, Loop) and isinstance(part.trips, Var):
+        if isinstance(part, Loop) and isinstance(part.trips, (Name, WindowLength)):
             own = [e.event for e in walk(part.body) if isinstance(e, Emit) and not e.event.foreign]
             kinds = {event.kind for event in own if not event.may}
-            says_so = names_of.WINDOW.search(part.trips.name)
+            says_so = vocabulary.WINDOW.search(part.trips.text)
             if says_so and Kind.BACKWARD in kinds and Kind.STEP not in kinds:
-                names.add(part.trips.name)
-    return names
+                found.add(part.trips)
+    return found
 
 
 def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Flow:
@@ -299,13 +320,13 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
     return again(flow)
 
 
-def _set_by(loop: Loop) -> Iterator[str]:
+def _set_by(loop: Loop) -> Iterator[Variable]:
     """The variables that a loop itself assigns: what a loop in it counts comes round in there."""
     todo = [loop.body]
     while todo:
         part = todo.pop()
         if isinstance(part, Set):
-            yield part.name
+            yield part.variable
         elif not isinstance(part, Loop):
             todo.extend(children(part))
 

@@ -12,8 +12,8 @@ from zerograd.core.rule import Rule
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decisions
 from zerograd.explore.explore import Outcome, Result, Window, explore
-from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, walk
-from zerograd.explore.shape import relooped
+from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, relooped, walk
+from zerograd.explore.logic import WINDOW_LENGTH
 from zerograd.rules.catalogue import RULES
 from zerograd.static import projection
 from zerograd.static.accumulation import Pace
@@ -207,7 +207,7 @@ class _Search:
         windows: list[Window | None] = [None]
         if pace is not None:
             windows = [
-                Window(n, 2 * n + 1, pace.symbols | {"@N"}, pace.sizes, pace.counters)
+                Window(n, 2 * n + 1, pace.symbols | {WINDOW_LENGTH}, pace.sizes, pace.counters)
                 for n in WINDOWS
             ]
         results = []
@@ -369,7 +369,7 @@ def _repeat(flow: Flow) -> Flow:
         if isinstance(part, Alt) and _steps_under(part):
             for op in logic.parts(part.test):
                 if isinstance(op, logic.Op) and op.op == "%":
-                    counter = next(iter(sorted(logic.reads(op.args[0]))), counter)
+                    counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
     site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
     return Loop(relooped(flow, 0, -1), -1, site, targets, counter)

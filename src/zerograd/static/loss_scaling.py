@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from zerograd.core.events import Kind, Site
-from zerograd.explore.flow import Emit, Flow, walk
-from zerograd.explore.shape import rebuild
+from zerograd.explore.flow import Emit, Flow, rebuild, walk
+from zerograd.explore.logic import Name, Variable, WindowLength
 from zerograd.static.interp.effects import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, text_of
@@ -20,9 +20,10 @@ from zerograd.static.read.file_index import nodes, text_of
 _ASK_ONLY = frozenset({"range", "trange", "tqdm", "int", "float", "min", "max", "print", "len"})
 
 
-def excused(seen: Flow, acts: Flow, symbols: frozenset[str]) -> Flow:
+def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
     """The flow that a subject sees, its backward calls without what cannot be held against them."""
-    window = {_last(name.rpartition("#")[2]) for name in symbols}
+    names = (symbol.text for symbol in symbols if isinstance(symbol, (Name, WindowLength)))
+    window = {_last(name.rpartition("#")[2]) for name in names}
     sites = {
         act.event.site
         for act in walk(acts)

@@ -13,20 +13,23 @@ from zerograd.core.events import Event, Kind, Site
 from zerograd.core.records import replace
 from zerograd.explore import logic
 from zerograd.explore.flow import (
+    RAISE,
     Alt,
     Block,
+    Continue,
     Emit,
     Flow,
     Jump,
+    Label,
     Loop,
     Seq,
     Set,
     Try,
     children,
+    leaves_by,
     walk,
 )
-from zerograd.explore.logic import Expr, Op
-from zerograd.explore.shape import leaves_by
+from zerograd.explore.logic import Expr, Name, Op, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.interp.effects import Act
 from zerograd.static.read.values import OPTIMIZER, within
@@ -82,8 +85,8 @@ class View:
     seen: frozenset[str] = frozenset()
     """Everything that some loss runs through."""
     fed: set[int] = field(default_factory=set)
-    assigned: list[set[str]] = field(default_factory=list)
-    labels: list[set[str]] = field(default_factory=lambda: [set()])
+    assigned: list[set[Variable]] = field(default_factory=list)
+    labels: list[set[Label]] = field(default_factory=lambda: [set()])
     clears: frozenset[Site] = frozenset()
     """Where the subject is cleared. A function that is called twice clears in one place."""
     busy: bool = False
@@ -115,7 +118,7 @@ class View:
         for part in children(flow):
             self.note_feeding(part, inner)
 
-    def project(self, flow: Flow, needed: Mapping[str, bool]) -> Flow | None:
+    def project(self, flow: Flow, needed: Mapping[Variable, bool]) -> Flow | None:
         if isinstance(flow, Act):
             event = self.event(flow)
             if event is None:
@@ -132,9 +135,9 @@ class View:
         if isinstance(flow, Loop):
             return self.repeat(flow, needed)
         if isinstance(flow, Set):
-            if flow.name not in needed:
+            if flow.variable not in needed:
                 return None
-            return flow if needed[flow.name] or flow.value is None else Set(flow.name)
+            return flow if needed[flow.variable] or flow.value is None else Set(flow.variable)
         if isinstance(flow, Block):
             self.labels[-1].add(flow.label)
             body = self.project(flow.body, needed)
@@ -145,7 +148,7 @@ class View:
             return self.attempt(flow, needed)
         return flow
 
-    def branch(self, alt: Alt, needed: Mapping[str, bool]) -> Flow | None:
+    def branch(self, alt: Alt, needed: Mapping[Variable, bool]) -> Flow | None:
         if alt.exists is not None and self.is_mine(alt.exists[0]):
             return self.project(alt.then if alt.exists[1] else alt.orelse, needed)
         busy = self.busy
@@ -185,13 +188,13 @@ class View:
         label = leaves_by(arm)
         if label is None:
             return False
-        if label.startswith("continue:") or label in self.labels[-1]:
+        if isinstance(label, Continue) or label in self.labels[-1]:
             return quiet and not any(isinstance(part, Emit) for part in walk(arm or EMPTY))
         return True
 
-    def repeat(self, loop: Loop, needed: Mapping[str, bool]) -> Flow | None:
+    def repeat(self, loop: Loop, needed: Mapping[Variable, bool]) -> Flow | None:
         changing = set(loop.targets)
-        changing |= {part.name for part in walk(loop.body) if isinstance(part, Set)}
+        changing |= {part.variable for part in walk(loop.body) if isinstance(part, Set)}
         self.assigned.append(changing)
         self.labels.append(set())
         busy, self.busy = self.busy, False
@@ -204,7 +207,7 @@ class View:
             return orelse
         return replace(loop, body=body, orelse=orelse)
 
-    def attempt(self, flow: Try, needed: Mapping[str, bool]) -> Flow | None:
+    def attempt(self, flow: Try, needed: Mapping[Variable, bool]) -> Flow | None:
         parts = [self.project(part, needed) for part in (flow.body, flow.orelse, flow.final)]
         projected = [self.project(handler, needed) for handler in flow.handlers]
         handlers = [handler or EMPTY for handler in projected if not _fails(handler)]
@@ -380,33 +383,34 @@ def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
     return Seq([replace(clear, event=replace(clear.event, inner=True)), *items[1:]])
 
 
-def _only_returns(body: Flow, label: str) -> bool:
+def _only_returns(body: Flow, label: Label) -> bool:
     """Whether a call comes back, one way or another, and does nothing else."""
     return all(
-        part.label in (label, "raise") if isinstance(part, Jump) else isinstance(part, (Seq, Alt))
+        part.label in (label, RAISE) if isinstance(part, Jump) else isinstance(part, (Seq, Alt))
         for part in walk(body)
     )
 
 
 def _fails(arm: Flow | None) -> bool:
     """An arm that only raises says nothing about the runs that go on."""
-    return isinstance(arm, Jump) and arm.label == "raise"
+    return isinstance(arm, Jump) and arm.label == RAISE
 
 
-def _needed(flow: Flow, skeleton: Flow) -> dict[str, bool]:
+def _needed(flow: Flow, skeleton: Flow) -> dict[Variable, bool]:
     """Variables that the tests of a flow read, and whether their values could decide one."""
-    needed: dict[str, bool] = {}
-    sets: dict[str, list[Expr | None]] = {}
+    needed: dict[Variable, bool] = {}
+    sets: dict[Variable, list[Expr | None]] = {}
     for part in walk(flow):
         if isinstance(part, Set):
-            sets.setdefault(part.name, []).append(part.value)
+            sets.setdefault(part.variable, []).append(part.value)
     counting = Counting.of(flow)
-    decisive: set[str] = set()
+    decisive: set[Variable] = set()
     for part in walk(skeleton):
         if isinstance(part, Alt):
             names = logic.reads(part.test)
             needed.update(dict.fromkeys(names, False))
-            if all(name in counting.counters or name in sets or name[0] == "@" for name in names):
+            settled = counting.counters | sets.keys()
+            if all(name in settled or not isinstance(name, Name) for name in names):
                 decisive |= names
             else:
                 modulo = counting.modulo(part.test)

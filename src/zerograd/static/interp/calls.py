@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerograd.core.records import replace
 from zerograd.explore.flow import Set
-from zerograd.explore.logic import Const
+from zerograd.explore.logic import Const, Synchronises
 from zerograd.static.interp.constructors import (
     built_object,
     lightning_optimizers,
@@ -194,7 +194,7 @@ def _prepared(lower: Lower, node: ast.Call, func: ast.Attribute, arguments: list
         for item in argument.items if isinstance(argument, Many) else (argument,):
             if isinstance(item, Thing):
                 lower.prepared[item.key] = text_of(func.value)
-    lower.out.append(Set(f"@sync:{text_of(func.value)}", Const(True)))
+    lower.out.append(Set(Synchronises(text_of(func.value)), Const(True)))
     return unwrapped(arguments[: len(node.args)])
 
 

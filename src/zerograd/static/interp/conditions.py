@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from zerograd.explore.logic import UNKNOWN, Const, Expr, Op, Opaque, Var, evaluate
+from zerograd.explore.logic import (
+    UNKNOWN,
+    Const,
+    Expr,
+    LastIteration,
+    Name,
+    Op,
+    Opaque,
+    Variable,
+    WindowLength,
+    evaluate,
+)
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.values import Lit, Thing
 
@@ -132,15 +143,15 @@ _PLAIN = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.C
 def _modulus(expr: Expr) -> Expr:
     """A literal N is a name like any other, so that guards can be executed with small windows."""
     if isinstance(expr, Const) and isinstance(expr.value, (int, float)) and expr.value >= 2:
-        return Var(f"@{int(expr.value)}")
+        return WindowLength(int(expr.value))
     return expr
 
 
 def _by_length(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     """`count % 4 == 3` is `count % N == N - 1`, whatever N a guard is executed with."""
-    if isinstance(left, Op) and left.op == "%" and isinstance(left.args[1], Var):
+    if isinstance(left, Op) and left.op == "%" and isinstance(left.args[1], WindowLength):
         length = left.args[1]
-        if length.name == f"@{evaluate(Op('+', (right, Const(1))), {})}":
+        if length.literal == evaluate(Op("+", (right, Const(1))), {}):
             return left, Op("-", (length, Const(1)))
     return left, right
 
@@ -152,9 +163,9 @@ def _at_the_end(lower: Lower, test: Op) -> Op:
             ident, end = lower.ends[counter]
             said = [evaluate(test, {counter: value}) for value in (0, end - 1, end)]
             if said == [False, False, True]:
-                return Op("and", (Var(f"@last:{ident}"),), test.text)
+                return Op("and", (LastIteration(ident),), test.text)
             if said == [True, True, False]:
-                return Op("not", (Var(f"@last:{ident}"),), test.text)
+                return Op("not", (LastIteration(ident),), test.text)
     return test
 
 
@@ -190,17 +201,17 @@ def _name(lower: Lower, node: ast.Name | ast.Attribute) -> Expr:
     value = lower.peek(node)
     if isinstance(value, Lit):
         return Const(value.value)
-    return Var(variable)
+    return Name(variable)
 
 
 def _opaque(lower: Lower, node: ast.expr) -> Expr:
-    names: set[str] = set()
+    names: set[Variable] = set()
     stable = True
     for inner in nodes(node):
         if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
             variable = lower.variable(inner)
             if variable is not None:
-                names.add(variable)
+                names.add(Name(variable))
         elif isinstance(inner, ast.Call):
             simple = isinstance(inner.func, ast.Name) and inner.func.id in _STEADY_CALLS
             stable = stable and simple

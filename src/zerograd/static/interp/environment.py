@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 from zerograd.core.events import Event, Kind, Site
 from zerograd.core.records import replace
 from zerograd.explore.flow import Alt, Flow, Seq
-from zerograd.explore.logic import Const, Expr, Op, Var
+from zerograd.explore.logic import (
+    WINDOW_LENGTH,
+    Const,
+    Count,
+    Expr,
+    LastIteration,
+    Name,
+    Op,
+    Synchronises,
+    Variable,
+)
 from zerograd.static.interp.constructors import role_of_class
 from zerograd.static.interp.effects import Act
 from zerograd.static.read import vocabulary
@@ -54,7 +64,8 @@ class Frame:
     returns: list[Value] = field(default_factory=list)
     iterables: dict[str, ast.expr] = field(default_factory=dict)
     """Loops that were given a name before they run: `bar = enumerate(loader)`."""
-    label: str = "return:0"
+    call: int = 0
+    """The number of the call; 0 for what nobody is seen to call."""
 
 
 _BUILTINS = frozenset(dir(builtins))
@@ -71,9 +82,9 @@ class Scope:
         self.heap: dict[tuple[str, str], Value] = {}
         self.roles: dict[str, str] = {}
         self.loops: list[int] = [0]
-        self.targets: set[str] = set()
-        self.ends: dict[str, tuple[int, int]] = {}
-        self.shifting: dict[str, set[str]] = {}
+        self.targets: set[Variable] = set()
+        self.ends: dict[Variable, tuple[int, int]] = {}
+        self.shifting: dict[Variable, set[str]] = {}
         self.made: dict[str, Site] = {}
         self.fresh: set[str] = set()
         self.closures: list[Fn] = []
@@ -127,7 +138,7 @@ class Scope:
         for key in act.whose & self.prepared.keys():
             accelerator = self.prepared[key]
             if f"{accelerator}.accumulate" in self.top.module.facts[self.top.module.tree].calls:
-                return Alt(Var(f"@sync:{accelerator}"), act, Seq(()), act.event.site)
+                return Alt(Synchronises(accelerator), act, Seq(()), act.event.site)
         return act
 
     def is_wrapped(self, act: Act) -> bool:
@@ -137,8 +148,8 @@ class Scope:
     def synchronises(self) -> Expr:
         """Whether accelerate closes the window in this iteration."""
         key = self.accumulating or "accelerate"
-        full = Op("==", (Op("%", (Var(f"@count:{key}"), Var("@N"))), Const(0)))
-        return Op("or", (full, Var(f"@last:{self.loops[-1]}")), "accelerator.sync_gradients")
+        full = Op("==", (Op("%", (Count(key), WINDOW_LENGTH)), Const(0)))
+        return Op("or", (full, LastIteration(self.loops[-1])), "accelerator.sync_gradients")
 
     def is_optimizer(self, value: Value) -> bool:
         """Whether an object is known to be an optimizer."""
@@ -180,13 +191,13 @@ class Scope:
             return f"{base}.{node.attr}" if base is not None else None
         return None
 
-    def reads(self, node: ast.expr) -> frozenset[str]:
+    def reads(self, node: ast.expr) -> frozenset[Variable]:
         found = (
             self.variable(inner)
             for inner in ast.walk(node)
             if isinstance(inner, (ast.Name, ast.Attribute))
         )
-        return frozenset(name for name in found if name)
+        return frozenset(Name(name) for name in found if name)
 
     def peek(self, node: ast.expr) -> Value:
         """The value of an expression, without its effects."""

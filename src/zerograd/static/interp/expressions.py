@@ -9,6 +9,7 @@ from typing import Any
 from zerograd.core.events import Kind
 from zerograd.core.records import replace
 from zerograd.explore.flow import Alt, Loop, Seq, Set, walk
+from zerograd.explore.logic import Name
 from zerograd.static.interp import calls, conditions
 from zerograd.static.interp.effects import BLANK, Act
 from zerograd.static.interp.gradient_calls import store_attribute
@@ -59,7 +60,7 @@ class Evaluate(Classes):
         variable = self.variable(target) if self.is_tested(target) else None
         if variable is not None:
             expr = conditions.meaning(self.reader, source) if source is not None else None
-            self.out.append(Set(variable, expr))
+            self.out.append(Set(Name(variable), expr))
         value = self.as_used(target, value, source)
         if isinstance(target, ast.Name):
             self.frame.env[target.id] = value

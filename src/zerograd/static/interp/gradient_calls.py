@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zerograd.core.events import Kind
 from zerograd.core.records import replace
 from zerograd.explore.flow import walk
-from zerograd.explore.logic import Var
+from zerograd.explore.logic import WINDOW_LENGTH
 from zerograd.static.interp.constructors import (
     as_object,
     built_object,
@@ -149,7 +149,7 @@ def _wrapped_backward(lower: Lower, node: ast.Call, owner: Thing, role: str) -> 
     arguments = handed(lower, node)
     tensor = mix(arguments[:1])
     whose = frozenset({owner.key}) if role == ENGINE else frozenset()
-    divisor = Var("@N") if role == ACCELERATOR and lower.accumulating else None
+    divisor = WINDOW_LENGTH if role == ACCELERATOR and lower.accumulating else None
     if divisor is None:
         tensor = replace(tensor, divided=None)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerograd.core.records import replace
 from zerograd.explore.flow import Alt, Flow, Seq, Set
-from zerograd.explore.logic import Const, Op, Var
+from zerograd.explore.logic import Const, Count, LastIteration, Op, Synchronises
 from zerograd.static.interp.constructors import built_object, make, unwrapped
 from zerograd.static.interp.effects import (
     clear,
@@ -198,11 +198,11 @@ def open_context(lower: Lower, item: ast.withitem, after: list[Flow]) -> None:
         handed(lower, context)
         if isinstance(owner, Thing) and lower.role(owner, context.func.value) == ACCELERATOR:
             lower.accumulating = text_of(context.func.value)
-            counter = f"@count:{lower.accumulating}"
-            lower.out.append(Set(counter, Op("+", (Var(counter), Const(1)))))
-            lower.out.append(Set(f"@sync:{lower.accumulating}", lower.synchronises()))
+            counter = Count(lower.accumulating)
+            lower.out.append(Set(counter, Op("+", (counter, Const(1)))))
+            lower.out.append(Set(Synchronises(lower.accumulating), lower.synchronises()))
             # The loader's last batch closes the window, and the count begins anew.
-            ends = Var(f"@last:{lower.loops[-1]}")
+            ends = LastIteration(lower.loops[-1])
             after.append(Alt(ends, Set(counter, Const(0)), Seq(()), lower.site(context)))
             return
     value = lower.value(context)

@@ -5,10 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from zerograd.core.records import replace
-from zerograd.explore.flow import Alt, Block, Flow, Jump, Loop, Seq, Try
-from zerograd.explore.logic import Const, Expr, Op, Var
-from zerograd.explore.shape import relooped
+from zerograd.explore.flow import (
+    Block,
+    Break,
+    Continue,
+    Flow,
+    Loop,
+    Seq,
+    relabelled,
+    relooped,
+)
+from zerograd.explore.logic import (
+    Const,
+    Expr,
+    LastIteration,
+    Name,
+    Op,
+    Variable,
+    WindowLength,
+)
 from zerograd.static.interp import conditions
 from zerograd.static.interp.expressions import Evaluate
 from zerograd.static.read import vocabulary
@@ -114,14 +129,14 @@ class Loops(Evaluate):
         for item in items:
             self.store(target, item, None, node)
             # break and continue belong to this loop, events to the one around it.
-            body = _relabelled(self.collect(node.body), outer, label)
-            rounds.append(Block(body, f"continue:{label}"))
-        self.out.append(Block(Seq(tuple(rounds)), f"break:{label}"))
+            body = relabelled(self.collect(node.body), outer, label)
+            rounds.append(Block(body, Continue(label)))
+        self.out.append(Block(Seq(tuple(rounds)), Break(label)))
         self.statements(node.orelse)
 
     def counting(
         self, target: ast.expr, iterable: ast.expr
-    ) -> tuple[str | None, Expr, Expr | None]:
+    ) -> tuple[Variable | None, Expr, Expr | None]:
         """The counter of a loop, where it starts, and how often it runs."""
         first: Expr = Const(0)
         if not isinstance(iterable, ast.Call):
@@ -131,7 +146,7 @@ class Loops(Evaluate):
             start = [kw.value for kw in iterable.keywords if kw.arg == "start"] + iterable.args[1:2]
             if start:
                 first = conditions.expression(self.reader, start[0])
-            return self.variable(target.elts[0]), first, None
+            return self.named(target.elts[0]), first, None
         if name in ("range", "trange") and iterable.args and isinstance(target, ast.Name):
             bounds = [conditions.expression(self.reader, arg) for arg in iterable.args]
             if len(bounds) > 1:
@@ -139,24 +154,30 @@ class Loops(Evaluate):
             trips: Expr = bounds[0] if len(bounds) == 1 else Op("-", (bounds[1], bounds[0]))
             length = text_of(iterable.args[0])
             if isinstance(trips, Const) and trips.value != 1 and vocabulary.WINDOW.search(length):
-                trips = Var(f"@{length}")  # whatever number it holds, it is N
-            return self.variable(target), first, trips
+                trips = WindowLength(text=length)  # whatever number it holds, it is N
+            return self.named(target), first, trips
         return None, first, None
 
-    def bind_targets(self, target: ast.expr, value: Value, iterable: ast.expr) -> Iterator[str]:
+    def named(self, node: ast.expr) -> Variable | None:
+        variable = self.variable(node)
+        return Name(variable) if variable is not None else None
+
+    def bind_targets(
+        self, target: ast.expr, value: Value, iterable: ast.expr
+    ) -> Iterator[Variable]:
         """Gives the targets of a loop values of which nothing is known but that they are data."""
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
                 self.frame.env[node.id] = Tensor()
                 variable = self.variable(node)
                 if variable:
-                    yield variable
+                    yield Name(variable)
 
     def loop(
         self,
         node: ast.For | ast.AsyncFor | ast.While,
-        targets: frozenset[str],
-        counter: str | None,
+        targets: frozenset[Variable],
+        counter: Variable | None,
         test: Expr | None,
         forever: bool,
         first: Expr = Const(0),
@@ -172,7 +193,7 @@ class Loops(Evaluate):
         self.loops.append(ident)
         if counter and isinstance(trips, Const) and isinstance(trips.value, int):
             self.ends[counter] = (ident, trips.value - 1)
-            targets |= {f"@last:{ident}"}
+            targets |= {LastIteration(ident)}
         outer = set(self.targets)
         self.targets |= targets
         try:
@@ -181,13 +202,14 @@ class Loops(Evaluate):
         finally:
             self.targets = outer
             self.loops.pop()
-            self.ends.pop(counter or "", None)
+            if counter is not None:
+                self.ends.pop(counter, None)
         for name, value in before.items():
             self.frame.env.setdefault(name, value)
         orelse = self.collect(node.orelse) if node.orelse else None
         if once:
             body = relooped(body, ident, self.loops[-1])
-            self.out.append(Block(Block(body, f"continue:{ident}"), f"break:{ident}"))
+            self.out.append(Block(Block(body, Continue(ident)), Break(ident)))
             return
         self.out.append(
             Loop(
@@ -204,7 +226,7 @@ class Loops(Evaluate):
             )
         )
 
-    def goes_through_objects(self, targets: frozenset[str], node: ast.AST) -> bool:
+    def goes_through_objects(self, targets: frozenset[Variable], node: ast.AST) -> bool:
         """Whether a loop meets another model or optimizer in every iteration.
 
         What it does then happens once to each, not again and again to one.
@@ -240,28 +262,3 @@ def _looks_up(node: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
         for statement in node.body
         for inner in nodes(statement)
     )
-
-
-def _relabelled(flow: Flow, loop: int, label: int) -> Flow:
-    """Jumps of a written-out loop lead to its own blocks."""
-    if isinstance(flow, Jump):
-        for kind in ("break", "continue"):
-            if flow.label == f"{kind}:{loop}":
-                return Jump(f"{kind}:{label}")
-        return flow
-    if isinstance(flow, Seq):
-        return Seq(tuple(_relabelled(item, loop, label) for item in flow.items))
-    if isinstance(flow, Alt):
-        then, orelse = (_relabelled(arm, loop, label) for arm in (flow.then, flow.orelse))
-        return replace(flow, then=then, orelse=orelse)
-    if isinstance(flow, Block):
-        return Block(_relabelled(flow.body, loop, label), flow.label)
-    if isinstance(flow, Try):
-        return replace(
-            flow,
-            body=_relabelled(flow.body, loop, label),
-            handlers=[_relabelled(handler, loop, label) for handler in flow.handlers],
-            orelse=_relabelled(flow.orelse, loop, label),
-            final=_relabelled(flow.final, loop, label),
-        )
-    return flow

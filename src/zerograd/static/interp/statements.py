@@ -12,8 +12,21 @@ from typing import Any
 
 from zerograd.core.events import Event, Kind, Site
 from zerograd.core.records import replace
-from zerograd.explore.flow import Alt, Block, Flow, Jump, Seq, Set, Try
-from zerograd.explore.logic import Const, Expr, Opaque
+from zerograd.explore.flow import (
+    RAISE,
+    Alt,
+    Block,
+    Break,
+    Continue,
+    Flow,
+    Jump,
+    Return,
+    Seq,
+    Set,
+    Try,
+    leaves_by,
+)
+from zerograd.explore.logic import Const, Expr, Name, Opaque
 from zerograd.static.interp import conditions
 from zerograd.static.interp.effects import BLANK, Act, clear, excuse_bypass
 from zerograd.static.interp.environment import Frame
@@ -136,16 +149,16 @@ class Lower(Loops):
             value = self.value(node.value)
             self.hand_on(value)
         self.frame.returns.append(value)
-        self.out.append(Jump(self.frame.label))
+        self.out.append(Jump(Return(self.frame.call)))
 
     def do_Raise(self, node: ast.Raise) -> None:
-        self.out.append(Jump("raise"))
+        self.out.append(Jump(RAISE))
 
     def do_Break(self, node: ast.Break) -> None:
-        self.out.append(Jump(f"break:{self.loops[-1]}"))
+        self.out.append(Jump(Break(self.loops[-1])))
 
     def do_Continue(self, node: ast.Continue) -> None:
-        self.out.append(Jump(f"continue:{self.loops[-1]}"))
+        self.out.append(Jump(Continue(self.loops[-1])))
 
     def do_Assert(self, node: ast.Assert) -> None:
         self.value(node.test)
@@ -188,7 +201,7 @@ class Lower(Loops):
             alt.exists = conditions.exists_check(self, node.test)
             self.out.append(alt)
         self.frame.env = after_else
-        mixed = self.merge(after_then, leaves(then), leaves(orelse))
+        mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
         for key in sorted(mixed):
             self.emit(Kind.UNKNOWN, node.test, Act(BLANK, whose=frozenset({key})))
 
@@ -284,7 +297,7 @@ class Lower(Loops):
             self.locals_of(fn) | frozenset(values),
             fn.owner,
             fn.klass,
-            label=f"return:{self.count}",
+            call=self.count,
         )
         for name in self.locals_of(fn):
             frame.aliases.pop(name, None)
@@ -304,11 +317,11 @@ class Lower(Loops):
                 return self.value(node.body)
             for name, value in values.items():
                 if isinstance(value, Lit):
-                    self.out.append(Set(frame.prefix + name, Const(value.value)))
+                    self.out.append(Set(Name(frame.prefix + name), Const(value.value)))
             for name, test in tests.items():
-                self.out.append(Set(frame.prefix + name, test))
+                self.out.append(Set(Name(frame.prefix + name), test))
             body = self.collect(node.body)
-            self.out.append(Block(body, frame.label))
+            self.out.append(Block(body, Return(frame.call)))
             return join(frame.returns) if frame.returns else Lit(None)
         finally:
             self.in_parameters, self.some, self.unguarded, self.no_grad = state
@@ -334,17 +347,6 @@ _HANDLERS: dict[type[ast.AST], Callable[[Lower, Any], None]] = {
     for name in dir(Lower)
     if name[:3] == "do_" and hasattr(ast, name[3:])
 }
-
-
-def leaves(flow: Flow) -> bool:
-    """Whether control never comes out at the end."""
-    if isinstance(flow, Jump):
-        return True
-    if isinstance(flow, Seq):
-        return any(leaves(item) for item in flow.items)
-    if isinstance(flow, Alt):
-        return leaves(flow.then) and leaves(flow.orelse)
-    return False
 
 
 def _holds(node: ast.AST | None, line: int) -> bool:
