@@ -26,9 +26,10 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks_training
 import watch_overhead
 from zerograd.processes.identity import Company
+from zerograd.runtime.engine import Engine
 from zerograd.runtime.ranks.replicas import EVERY, FIRST, PARTS, Replicas
 from zerograd.runtime.ranks.sync import Sync
-from zerograd.runtime.watch import Watch, _Engine
+from zerograd.runtime.watch import Watch
 
 WARM_UP = FIRST + 2
 BRIEF = 40
@@ -40,7 +41,7 @@ ASKED = 1
 """The rank that tells: unlike the first one it writes and reads."""
 FOR_RANKS = (
     (Sync, "forwarded"), (Sync, "begins"), (Sync, "told"), (Sync, "stepping"), (Sync, "before_step"),
-    (Replicas, "step_begins"), (Replicas, "found"), (_Engine, "_stepped"),
+    (Replicas, "step_begins"), (Replicas, "found"), (Engine, "_stepped"),
 )  # fmt: skip
 """What is there for the sake of ranks alone."""
 

@@ -35,7 +35,6 @@ KNOWN_CYCLES: tuple[frozenset[str], ...] = (
 """Modules that import each other. This list only shrinks."""
 
 KNOWN_BREACHES = {
-    ("processes", "runtime.ranks"),
     ("static.read", "static.interp"),
 }
 """Packages that import what their docstring does not name. This set only shrinks."""

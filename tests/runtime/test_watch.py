@@ -20,8 +20,8 @@ import zerograd
 from support.torch_state import torch_as_it_is
 from support.training import assert_found, batches, loss_of, net, place, sgd
 from zerograd.rules.selection import UnknownRule
-from zerograd.runtime import watch as module
 from zerograd.runtime.call_sites import OURS
+from zerograd.runtime.engine import Engine
 
 HERE = str(Path(__file__).resolve())
 
@@ -185,6 +185,48 @@ def test_a_watched_function_may_call_itself() -> None:
             train(depth - 1)
 
     train(3)
+    assert (train.report.findings, train.report.errors) == ([], [])
+    assert train.report.watched is not None
+    assert train.report.watched.steps == 4 * 4
+
+
+def test_the_report_of_a_watched_function_is_that_of_its_last_call() -> None:
+    @zerograd.watch(on="collect")
+    def train(count: int) -> None:
+        forget_to_clear(count)
+
+    assert train.report.findings == []
+    train(4)
+    first = train.report
+    assert [(finding.code, finding.seen) for finding in first.findings] == [("ZG101", 3)]
+    train(1)
+    assert train.report.findings == []
+    assert train.report.watched is not None
+    assert train.report.watched.steps == 1
+    assert len(first.findings) == 1
+
+
+def test_the_report_of_a_watched_function_is_there_after_an_error() -> None:
+    @zerograd.watch(on="raise")
+    def train() -> None:
+        forget_to_clear(4)
+
+    with pytest.raises(zerograd.GradientError):
+        train()
+    assert [finding.code for finding in train.report.findings] == ["ZG101"]
+
+
+def test_a_watched_method_is_bound_to_its_object() -> None:
+    class Trainer:
+        steps = 3
+
+        @zerograd.watch(on="collect")
+        def train(self, more: int) -> int:
+            forget_to_clear(self.steps + more)
+            return self.steps
+
+    assert Trainer().train(1) == 3
+    assert [finding.seen for finding in Trainer.__dict__["train"].report.findings] == [3]
 
 
 def test_it_can_be_started_and_stopped() -> None:
@@ -301,7 +343,7 @@ def test_threads_may_watch_at_the_same_time() -> None:
     assert len(reports) == 40
     assert [report.findings for report in reports] == [[]] * 40
     assert [report.errors for report in reports] == [[]] * 40
-    assert module._Engine.running is None
+    assert Engine.running is None
 
 
 def test_an_optimizer_that_outlives_two_watches_is_watched_in_both() -> None:
@@ -482,7 +524,7 @@ def test_a_long_run_does_not_grow() -> None:
     def sizes() -> tuple[int, int]:
         gc.collect()
         ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{OURS}*")])
-        engine = module._Engine.running
+        engine = Engine.running
         assert engine is not None
         tables = vars(engine.watcher) | vars(engine.judge) | vars(engine.watcher._subjects)
         counted = sum(len(one) for one in tables.values() if isinstance(one, (dict, list, set)))
@@ -505,7 +547,7 @@ def test_many_optimizers_one_after_the_other_leave_nothing_behind() -> None:
     with zerograd.watch(on="collect"):
         for _ in range(30):
             train_rightly(2)
-        engine = module._Engine.running
+        engine = Engine.running
         assert engine is not None
         gc.collect()
         subjects = engine.watcher._subjects

@@ -28,7 +28,7 @@ import zerograd
 from support import ranks
 from support.ranks import work
 from zerograd.rules import diverged_ranks
-from zerograd.runtime import watch
+from zerograd.runtime.engine import Engine
 from zerograd.runtime.ranks import replicas
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
@@ -418,7 +418,7 @@ def lost() -> str:
         model = ddp()
         optimizer = sgd(model)
         plain(model, optimizer)()
-        engine = watch._Engine.running
+        engine = Engine.running
         assert engine is not None
         if rank == 1:
             host = TCPStore("127.0.0.1", 0, is_master=True, timeout=SOON)

@@ -58,20 +58,24 @@ class Who:
 
 
 def who() -> Who:
-    """Who this process is: by its process group, or by what a launcher has told it."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "distributed"):
-        from zerograd.runtime.ranks.collectives import rank_and_world
-
-        known = rank_and_world(torch)
-        if known is not None:
-            return Who(*known, restart=_number("TORCHELASTIC_RESTART_COUNT") or 0)
+    """Who this process is: by its process group, or by what a launcher has put into the environment."""
+    known = rank_and_world()
+    if known is not None:
+        return Who(*known, restart=_number("TORCHELASTIC_RESTART_COUNT") or 0)
     if _is_worker():
         return Who()  # what the environment says is its parent's
     rank, world = _number("RANK"), _number("WORLD_SIZE")
     if rank is None or world is None or rank >= world:
         return Who()
     return Who(rank, world, _number("TORCHELASTIC_RESTART_COUNT") or 0)
+
+
+def rank_and_world() -> tuple[int, int] | None:
+    """The rank of this process and the number of ranks, by the default process group; None without."""
+    dist = getattr(sys.modules.get("torch"), "distributed", None)
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    return dist.get_rank(), dist.get_world_size()
 
 
 def _is_worker() -> bool:

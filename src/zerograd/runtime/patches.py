@@ -355,16 +355,15 @@ def _quietly(fault: Callable[[Exception], None], call: Callable[..., object], *a
         fault(error)
 
 
-def hide_from_compiler(modules: Iterable[ModuleType]) -> None:
-    """torch.compile traces whatever runs below it; what these modules do is not to be traced."""
+def hide_from_compiler(codes: Iterable[CodeType]) -> None:
+    """Keep torch.compile, which traces whatever runs below it, from tracing this code."""
     try:
         compiler = importlib.import_module("torch._C._dynamo.eval_frame")
     except ImportError:
         return
     skip = getattr(compiler, "skip_code", None) or _skipping(compiler)
-    for module in modules:
-        for code in _codes(module):
-            skip(code)
+    for code in codes:
+        skip(code)
 
 
 def _skipping(compiler: Any) -> Callable[[CodeType], None]:
@@ -374,15 +373,18 @@ def _skipping(compiler: Any) -> Callable[[CodeType], None]:
     return lambda code: compiler.set_code_exec_strategy(code, strategy)
 
 
-def _codes(module: ModuleType) -> Iterable[CodeType]:
+def code_of(module: ModuleType) -> Iterable[CodeType]:
+    """The code of every function, method and property of a module, and of the functions in them."""
     found: list[CodeType] = []
     for value in vars(module).values():
         members = vars(value).values() if isinstance(value, type) else (value,)
-        found += [
-            member.__code__
-            for member in members
-            if isinstance(member, FunctionType) and member.__module__ == module.__name__
-        ]
+        for member in members:
+            if isinstance(member, property):
+                member = member.fget
+            elif isinstance(member, (staticmethod, classmethod)):
+                member = member.__func__
+            if isinstance(member, FunctionType) and member.__module__ == module.__name__:
+                found.append(member.__code__)
     for code in found:
         yield code
         found += [inner for inner in code.co_consts if isinstance(inner, CodeType)]

@@ -163,14 +163,6 @@ def store() -> Any:
     return sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
 
 
-def rank_and_world(torch: Any) -> tuple[int, int] | None:
-    """Who this process is in the default process group; None while there is none."""
-    dist = getattr(torch, "distributed", None)
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return None
-    return dist.get_rank(), dist.get_world_size()
-
-
 def _meeting(inner: Any, listener: Listener) -> Any:
     def meet(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)

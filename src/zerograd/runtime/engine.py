@@ -1,0 +1,196 @@
+"""The engine: patches torch once for all open watches, and hands each of them what is found."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+from types import CodeType
+from typing import Protocol
+
+from zerograd.core.finding import Finding, Problem, Report, Watched
+from zerograd.core.rule import scaler
+from zerograd.fold.judge import Judge
+from zerograd.processes.identity import Company
+from zerograd.recording.writer import Recorder
+from zerograd.rules.catalogue import RULES
+from zerograd.runtime import orphans
+from zerograd.runtime.norms import Meter
+from zerograd.runtime.patches import Hooks, code_of, hide_from_compiler, load_torch
+from zerograd.runtime.watcher import Watcher
+from zerograd.terminal.status_line import Glance
+
+WATCHABLE = tuple(rule for rule in RULES if rule.only != "static")
+_SHARING = ("ZG401", "ZG403")
+_SCALING = tuple(rule.code for rule in WATCHABLE if scaler in rule.needs)
+_BELOW_TORCH = tuple(f"zerograd.{name}." for name in "core fold processes rules runtime".split())
+"""The packages whose functions torch calls while a program trains."""
+
+
+class OpenWatch(Protocol):
+    """A watch that was started and not stopped yet, as the engine needs it."""
+
+    codes: frozenset[str]
+    report: Report
+    record: Recorder | None
+    check_ranks: str
+    company: Company | None
+
+    def hear(self, finding: Finding) -> None:
+        """A rule was broken, for the first time at its place or once more."""
+        ...
+
+
+class Engine:
+    """What all open watches share."""
+
+    running: Engine | None = None
+    lock = threading.RLock()
+    allowed: frozenset[str] = frozenset()
+    """The rules that the program silences now."""
+    expected = 0
+    """How long windows are meant to be, as the user says; 0 where nothing is said."""
+
+    def __init__(self, passing: tuple[type[Exception], ...]) -> None:
+        torch = load_torch()
+        self.watches: list[OpenWatch] = []
+        self.home = os.getcwd()
+        self.judge = Judge(WATCHABLE, self._hear)
+        self.watcher = Watcher(self.judge, torch)
+        self.watcher.passing = passing
+        self.watcher.on_fault = self._fault
+        self.watcher.replicas.tell = self._trouble
+        self.watcher.sync.on_met = self._met
+        self.watcher.on_step = self._stepped
+        self.watcher.expect(self.expected)
+        self.watcher.allow(tuple(sorted(self.allowed)))
+        self._torch = torch
+        self.hooks = Hooks(torch, self.watcher)
+        hide_from_compiler(code_below_torch())
+
+    @classmethod
+    def join(cls, watch: OpenWatch, passing: tuple[type[Exception], ...]) -> Engine:
+        """Begin to watch for somebody; exceptions of the types in `passing` reach the program."""
+        with cls.lock:
+            engine = cls.running or cls(passing)
+            if cls.running is None:
+                engine.hooks.install()
+                cls.running = engine
+            engine.watches.append(watch)
+            engine.watcher.replicas.setting = watch.check_ranks
+            if watch.record is not None:
+                measuring = Meter(watch.record, engine._torch, engine.watcher.subjects)
+                engine.judge.recorder = engine.watcher.meter = measuring
+                engine.watcher.leave_laps()
+            return engine
+
+    @classmethod
+    def leave(cls, watch: OpenWatch, *, clean: bool) -> None:
+        """Watch for somebody no more; torch is as it was when the last one leaves."""
+        with cls.lock:
+            engine = cls.running
+            if engine is None or watch not in engine.watches:
+                return
+            last = len(engine.watches) == 1
+            try:
+                if last:
+                    engine.hooks.remove()
+                    cls.running = None
+                    engine.judge.end(clean=clean)
+                watch.report.watched = engine.summary(watch)
+                if watch.record is not None and engine.watcher.meter is not None:
+                    engine.watcher.meter.flush()
+                    watch.record.watched(watch.report.watched)
+            finally:
+                engine.watches.remove(watch)
+                if watch.record is not None:
+                    engine.judge.recorder = engine.watcher.meter = None
+
+    @classmethod
+    def allow(cls, codes: frozenset[str]) -> None:
+        cls.allowed = codes
+        if cls.running is not None:
+            cls.running.watcher.allow(tuple(sorted(codes)))
+
+    @classmethod
+    def expect(cls, length: int) -> None:
+        cls.expected = length
+        if cls.running is not None:
+            cls.running.watcher.expect(length)
+
+    def glance(self) -> list[Glance]:
+        titles = self.watcher.titles
+        return [
+            Glance(titles[one.name], one.steps, one.node.state.grads, one.window, dict(one.windows))
+            for one in self.judge.books
+            if one.name in titles
+        ]
+
+    def summary(self, watch: OpenWatch) -> Watched:
+        titles, parameters = self.watcher.titles, self.watcher.parameters
+        could_not = {}
+        if not self.watcher.scalers:
+            could_not = dict.fromkeys(_SCALING, "no gradient scaler was used")
+        if len(titles) < 2:
+            could_not["ZG106"] = "there was no second optimizer"
+        if not self.watcher.sync.active:
+            could_not |= dict.fromkeys(_SHARING, "no gradients were shared by ranks")
+        could_not |= self.watcher.replicas.could_not()
+        chosen = [rule.code for rule in WATCHABLE if rule.code in watch.codes]
+        others = orphans.strangers(self._torch)
+        return Watched(
+            optimizers=tuple(titles.values()),
+            parameters=sum(parameters.values()),
+            steps=self.judge.steps,
+            windows=dict(sorted(self.judge.windows.items())),
+            ran=tuple(code for code in chosen if code not in could_not),
+            could_not={code: why for code, why in sorted(could_not.items()) if code in chosen},
+            unwatched=tuple(sorted({type(one).__qualname__ for one in others})),
+        )
+
+    def _hear(self, finding: Finding) -> None:
+        for watch in tuple(self.watches):
+            watch.hear(finding)
+
+    def _met(self) -> None:
+        for watch in self.watches:
+            if watch.company is not None:
+                watch.company.met()
+
+    def _stepped(self, steps: int) -> None:
+        for watch in self.watches:
+            if watch.company is not None and watch.company.count is not None:
+                watch.company.count.set(steps)
+
+    def _trouble(self, message: str, wrong: bool) -> None:
+        """Something that the ranks have to say, wrong with the run or only with our comparison."""
+        if wrong:
+            for watch in self.watches:
+                watch.report.errors.append(Problem("zerograd", message))
+        with contextlib.suppress(Exception):
+            sys.stderr.write(f"zerograd: {message}\n")
+
+    def _fault(self, error: Exception) -> None:
+        self.hooks.remove()
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = "" if trace is None else f" in {trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"
+        message = (
+            f"zerograd has failed and watches no more; the training goes on. "
+            f"Please report this as a bug of zerograd: {error!r}{place}"
+        )
+        for watch in self.watches:
+            watch.report.errors.append(Problem("zerograd", message))
+        with contextlib.suppress(Exception):
+            # The program may have closed it.
+            sys.stderr.write(f"zerograd: {message}\n")
+
+
+@functools.cache
+def code_below_torch() -> tuple[CodeType, ...]:
+    """The code of ours that runs inside calls of torch; gathered once, as it takes milliseconds."""
+    ours = [module for name, module in sys.modules.items() if name.startswith(_BELOW_TORCH)]
+    return tuple(code for module in ours for code in code_of(module))
