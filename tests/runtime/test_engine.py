@@ -6,7 +6,7 @@ import sys
 from types import CodeType, FrameType
 
 import zerograd
-from training import batches, loss_of, net, sgd
+from support.training import batches, loss_of, net, sgd
 from zerograd.runtime.call_sites import OURS
 from zerograd.runtime.engine import Engine, code_below_torch
 from zerograd.stepper import stepper
@@ -40,7 +40,7 @@ def test_whatever_runs_in_a_step_is_hidden_from_the_compiler() -> None:
 
 def test_a_stepper_finds_the_watch_and_allows_what_it_does_on_purpose() -> None:
     """It asks for the module by its name, as a string that no rename would follow."""
-    with zerograd.watch(on="collect"), stepper._meant():
+    with zerograd.watch(on="collect"), stepper._intended():
         allowed = Engine.allowed
     assert {"ZG301", "ZG103"} <= allowed
     assert Engine.allowed == frozenset()
