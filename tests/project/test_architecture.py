@@ -22,7 +22,6 @@ ENTRANCES = {"zerograd", "zerograd.__main__"}
 MAY_LOAD_TORCH = {"runtime", "runtime.ranks", "stepper", "learn", "learn.lessons"}
 
 KNOWN_CYCLES: tuple[frozenset[str], ...] = (
-    frozenset({"static.read.notebooks", "static.read.source"}),
     frozenset(
         f"static.interp.{name}"
         for name in (

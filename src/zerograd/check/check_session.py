@@ -19,7 +19,8 @@ from zerograd.check.settings import load as load_settings
 from zerograd.core.finding import Finding, Problem, Report
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import Verdict, add_sources, judge_bytes, lines_of
-from zerograd.static.read.source import Unreadable, from_bytes
+from zerograd.static.read.load import from_bytes
+from zerograd.static.read.source import Unreadable
 
 if TYPE_CHECKING:
     from zerograd.fix.rewrite import Rewriter

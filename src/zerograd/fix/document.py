@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zerograd.core.finding import Edit
-from zerograd.static.read.source import Source, declared, decode, from_bytes
+from zerograd.static.read.load import declared, decode, from_bytes
+from zerograd.static.read.source import Source
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -15,7 +15,8 @@ from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import look, repair, with_fixes
 from zerograd.static.check_file import Verdict
-from zerograd.static.read.source import Unreadable, cannot_read, read_bytes
+from zerograd.static.read.load import cannot_read, read_bytes
+from zerograd.static.read.source import Unreadable
 
 Mode = Literal["show", "diff", "fix"]
 """Say what could be fixed; show what would change; change it."""

@@ -11,15 +11,8 @@ import os
 from dataclasses import dataclass
 
 from zerograd.core.finding import Finding, Problem, Report
-from zerograd.static.read.source import (
-    Source,
-    Unreadable,
-    from_bytes,
-    from_text,
-    parse,
-    read,
-    read_bytes,
-)
+from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
+from zerograd.static.read.source import Source, Unreadable, parse
 
 _MARK = "zerograd:"
 """A text without it holds no allow comment."""

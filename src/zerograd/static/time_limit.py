@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from zerograd.core.finding import Problem
 from zerograd.static.check_file import CLEAN, Verdict, judge_bytes
+from zerograd.static.read.load import read_bytes
 from zerograd.static.read.prefilter import worth_parsing
-from zerograd.static.read.source import Unreadable, read_bytes
+from zerograd.static.read.source import Unreadable
 
 LIMIT = 1.8
 """Seconds of work, however busy the machine, after which a file is given up. Counts end it before."""

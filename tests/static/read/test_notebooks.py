@@ -10,7 +10,8 @@ import pytest
 from support.command import FORGOTTEN_ZERO
 from support.notebooks import notebook
 from zerograd.static.check_file import check_text
-from zerograd.static.read.source import Source, Unreadable, from_text
+from zerograd.static.read.load import from_text
+from zerograd.static.read.source import Source, Unreadable
 
 
 def joined(*cells: str | list[str]) -> Source:

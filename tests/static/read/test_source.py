@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerograd.core.finding import Problem
-from zerograd.static.read.source import (
-    MAX_TOKENS,
-    Unreadable,
-    from_bytes,
-    from_text,
-    parse,
-    read,
-)
+from zerograd.static.read.load import from_bytes, from_text, read
+from zerograd.static.read.source import MAX_TOKENS, Unreadable, parse
 
 
 def why(data: bytes | str, path: str = "train.py") -> Problem:

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding
-from zerograd.static.read.source import Source, Unreadable, read
+from zerograd.static.read.load import read
+from zerograd.static.read.source import Source, Unreadable
 
 
 class Places:

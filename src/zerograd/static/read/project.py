@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING, TypeGuard
 from zerograd.static.read import file_index
 from zerograd.static.read.budget import BYTES, Work
 from zerograd.static.read.file_index import Facts, Function
+from zerograd.static.read.load import from_bytes, read_bytes
 from zerograd.static.read.prefilter import speaks
-from zerograd.static.read.source import (
-    Source,
-    Unreadable,
-    from_bytes,
-    parse,
-    read_bytes,
-)
+from zerograd.static.read.source import Source, Unreadable, parse
 from zerograd.static.read.vocabulary import RIVALS
 
 if TYPE_CHECKING:

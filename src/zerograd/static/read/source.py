@@ -1,14 +1,12 @@
-"""From bytes to Python source: decoding, notebooks, and a clear word on what cannot be read.
+"""A `Source`: the text of one file or notebook, which is parsed and never run.
 
-A `Source` is text that was read and never run. Whatever is wrong with a file ends in one exception,
-`Unreadable`, that carries the message for the user and the way out.
+Whatever is wrong with a file ends in one exception, `Unreadable`. It carries a message that says what is
+wrong and what the user can do.
 """
 
 from __future__ import annotations
 
 import ast
-import codecs
-import os
 import re
 import warnings
 from dataclasses import dataclass
@@ -17,16 +15,11 @@ from zerograd.core.finding import Problem
 
 MAX_BYTES = 2_000_000
 """More than this is not read as Python: nobody writes so much into a file, generators do."""
-MAX_NOTEBOOK_BYTES = 32_000_000
-"""A notebook carries its outputs, which are skipped fast but must fit in memory."""
 MAX_TOKENS = 200_000
 """`ast` takes up to 6 µs and 2 kB for a token, so this many stay near a second."""
 _ALWAYS_SMALL = 2 * MAX_TOKENS
 """A file of fewer bytes than this cannot hold MAX_TOKENS tokens and line ends."""
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-_COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-_BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n")
 
 _PYTHON_2 = (
@@ -91,123 +84,16 @@ class Source:
         return None, line
 
 
-def read_bytes(path: str) -> bytes:
-    """The bytes of a file, or `Unreadable`."""
-    try:
-        # A file object would take three times as long for a small file, and most are small.
-        descriptor = os.open(path, _READ)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size > MAX_NOTEBOOK_BYTES:
-                raise Unreadable(Problem(path, _too_big(size)))
-            data = os.read(descriptor, size + 1)
-            while len(data) < size and (more := os.read(descriptor, size)):
-                data += more
-            return data
-        finally:
-            os.close(descriptor)
-    except (OSError, ValueError) as error:
-        raise Unreadable(Problem(path, cannot_read(error))) from None
-
-
-def cannot_read(error: OSError | ValueError) -> str:
-    """The message for a path that the system will not give."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file or directory"
-    if isinstance(error, PermissionError):
-        return "cannot be read: permission denied; change its mode or exclude it"
-    if isinstance(error, IsADirectoryError):
-        return "is a directory, not a file"
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"cannot be read: {reason}"
-
-
-def read(path: str | os.PathLike[str]) -> Source:
-    """Read a Python file or a notebook; `Unreadable` if that cannot be done."""
-    name = os.fspath(path)
-    return from_bytes(read_bytes(name), name)
-
-
-def from_bytes(data: bytes, path: str) -> Source:
-    """The source that the bytes of a file hold."""
-    if path.endswith(".ipynb"):
-        from zerograd.static.read.notebooks import from_notebook
-
-        return from_notebook(decode(data, path, cookie=False), path)
-    return from_text(decode(data, path), path)
-
-
-def from_text(text: str, path: str) -> Source:
-    """The source that a text holds: a module, or a notebook's JSON when the path says so."""
-    if path.endswith(".ipynb"):
-        from zerograd.static.read.notebooks import from_notebook
-
-        return from_notebook(text, path)
-    text = text.removeprefix("\ufeff")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    _refuse_nulls(text, path)
-    refuse_size(text, path)
-    return Source(path, text)
-
-
-def decode(data: bytes, path: str, *, cookie: bool = True) -> str:
-    """Bytes to text by the rules of PEP 263: a BOM, a declared encoding, else UTF-8."""
-    if len(data) > (MAX_BYTES if cookie else MAX_NOTEBOOK_BYTES):
-        raise Unreadable(Problem(path, _too_big(len(data))))
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise Unreadable(Problem(path, "is UTF-16, which Python does not read; save it as UTF-8"))
-    encoding = "utf-8"
-    if data.startswith(codecs.BOM_UTF8):
-        data = data[3:]
-    elif cookie:
-        encoding = declared(data) or encoding
-    try:
-        return data.decode(encoding)
-    except LookupError:
-        message = (
-            f"declares the unknown encoding {encoding!r}; declare a real one or save it as UTF-8"
-        )
-        raise Unreadable(Problem(path, message, 1)) from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        message = (
-            f"byte 0x{data[error.start]:02x} is not valid {encoding.upper()}; "
-            "save the file as UTF-8 or declare its encoding on the first line: "
-            "# -*- coding: latin-1 -*-"
-        )
-        raise Unreadable(Problem(path, message, line)) from None
-    except (UnicodeError, ValueError) as error:
-        message = f"does not decode as {encoding}: {error}; save it as UTF-8"
-        raise Unreadable(Problem(path, message)) from None
-
-
-def declared(data: bytes) -> str | None:
-    """The encoding that the first two lines declare."""
-    for line in data.split(b"\n", 2)[:2]:
-        if match := _COOKIE.match(line):
-            return match[1].decode("ascii", "replace")
-        if not _BLANK.match(line.rstrip(b"\r")):
-            return None
-    return None
-
-
-def _refuse_nulls(text: str, path: str) -> None:
-    at = text.find("\0")
-    if at >= 0:
-        message = "holds a null byte, so it is not Python source; restore it or exclude it"
-        raise Unreadable(Problem(path, message, text.count("\n", 0, at) + 1))
-
-
 def refuse_size(text: str, path: str) -> None:
     """`Unreadable` for a text that `ast` would not parse in time."""
     if len(text) <= _ALWAYS_SMALL:
         return
     if len(text) > MAX_BYTES or sum(1 for _ in _TOKEN.finditer(text)) > MAX_TOKENS:
-        raise Unreadable(Problem(path, _too_big(len(text))))
+        raise Unreadable(Problem(path, too_big(len(text))))
 
 
-def _too_big(size: int) -> str:
+def too_big(size: int) -> str:
+    """The message for a file of so many bytes."""
     return (
         f"is too big to be checked within 2 s ({size / 1e6:.1f} MB) and was not parsed; "
         "split it, or exclude it"
