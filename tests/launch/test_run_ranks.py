@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import mmap
 import re
 import socket
 import subprocess
@@ -17,8 +15,6 @@ import pytest
 
 from support.command import Done, environment, zerograd
 from support.paths import ROOT
-from zerograd.processes.identity import Count
-from zerograd.processes.process_files import read
 from zerograd.recording.writer import Recorder
 
 pytest.importorskip("torch")
@@ -191,25 +187,6 @@ def test_the_first_of_four_ranks_goes_wrong_and_is_named() -> None:
     assert str(finding["message"]).startswith("rank 0 holds other parameters than rank ")
 
 
-def test_steps_are_counted_also_where_a_file_cannot_be_mapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(*_: object) -> None:
-        raise OSError(errno.ENODEV, "No such device")
-
-    header = {"rank": 1, "world": 2, "pid": 1, "host": "h", "program": "train.py"}
-    for name in ("mapped", "not"):
-        if name == "not":
-            monkeypatch.setattr(mmap, "mmap", refuses)
-        with (tmp_path / f"{name}.jsonl").open("x+b", 0) as file:
-            file.write(f"{json.dumps(header)}\n".encode())
-            count = Count(file)
-            for steps in (1, 2, 9, 10, 11, 99, 100, 1299, 1300, 1307, 1357, 1359, 7):
-                count.set(steps)
-                assert {part.steps for part in read(str(tmp_path))} <= {steps, 7}
-    assert [part.steps for part in read(str(tmp_path))] == [7, 7]
-
-
 # Bad input
 
 
@@ -271,76 +248,9 @@ def test_a_store_that_goes_away(tmp_path: Path) -> None:
     assert "zerograd has failed" not in said[1]
 
 
-def test_a_merge_of_nothing(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = zerograd("merge", "nowhere", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "zerograd: nowhere cannot be read: No such file or directory\n"
-    done = zerograd("merge", "empty", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("zerograd: empty holds no findings: ")
-
-
-def test_a_damaged_file_costs_what_follows_and_a_torn_line_nothing(tmp_path: Path) -> None:
-    left = tmp_path / "left"
-    left.mkdir()
-    header = {"rank": 0, "world": 2, "pid": 1, "host": "h", "program": "train.py"}
-    (left / "a.jsonl").write_text(f'{json.dumps(header)}\n{{"finding": {{"co')
-    done = zerograd("merge", "left", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    (left / "b.jsonl").write_text(f"{json.dumps(header | {'rank': 1})}\nnonsense\n")
-    done = zerograd("merge", "left", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "b.jsonl:2" in done.stdout
-
-
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "train.py").write_text("print(1)\n")
     done = zerograd("run", "--ranks", "file", "train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "zerograd: file cannot be written: File exists\n"
-
-
-# Whatever python starts
-
-
-def test_a_child_process_is_watched_and_one_without_torch_loads_nothing(tmp_path: Path) -> None:
-    wrong = (
-        "import torch\nw = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([w], lr=0.1)\n"
-        "for _ in range(3):\n    (w * w).sum().backward()\n    o.step()\n"
-    )
-    (tmp_path / "train.py").write_text(wrong)
-    (tmp_path / "idle.py").write_text(
-        "import sys\nprint([m for m in sys.modules if m.startswith('zerograd')], sys.path[0])\n"
-    )
-    (tmp_path / "main.py").write_text(
-        "import subprocess, sys\n"
-        "for name in ('idle.py', 'train.py'):\n"
-        "    subprocess.run([sys.executable, name], check=True)\n"
-    )
-    done = zerograd("run", "main.py", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert done.stdout == f"[] {tmp_path}\n"
-    assert "train.py:5" in done.stderr
-    assert "watched 3 steps: 1 error" in done.stderr
-
-
-def test_the_sitecustomize_that_is_there_is_loaded(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "sitecustomize.py").write_text("import builtins\nbuiltins.CUSTOM = 7\n")
-    (tmp_path / "child.py").write_text("print(CUSTOM)\n")
-    (tmp_path / "main.py").write_text(
-        "import subprocess, sys\nsubprocess.run([sys.executable, 'child.py'], check=True)\n"
-    )
-    done = zerograd("run", "main.py", cwd=tmp_path, PYTHONPATH=str(theirs))
-    assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
-
-
-def test_a_run_leaves_no_directory_behind(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import torch\n")
-    (tmp_path / "temporary").mkdir()
-    done = zerograd("run", "train.py", cwd=tmp_path, TMPDIR=str(tmp_path / "temporary"))
-    assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "temporary").iterdir()) == []

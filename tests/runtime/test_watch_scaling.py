@@ -1,0 +1,202 @@
+"""Loops with a `GradScaler`: right ones are silent, wrong ones are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.utils
+import torch.nn.utils.clip_grad
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+import zerograd
+from support.training import assert_found, batches, either_way, loss_of, net, sgd
+
+
+@either_way
+def test_a_scaled_loop_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            if right:
+                optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()  # ZG101
+            scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right, seen=5)
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+@either_way
+def test_a_step_skipped_for_inf_has_used_its_gradients(
+    right: bool, kind: Callable[..., torch.optim.Optimizer], fused: bool
+) -> None:
+    model = net()
+    optimizer = kind(model.parameters(), lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            if right or number != 4:
+                optimizer.zero_grad()
+            loss = loss_of(model, x) * (float("inf") if number == 3 else 1.0)
+            scaler.scale(loss).backward()  # ZG101
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right, seen=1)
+    assert report.watched is not None
+    assert report.watched.steps == 8
+
+
+@either_way
+def test_a_scaled_window_is_watched(right: bool) -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12), 1):
+            scaler.scale(loss_of(model, x) / 4).backward()  # ZG101
+            if number % 4 == 0:
+                scaler.step(optimizer)
+                scaler.update()
+                if right:
+                    optimizer.zero_grad()
+    assert_found(report, right=right, seen=2)
+
+
+@either_way
+def test_a_clip_of_scaled_gradients_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            if right:
+                scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)  # ZG201
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_step_past_the_scaler_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model, lr=1e-9)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            if right:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()  # ZG205
+    assert_found(report, right=right)
+
+
+def test_a_step_past_the_scaler_after_unscaling_is_right() -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            scaler.unscale_(optimizer)
+            optimizer.step()
+            scaler.update()
+    assert_found(report, right=True)
+
+
+@either_way
+def test_a_scaled_backward_onto_unscaled_gradients_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            if not right:
+                scaler.unscale_(optimizer)
+            scaler.scale(loss_of(model, -x)).backward()  # ZG206
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_second_unscale_without_update_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, torch.ones(2, 3))).backward()
+        scaler.unscale_(optimizer)
+        if not right:
+            with pytest.raises(RuntimeError, match="already been called"):
+                scaler.unscale_(optimizer)  # ZG207
+        scaler.step(optimizer)
+        scaler.update()
+    assert_found(report, right=right)
+
+
+@either_way
+def test_a_loss_that_is_not_scaled_is_found(right: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches()):
+            optimizer.zero_grad()
+            loss = loss_of(model, x)
+            if right or number < 2:
+                loss = scaler.scale(loss)
+            loss.backward()  # ZG208
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=right)
+
+
+def test_a_scaler_that_is_switched_off_does_nothing() -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    assert_found(report, right=True)
+
+
+def test_two_optimizers_of_one_scaler_are_right() -> None:
+    encoder, head = net(), nn.Linear(2, 2)
+    first, second = sgd(encoder), torch.optim.Adam(head.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu")
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(8)):
+            first.zero_grad()
+            second.zero_grad()
+            loss = loss_of(head, encoder(x)) * (float("inf") if number == 3 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.unscale_(first)
+            clip_grad_norm_(encoder.parameters(), 1.0)
+            scaler.step(first)
+            scaler.step(second)
+            scaler.update()
+    assert_found(report, right=True)
