@@ -96,10 +96,10 @@ def test_one_commits_before_the_answer_opens(show: Any) -> None:
     page = show("6")
     assert not page.locator(".question details[open]").count()
     page.click(".question button[data-answer=yes]")
-    assert page.text_content(".question .said") == "Not so: the answer is no."
+    assert page.text_content(".question .said") == "Wrong: the answer is no."
     assert page.locator(".question details[open]").count() == 1
     page.click(".question button[data-answer=no]")
-    assert page.text_content(".question .said") == "Not so: the answer is no."
+    assert page.text_content(".question .said") == "Wrong: the answer is no."
 
 
 def test_without_scripts_everything_can_be_read(show: Any) -> None:

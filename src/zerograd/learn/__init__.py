@@ -1,4 +1,7 @@
-"""The course and the rule pages: lessons whose numbers are computed while you look.
+"""The course (`zerograd learn`) and the rule pages (`zerograd explain`).
+
+It gives `LESSONS`, a presenter for the terminal and a writer for web pages. A lesson is data; torch
+computes its numbers while the reader looks.
 
 May import: core, rules, report, static, check, runtime.
 """

@@ -1,4 +1,4 @@
-"""What a lesson is made of. Data: lessons compute it, renderers show it."""
+"""The parts of a lesson. They are data: lessons compute them, presenter and web pages show them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Protocol
 from zerograd.core.finding import Report
 
 MARKED = re.compile(r"`([^`]+)`|\*([^*]+)\*")
-"""Code, or stressed words, in a paragraph."""
+"""Code or emphasis in a paragraph."""
 
 
 @dataclass(frozen=True)
 class Say:
-    """A paragraph; `code` and *stress* are marked as in Markdown."""
+    """A paragraph; `code` and *emphasis* are marked as in Markdown."""
 
     text: str
 
@@ -30,7 +30,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words and numbers."""
+    """Rows of text and numbers."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -38,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Bars:
-    """Quantities side by side: what, how much, and how that is said."""
+    """Quantities side by side. A row has a label, an amount, and the amount as text."""
 
     rows: tuple[tuple[str, float, str], ...]
     title: str = ""
@@ -46,7 +46,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Curves:
-    """Series over the same steps, on a logarithmic scale."""
+    """Series over the same steps, drawn on a logarithmic scale."""
 
     lines: tuple[tuple[str, tuple[float, ...]], ...]
     title: str = ""
@@ -68,16 +68,16 @@ class Buckets:
 
     moments: tuple[Moment, ...]
     brim: float = 0.0
-    """What fills a bucket to the brim; 0: the most there is."""
+    """The gradient that fills a bucket; 0 means the largest gradient shown."""
 
 
 class Lab(Protocol):
-    """A weight with a bucket, to play with."""
+    """One weight and its bucket, for the reader to try out."""
 
     weight: float
     rate: float
     gradients: tuple[float, ...]
-    """What the batches bring, in turn."""
+    """The gradients of the batches, in turn."""
     table: dict[str, dict[str, str]]
     """The state after a call, by the state before it."""
 
@@ -88,22 +88,22 @@ class Lab(Protocol):
 
 @dataclass(frozen=True)
 class Try:
-    """An invitation to press the buttons oneself."""
+    """Here the reader presses the buttons."""
 
     lab: Lab
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What zerograd says, and how it was asked."""
+    """A zerograd command and its report."""
 
-    asked: str
+    command: str
     report: Report
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A place to take a breath."""
+    """The presenter waits for Enter here."""
 
 
 Plain = Say | Code | Table | Bars | Curves | Buckets | Try | Verdict | Pause
@@ -111,17 +111,17 @@ Plain = Say | Code | Table | Bars | Curves | Buckets | Try | Verdict | Pause
 
 @dataclass(frozen=True)
 class Question:
-    """Something to commit to with yes or no before the answer is shown."""
+    """A question that the reader answers with yes or no before the answer is shown."""
 
     text: str
     truth: bool
     because: Iterable[Plain]
-    """May be computed only once it is asked for."""
+    """The explanation. It may be computed when it is first read."""
 
 
 Part = Plain | Question
 
 
 def number(value: float) -> str:
-    """A number as a person would write it: 8, 0.25, 1.2e-07."""
+    """A number with four significant digits: 8, 0.25, 1.2e-07."""
     return f"{value:.4g}"

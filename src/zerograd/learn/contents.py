@@ -1,4 +1,4 @@
-"""The table of contents. A lesson is a module in `lessons/`, loaded when it is given: it needs torch."""
+"""The table of contents. A lesson is a module in `lessons/`; it needs torch, so it is loaded late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerograd.learn.content import Part
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson: its number, its module, and what it is about."""
+    """One lesson: its number, module, title and subject."""
 
     number: int
     name: str
@@ -19,7 +19,7 @@ class Lesson:
     about: str
 
     def parts(self) -> Iterator[Part]:
-        """The lesson, computed as it goes."""
+        """The parts of the lesson, computed one after the other."""
         give: Callable[[], Iterator[Part]] = import_module(
             f"zerograd.learn.lessons.{self.name}"
         ).lesson
@@ -27,24 +27,24 @@ class Lesson:
 
 
 _TITLES = (
-    ("bucket", "The bucket", "3, then 5, then 8: .grad is a bucket that nobody empties for you"),
+    ("bucket", "The bucket", "3, then 5, then 8: .grad is a bucket that you have to empty"),
     ("accumulate", "Why gradients add up", "what a gradient is, and what backward() does with it"),
-    ("clearing", "How to clear them", "five ways, what each leaves behind, and what none of them touches"),
-    ("set_to_none", "None or zeros", "set_to_none: its memory and time, measured here, and its one catch"),
-    ("place", "Where it belongs", "three right places in the loop, and one that undoes all learning"),
-    ("skipped", "When it is skipped", "two trainings side by side, and what the wrong one really does"),
-    ("on_purpose", "Adding up on purpose", "a big batch in small pieces, exactly"),
+    ("clearing", "How to clear gradients", "five ways, and what each leaves in .grad"),
+    ("set_to_none", "None or zeros", "set_to_none: memory and time, measured here, and one catch"),
+    ("place", "Where to clear", "three right places in the loop, and one that prevents learning"),
+    ("skipped", "A forgotten clear", "two trainings side by side, with and without the clear"),
+    ("on_purpose", "Gradient accumulation", "a big batch in small pieces, with exactly the same gradient"),
     ("devices", "Several devices, half precision", "who clears what under DDP, and what a scaler adds"),
-    ("design", "Why PyTorch is made so", "what adding up is good for, and what it asks of you"),
-    ("myths", "Four myths", "yes or no? Commit before you look"),
-    ("pitfalls", "Three pitfalls", "each wrong, each repaired, each found by zerograd"),
+    ("design", "Why PyTorch adds gradients up", "what it makes possible, and what you have to do"),
+    ("myths", "Four myths", "answer yes or no before you look"),
+    ("pitfalls", "Three pitfalls", "each shown wrong and repaired, each found by zerograd"),
 )  # fmt: skip
 LESSONS = tuple(Lesson(number, *row) for number, row in enumerate(_TITLES, 1))
 
 
-def find(word: str) -> Lesson | None:
-    """The lesson of that number or name."""
+def find(name: str) -> Lesson | None:
+    """The lesson with this number or name."""
     for lesson in LESSONS:
-        if word.replace("-", "_") in (str(lesson.number), lesson.name):
+        if name.replace("-", "_") in (str(lesson.number), lesson.name):
             return lesson
     return None

@@ -1,6 +1,6 @@
-"""Pictures made of text: buckets, bars, curves and tables, in as many columns as there are.
+"""Buckets, bars, curves and tables as text that fits the width of the terminal.
 
-`paint(style, text)` colours, or leaves the text as it is; widths are counted without colours.
+`paint(style, text)` adds colour or returns the text unchanged. Widths are computed before painting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HIGH = 10
 
 
 def buckets(part: Buckets, width: int, paint: Paint) -> Iterator[str]:
-    """Buckets side by side, filled as high as their gradients are."""
+    """Buckets side by side. The height of the filling shows the gradient."""
     most = part.brim or max(abs(m.gradient or 0.0) for m in part.moments) or 1.0
     wide = max(9, *(len(m.call) + 2 for m in part.moments))
     in_row = max(1, width // wide)
@@ -51,30 +51,30 @@ def _row_of_buckets(
 
 
 def _level(height: float) -> int:
-    """How much of one row is filled, in eighths."""
+    """How many eighths of one row are filled."""
     return min(8, max(0, round(height * 8)))
 
 
-def _centred(words: Sequence[tuple[str, str]], wide: int, paint: Paint) -> str:
+def _centred(cells: Sequence[tuple[str, str]], wide: int, paint: Paint) -> str:
     line = ""
-    for word, style in words:
-        pad = max(0, wide - len(word))
-        line += " " * (pad // 2) + paint(style, word) + " " * (pad - pad // 2)
+    for text, style in cells:
+        pad = max(0, wide - len(text))
+        line += " " * (pad // 2) + paint(style, text) + " " * (pad - pad // 2)
     return line.rstrip()
 
 
 def bars(part: Bars, width: int, paint: Paint) -> Iterator[str]:
-    """One bar a row."""
+    """One bar in each row."""
     if part.title:
         yield paint("bold", part.title)
     label = max(len(what) for what, _, _ in part.rows)
-    said = max(len(how) for _, _, how in part.rows)
-    room = max(8, width - label - said - 4)
+    text = max(len(shown) for _, _, shown in part.rows)
+    longest = max(8, width - label - text - 4)
     most = max(amount for _, amount, _ in part.rows) or 1.0
-    for what, amount, how in part.rows:
-        eighths = round(amount / most * room * 8)
+    for what, amount, shown in part.rows:
+        eighths = round(amount / most * longest * 8)
         bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-        yield f"{what:<{label}}  {paint('note', bar or '▏')} {how}"
+        yield f"{what:<{label}}  {paint('note', bar or '▏')} {shown}"
 
 
 def curves(part: Curves, width: int, paint: Paint) -> Iterator[str]:
@@ -105,7 +105,7 @@ def curves(part: Curves, width: int, paint: Paint) -> Iterator[str]:
 
 
 def table(part: Table, width: int, paint: Paint) -> Iterator[str]:
-    """Columns as wide as their widest word; those that hold numbers to the right."""
+    """Columns as wide as their widest cell. Numbers are aligned to the right."""
     rows = (part.head, *part.rows)
     right = [any(_is_number(row[column]) for row in part.rows) for column in range(len(part.head))]
     wide = [max(len(row[column]) for row in rows) for column in range(len(part.head))]

@@ -1,6 +1,6 @@
 "use strict";
 
-// The bucket: what the buttons do is what torch's SGD does; the states are zerograd's own table.
+// The bucket: the buttons do what torch's SGD does; the states come from zerograd's state machine.
 for (const lab of document.querySelectorAll(".lab")) {
   const given = JSON.parse(lab.querySelector("script").textContent);
   const water = lab.querySelector(".water");
@@ -21,13 +21,13 @@ for (const lab of document.querySelectorAll(".lab")) {
 
   const press = {
     backward() {
-      const slope = given.gradients[now.poured % given.gradients.length];
+      const slope = given.gradients[now.batches % given.gradients.length];
       now.gradient = (now.gradient ?? 0) + slope;
-      now.poured += 1;
-      return `backward() poured in ${round(slope)}.`;
+      now.batches += 1;
+      return `backward() added ${round(slope)}.`;
     },
     step() {
-      if (now.gradient === null) return "step() found nothing to use.";
+      if (now.gradient === null) return "step() found no gradient.";
       now.weight -= given.rate * now.gradient;
       return `step() used ${round(now.gradient)}.`;
     },
@@ -38,7 +38,7 @@ for (const lab of document.querySelectorAll(".lab")) {
   };
 
   const reset = () => {
-    now = { gradient: null, weight: given.weight, state: given.start, poured: 0 };
+    now = { gradient: null, weight: given.weight, state: given.start, batches: 0 };
     draw("The bucket is empty.");
   };
 
@@ -55,7 +55,7 @@ for (const lab of document.querySelectorAll(".lab")) {
   reset();
 }
 
-// Questions: a reader commits to yes or no before the answer opens.
+// Questions: the reader answers yes or no before the answer opens.
 for (const question of document.querySelectorAll(".question")) {
   const said = question.querySelector(".said");
   const details = question.querySelector("details");
@@ -66,7 +66,7 @@ for (const question of document.querySelectorAll(".question")) {
     if (!given || details.open) return;
     const right = given === question.dataset.truth;
     said.className = `said ${right ? "right" : "wrong"}`;
-    said.textContent = `${right ? "Right" : "Not so"}: the answer is ${question.dataset.truth}.`;
+    said.textContent = `${right ? "Right" : "Wrong"}: the answer is ${question.dataset.truth}.`;
     details.open = true;
   });
 }

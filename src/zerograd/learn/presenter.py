@@ -1,6 +1,7 @@
-"""The course on a terminal, or straight through where there is none.
+"""Shows the course on a terminal, or without stopping in a pipe.
 
-A terminal is asked: Enter goes on, q leaves, questions want yes or no. A pipe is told everything.
+On a terminal, Enter continues, q leaves, and questions ask for yes or no. In a pipe everything is
+printed at once.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from zerograd.report.excerpt import Paint
 WIDEST = 88
 _KEYS = {"b": "backward", "z": "zero", "s": "step"}
 _PLAIN = str.maketrans("│└┘┌┐─█▏▎▍▌▋▊▉▁▂▃▄▅▆▇●○×…–", "|++++-#|||####__==###*ox.-")
-"""For terminals that know ASCII only."""
+"""Replacements for terminals that can only show ASCII."""
 
 
 _GLUE = "\N{NO-BREAK SPACE}"
 
 
 class Left(Exception):
-    """The reader has had enough."""
+    """The reader has left the course."""
 
 
 class Terminal:
-    """Shows lessons on a stream, and asks the reader where there is one."""
+    """Shows lessons on a stream, and asks the reader if there is one."""
 
     def __init__(
         self, out: TextIO, reader: TextIO | None, *, color: bool, answer: bool | None = None
@@ -61,14 +62,14 @@ class Terminal:
         self.right = 0
 
     def contents(self, lessons: Sequence[Lesson]) -> None:
-        """The table of contents."""
+        """Print the table of contents."""
         wide = max(len(lesson.title) for lesson in lessons)
         for lesson in lessons:
             title = self._paint("bold", f"{lesson.title:<{wide}}")
             self._line(f"{lesson.number:>3}  {title}  {lesson.about}")
 
     def course(self, lessons: Sequence[Lesson]) -> None:
-        """The lessons, one after another."""
+        """Show the lessons one after another."""
         for place, lesson in enumerate(lessons):
             try:
                 self.lesson(lesson)
@@ -76,27 +77,27 @@ class Terminal:
                     self._wait(f"Enter: lesson {lessons[place + 1].number}")
             except (Left, KeyboardInterrupt) as left:
                 self._line("" if isinstance(left, Left) else "\n")
-                self._line(f"Go on any time: zerograd learn --lesson {lesson.number}")
+                self._line(f"Continue any time: zerograd learn --lesson {lesson.number}")
                 if isinstance(left, KeyboardInterrupt):
                     raise
                 return
         if self.asked:
-            self._line(f"You were right {self.right} of {self.asked} times.")
+            self._line(f"{self.right} of your {self.asked} answers were right.")
 
     def title(self, title: str) -> None:
-        """What the page is about."""
+        """Print a title."""
         self._line(self._paint("bold", title))
         self._line()
 
     def lesson(self, lesson: Lesson) -> None:
-        """One lesson."""
+        """Show one lesson."""
         title = f" {lesson.number}  {lesson.title} "
         self.title(f"──{title}{'─' * max(2, self._width - len(title) - 2)}")
         for part in lesson.parts():
             self.show(part)
 
     def show(self, part: Part) -> None:
-        """One part; a reader is asked to go on, or to answer."""
+        """Show one part. A reader is asked for Enter or for an answer."""
         if isinstance(part, Pause):
             self._wait("Enter")
         elif isinstance(part, Question):
@@ -122,11 +123,11 @@ class Terminal:
             return drawing.buckets(part, self._width, self._paint)
         return self._verdict(part)
 
-    def _paragraph(self, said: str) -> Iterator[str]:
-        # Marked words are painted before a line is broken, so they must not be broken themselves.
-        said = MARKED.sub(lambda found: found[0].replace(" ", _GLUE), said)
+    def _paragraph(self, paragraph: str) -> Iterator[str]:
+        # Lines are painted after wrapping, so code and emphasis must stay on one line.
+        glued = MARKED.sub(lambda found: found[0].replace(" ", _GLUE), paragraph)
         for line in textwrap.wrap(
-            said, self._width, break_long_words=False, break_on_hyphens=False
+            glued, self._width, break_long_words=False, break_on_hyphens=False
         ):
             yield MARKED.sub(self._marked, line).replace(_GLUE, " ")
 
@@ -143,43 +144,43 @@ class Terminal:
         yield f"└{'─' * wide}┘"
 
     def _verdict(self, part: Verdict) -> Iterator[str]:
-        yield self._paint("dim", f"$ {part.asked}")
+        yield self._paint("dim", f"$ {part.command}")
         yield from text.render(part.report, color=self._color).rstrip("\n").split("\n")
 
     def _ask(self, question: Question) -> None:
         self._lines(self._paragraph(question.text))
-        given = self._answer if self._reader is None else self._committed()
+        given = self._answer if self._reader is None else self._read_answer()
         truth = "yes" if question.truth else "no"
         if given is None:
-            said = f"The answer is {truth}."
+            result = f"The answer is {truth}."
         else:
             self.asked += 1
             self.right += given == question.truth
-            word = "Right" if given == question.truth else "Not so"
+            outcome = "Right" if given == question.truth else "Wrong"
             if self._reader is None:
                 self._line(f"yes or no? {'yes' if given else 'no'}")
-            said = f"{word}: the answer is {truth}."
-        self._line(self._paint("bold", said))
+            result = f"{outcome}: the answer is {truth}."
+        self._line(self._paint("bold", result))
         self._line()
         for part in question.because:
             self.show(part)
 
-    def _committed(self) -> bool:
-        """Yes or no, asked for until one of them is given."""
+    def _read_answer(self) -> bool:
+        """Ask until the reader answers yes or no."""
         while True:
-            word = self._read("yes or no? ")
-            if word in ("y", "yes", "n", "no"):
-                return word[0] == "y"
+            answer = self._read("yes or no? ")
+            if answer in ("y", "yes", "n", "no"):
+                return answer[0] == "y"
 
     def _play(self, lab: Lab) -> None:
         if self._reader is None:
             return
-        self._line(self._paint("bold", "Your turn: b backward, z zero, s step; Enter goes on."))
+        self._line(self._paint("bold", "Your turn: b backward, z zero, s step; Enter continues."))
         while True:
-            word = self._read("b, z, s or Enter: ")
-            if not word:
+            keys = self._read("b, z, s or Enter: ")
+            if not keys:
                 return
-            moments = tuple(lab.press(_KEYS[key]) for key in word if key in _KEYS)
+            moments = tuple(lab.press(_KEYS[key]) for key in keys if key in _KEYS)
             if moments:
                 self._lines(drawing.buckets(Buckets(moments), self._width, self._paint))
 
@@ -188,17 +189,17 @@ class Terminal:
             self._read(f"[{prompt}, or q] ")
 
     def _read(self, prompt: str) -> str:
-        """A word from the reader; `Left` if that is q, or the end."""
+        """A line from the reader. Raises `Left` for q or the end of the input."""
         assert self._reader is not None
         self._out.write(self._paint("dim", prompt))
         self._out.flush()
         line = self._reader.readline()
-        word = line.strip().lower()
+        typed = line.strip().lower()
         if not line:
             self._line()
-        if not line or word in ("q", "quit", "exit"):
+        if not line or typed in ("q", "quit", "exit"):
             raise Left
-        return word
+        return typed
 
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:

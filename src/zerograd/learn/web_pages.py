@@ -1,6 +1,7 @@
-"""The course as pages: each one file that needs nothing else, in the dark, by keyboard, on a phone.
+"""Writes the course as web pages. Each page is one file that loads nothing else.
 
-Whatever a lesson says is escaped. Without scripts everything can still be read.
+The pages work with a dark theme, by keyboard and on a phone, and can be read without scripts. All
+text of a lesson is escaped.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from zerograd.learn.contents import Lesson
 from zerograd.report import text
 
 WIDE, HIGH, LEFT = 640, 240, 60
-"""Of a plot, and of its left margin."""
+"""The size of a plot, and its left margin."""
 
 
 def write(lessons: Sequence[Lesson], folder: str) -> Iterator[str]:
-    """Write a page for each lesson and one that lists them; the paths, as they are written."""
+    """Write a page for each lesson and an index. Yields each path once it is written."""
     os.makedirs(folder, exist_ok=True)
     for place, lesson in enumerate(lessons):
         before = lessons[place - 1] if place else None
@@ -53,7 +54,7 @@ def _save(folder: str, name: str, page: str) -> str:
 
 
 def file(lesson: Lesson) -> str:
-    """The name of a lesson's page."""
+    """The file name of a lesson's page."""
     return f"lesson-{lesson.number}.html"
 
 
@@ -65,14 +66,14 @@ def index(lessons: Iterable[Lesson]) -> str:
         for lesson in lessons
     )
     about = "Every number in these lessons was computed by torch when the pages were made."
-    title = "Gradients, and how to clear them"
+    title = "Gradients and how to clear them"
     return _page(title, f'<h1>{title}</h1>\n<p class="about">{about}</p>\n<ol>\n{rows}</ol>\n')
 
 
 def page(lesson: Lesson, before: Lesson | None = None, after: Lesson | None = None) -> str:
     """One lesson as a page."""
     body = "".join(map(render, lesson.parts()))
-    way = [
+    links = [
         f'<a rel="prev" href="{file(before)}">{escape(before.title)}</a>' if before else "<span></span>",
         '<a href="index.html">All lessons</a>',
         f'<a rel="next" href="{file(after)}">{escape(after.title)}</a>' if after else "<span></span>",
@@ -81,7 +82,7 @@ def page(lesson: Lesson, before: Lesson | None = None, after: Lesson | None = No
         f"{lesson.number}. {lesson.title}",
         f'<p class="about">Lesson {lesson.number}</p>\n<h1>{escape(lesson.title)}</h1>\n'
         f'<p class="about">{escape(lesson.about)}</p>\n{body}'
-        f'<nav aria-label="lessons">{"".join(way)}</nav>\n',
+        f'<nav aria-label="lessons">{"".join(links)}</nav>\n',
     )
 
 
@@ -105,13 +106,13 @@ def _say(part: Say) -> str:
     return f"<p>{_marked(part.text)}</p>\n"
 
 
-def _marked(said: str) -> str:
-    """A paragraph's text, escaped, with its code and stress."""
+def _marked(text: str) -> str:
+    """The text of a paragraph, escaped, with code and emphasis as HTML."""
 
     def mark(found: Any) -> str:
         return f"<code>{found[1]}</code>" if found[1] else f"<em>{found[2]}</em>"
 
-    return MARKED.sub(mark, escape(said, quote=False))
+    return MARKED.sub(mark, escape(text, quote=False))
 
 
 def _code(part: Code) -> str:
@@ -124,9 +125,9 @@ def _table(part: Table) -> str:
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in part.rows
     )
-    said = escape(" and ".join(cell for cell in part.head if cell))
+    label = escape(" and ".join(cell for cell in part.head if cell))
     return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="table: {said}">'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="table: {label}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
     )
 
@@ -135,8 +136,8 @@ def _bars(part: Bars) -> str:
     most = max(amount for _, amount, _ in part.rows) or 1.0
     rows = "".join(
         f'<tr><td>{escape(what)}</td><td><div class="bar" style="width: {100 * amount / most:.1f}%">'
-        f"</div></td><td>{escape(how)}</td></tr>"
-        for what, amount, how in part.rows
+        f"</div></td><td>{escape(shown)}</td></tr>"
+        for what, amount, shown in part.rows
     )
     return f'<figure><figcaption>{escape(part.title)}</figcaption><table class="bars">{rows}</table></figure>\n'
 
@@ -161,10 +162,10 @@ def _curves(part: Curves) -> str:
         f'<li><span class="key{i}">{"━━" if i == 0 else "╍╍"}</span> {escape(name)}: ends at {number(line[-1])}</li>'
         for i, (name, line) in enumerate(part.lines)
     )
-    said = "; ".join(f"{name} from {number(line[0])} to {number(line[-1])}" for name, line in part.lines)  # fmt: skip
+    label = "; ".join(f"{name} from {number(line[0])} to {number(line[-1])}" for name, line in part.lines)  # fmt: skip
     return (
         f"<figure><figcaption>{escape(part.title)}</figcaption>"
-        f'<svg viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{escape(said)}">'
+        f'<svg viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{escape(label)}">'
         f'<path class="axis" d="M{LEFT},10 V{HIGH - 30} H{WIDE - 10}"/>{drawn}'
         f'<text x="{LEFT - 6}" y="16" text-anchor="end">{number(10**high)}</text>'
         f'<text x="{LEFT - 6}" y="{HIGH - 28}" text-anchor="end">{number(10**low)}</text>'
@@ -197,7 +198,7 @@ def _try(part: Try) -> str:
     }
     calls = (("backward", "backward()"), ("zero", "zero_grad()"), ("step", "step()"), ("again", "start again"))  # fmt: skip
     buttons = "".join(
-        f'<button type="button" data-call="{call}">{said}</button>' for call, said in calls
+        f'<button type="button" data-call="{call}">{label}</button>' for call, label in calls
     )
     return (
         '<section class="lab" hidden aria-labelledby="your-turn"><h2 id="your-turn">Your turn</h2>'
@@ -210,15 +211,15 @@ def _try(part: Try) -> str:
 
 
 def _json(given: object) -> str:
-    """JSON that cannot end the script it stands in."""
+    """JSON that is safe inside a script element: it cannot end the element."""
     return json.dumps(given).replace("<", "\\u003c")
 
 
 def _verdict(part: Verdict) -> str:
-    said = text.render(part.report).rstrip("\n")
+    report = text.render(part.report).rstrip("\n")
     return (
-        f'<figure><figcaption>zerograd says</figcaption><pre tabindex="0"><code>$ {escape(part.asked)}\n'
-        f"{escape(said)}</code></pre></figure>\n"
+        f'<figure><figcaption>zerograd says</figcaption><pre tabindex="0"><code>$ {escape(part.command)}\n'
+        f"{escape(report)}</code></pre></figure>\n"
     )
 
 

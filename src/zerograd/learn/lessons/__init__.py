@@ -1,4 +1,6 @@
-"""The lessons, one file each: `lesson()` yields its parts, and computes them with torch as it goes.
+"""The lessons, one file each.
+
+`lesson()` yields the parts of a lesson and computes them with torch one after the other.
 
 May import: core, learn.
 """

@@ -1,4 +1,4 @@
-"""Lesson 2: what a gradient is, and that `backward()` adds it to what is there."""
+"""Lesson 2: what a gradient is, and that `backward()` adds it to `.grad`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from zerograd.learn.content import Code, Part, Pause, Say, Table, number
-from zerograd.learn.lessons.shared import LAYER, asked_to_check, asked_to_watch, steps
+from zerograd.learn.lessons.shared import LAYER, checked, steps, watched
 from zerograd.learn.snippet import Snippet
 
 LITTLE = 1e-4
@@ -26,7 +26,7 @@ for i in range(3):
 
 
 def slopes() -> tuple[tuple[float, ...], ...]:
-    """A loss at three weights: the slope by autograd and by trying both sides; and after a step."""
+    """For three weights: the loss, its slope by autograd and by differences, the loss after a step."""
 
     def loss(weight: torch.Tensor) -> torch.Tensor:
         return (2 * weight - 6) ** 2
@@ -45,20 +45,21 @@ def slopes() -> tuple[tuple[float, ...], ...]:
 def lesson() -> Iterator[Part]:
     """A slope; and a sum of slopes."""
     yield Say(
-        "A gradient says which way is up: by how much the loss would grow if a parameter grew a "
-        "little. Training goes the other way. `backward()` finds the gradients of all parameters at "
-        "once. Here for the loss `(2 * weight - 6) ** 2`, beside the slope one gets by trying a "
-        f"little to both sides, and the loss after a step of {number(RATE)} times the gradient:"
+        "A gradient says how fast the loss grows when a parameter grows a little. Training moves the "
+        "parameter the other way. `backward()` computes the gradients of all parameters at once. The "
+        "table shows this for the loss `(2 * weight - 6) ** 2`. Beside the gradient is the slope "
+        "measured with two nearby weights, and the loss after a step of "
+        f"{number(RATE)} times the gradient:"
     )
     yield Table(
-        ("weight", "loss", "gradient", "by trying", "loss after a step"),
+        ("weight", "loss", "gradient", "measured slope", "loss after a step"),
         tuple(tuple(map(number, row)) for row in slopes()),
     )
     yield Pause()
     yield Say(
-        "Where does `backward()` put a gradient? Into `.grad`, by adding: what it does is "
-        "`param.grad = param.grad + new_grad`, whoever filled it before. Watch a layer that sees the "
-        "same example three times and is never cleared:"
+        "`backward()` adds the gradient to `.grad`: it does `param.grad = param.grad + new_grad`, "
+        "whatever `.grad` held before. This layer sees the same example three times and is never "
+        "cleared:"
     )
     yield Code(PILING_UP.code, PILING_UP.name)
     found, _ = steps(PILING_UP)
@@ -69,12 +70,12 @@ def lesson() -> Iterator[Part]:
         off = (summed - step.held).abs().max()
         norms = (step.own.norm(), step.held.norm(), off)
         rows.append((str(index), *(number(one.item()) for one in norms)))
-    yield Table(("iteration", "|its own gradient|", "|.grad| that was used", "off from the sum so far"), tuple(rows))  # fmt: skip
+    yield Table(("iteration", "|its own gradient|", "|.grad| used", "difference to the sum so far"), tuple(rows))  # fmt: skip
     yield Say(
-        "`.grad` is the sum of all that ever came, to the last digit or nearly. The first step is "
-        "right. Every later one is steered by examples that it has long dealt with, at weights that "
-        "are no longer there."
+        "`.grad` is the sum of all gradients so far, up to rounding. The first step is right. Every "
+        "later step also uses the gradients of earlier iterations, computed at weights that the model "
+        "no longer has."
     )
     yield Pause()
-    yield asked_to_check(PILING_UP)
-    yield asked_to_watch(PILING_UP)
+    yield checked(PILING_UP)
+    yield watched(PILING_UP)

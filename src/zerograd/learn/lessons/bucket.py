@@ -1,4 +1,4 @@
-"""Lesson 1: one weight, two batches, and a bucket that is not emptied between them."""
+"""Lesson 1: one weight, two batches, and no clear between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerograd.learn.content import (
     Try,
     number,
 )
-from zerograd.learn.lessons.shared import asked_to_check, asked_to_watch
+from zerograd.learn.lessons.shared import checked, watched
 from zerograd.learn.snippet import Names, Snippet
 
 GIVEN = """\
@@ -49,12 +49,12 @@ CLEARED = Snippet(
 )
 
 EMPTY = "empty"
-"""The state that the automaton calls none: beside the None in the bucket that says nothing new."""
+"""The lesson's name for the state that the state machine calls none."""
 
 
 def moments(snippet: Snippet) -> tuple[list[Moment], list[float]]:
-    """The bucket after each call, and what each step used."""
-    table, state = physics(), EMPTY
+    """The bucket after each call, and the gradient that each step used."""
+    table, state = transitions(), EMPTY
     found: list[Moment] = []
     used: list[float] = []
 
@@ -79,24 +79,24 @@ def lesson() -> Iterator[Part]:
     wrong, used = moments(FORGOTTEN)
     right, clean = moments(CLEARED)
     yield Say(
-        "Every parameter has a bucket, `.grad`. `backward()` pours the new gradient in, on top of "
-        "whatever is there. `step()` looks into the bucket, moves the weight, and leaves the bucket "
-        "full. Only a clear empties it."
+        "Every parameter has a bucket, `.grad`. `backward()` adds the new gradient to the bucket. "
+        "`step()` reads the bucket, moves the weight, and leaves the bucket full. Only a clear "
+        "empties it."
     )
     yield Say(
-        f"One weight, {number(right[0].weight)}. Two batches; the slope of the first loss is "
-        f"{number(clean[0])}, that of the second {number(clean[1])}."
+        f"Here is one weight, {number(right[0].weight)}, and two batches. The first loss has a "
+        f"gradient of {number(clean[0])}, the second loss a gradient of {number(clean[1])}."
     )
     yield Code(FORGOTTEN.code, "bucket.py")
     yield Pause()
     yield Buckets(tuple(wrong), max(used))
     yield Say(
-        f"The second batch asked for {number(clean[1])}. Its step used {number(used[1])}, because the "
-        f"{number(used[0])} of the first batch was still in the bucket. No error, no warning: the "
-        f"weight has just gone too far."
+        f"The gradient of the second batch is {number(clean[1])}, but its step used {number(used[1])}: "
+        f"the {number(used[0])} of the first batch was still in the bucket. There is no error and no "
+        "warning. The weight has moved too far."
     )
     yield Pause()
-    yield Say("Now with one more line, a clear before the second batch:")
+    yield Say("The same with one more line, a clear before the second batch:")
     yield Buckets(tuple(right), max(used))
     yield Table(
         ("", "expected", "not cleared", "cleared"),
@@ -107,61 +107,61 @@ def lesson() -> Iterator[Part]:
         ),
     )  # fmt: skip
     yield Say(
-        "It is like a glass that measures today's rain: if nobody empties it in the evening, tomorrow's "
-        "reading is the sum of two days."
+        "A rain gauge works the same way: if nobody empties it in the evening, it shows the sum of two "
+        "days tomorrow."
     )
     rate = CLEARED.run()["optimizer"].param_groups[0]["lr"]
     yield Try(Bucket(right[0].weight, rate, tuple(clean)))
     yield Pause()
-    yield Say("zerograd sees it in the source, without running it:")
-    yield asked_to_check(FORGOTTEN)
-    yield Say("and in a run, with the numbers:")
-    yield asked_to_watch(FORGOTTEN)
-    yield Say("Of the version with the clear it has nothing to say:")
-    yield asked_to_watch(CLEARED)
+    yield Say("zerograd finds the mistake in the source, without running it:")
+    yield checked(FORGOTTEN)
+    yield Say("It also finds the mistake in a run, and shows the numbers:")
+    yield watched(FORGOTTEN)
+    yield Say("In the version with the clear it finds nothing:")
+    yield watched(CLEARED)
 
 
 class Bucket:
-    """The weight of this lesson, for a person to press the buttons: torch does what they say."""
+    """The weight of this lesson. The reader presses buttons, and torch makes the calls."""
 
     def __init__(self, weight: float, rate: float, gradients: tuple[float, ...]) -> None:
         self.weight = weight
         self.rate = rate
         self.gradients = gradients
-        self.table = physics()
+        self.table = transitions()
         self._parameter = torch.nn.Parameter(torch.tensor(self.weight))
         self._optimizer = torch.optim.SGD([self._parameter], lr=self.rate)
         self._state = EMPTY
-        self._poured = 0
+        self._batches = 0
 
     def press(self, call: str) -> Moment:
-        """Do it, and look."""
+        """Make the call, and return the bucket after it."""
         if call == "zero":
             self._optimizer.zero_grad()
         elif call == "step":
             self._optimizer.step()
         else:
-            slope = self.gradients[self._poured % len(self.gradients)]
+            slope = self.gradients[self._batches % len(self.gradients)]
             torch.autograd.backward(slope * self._parameter)
-            self._poured += 1
+            self._batches += 1
         self._state = self.table[self._state][call]
         held = None if self._parameter.grad is None else self._parameter.grad.item()
         return Moment(f"{call}()", held, self._parameter.item(), self._state)
 
 
-def physics() -> dict[str, dict[str, str]]:
-    """What zero, backward and step make of each state, as zerograd's own automaton says."""
+def transitions() -> dict[str, dict[str, str]]:
+    """The state after zero, backward and step for each state, from zerograd's state machine."""
     kinds = (Kind.ZERO, Kind.BACKWARD, Kind.STEP)
     events = {kind.value: Event(kind, Site("", 0)) for kind in kinds}
     table: dict[str, dict[str, str]] = {}
     reached = [NEW]
     for state in reached:
-        if _said(state) not in table:
+        if _name(state) not in table:
             after = {call: advance(state, event) for call, event in events.items()}
-            table[_said(state)] = {call: _said(one) for call, one in after.items()}
+            table[_name(state)] = {call: _name(one) for call, one in after.items()}
             reached.extend(after.values())
     return table
 
 
-def _said(state: State) -> str:
+def _name(state: State) -> str:
     return EMPTY if state.grads is Grads.NONE else state.grads.value

@@ -1,4 +1,4 @@
-"""Lesson 9: what adding up is good for, and what it asks in return."""
+"""Lesson 9: what adding up gradients makes possible, and what you have to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from zerograd.learn.content import Code, Part, Pause, Question, Say, Table, number
-from zerograd.learn.lessons.shared import REGRESSION, asked_to_watch, flat
+from zerograd.learn.lessons.shared import REGRESSION, flat, watched
 from zerograd.learn.snippet import Snippet
 
 TWO_LOSSES = Snippet(
@@ -33,7 +33,7 @@ ONE_LOSS = Snippet(
 
 
 def twice() -> tuple[float, float, float]:
-    """A weight that is used at two places: the slope through each, and what backward puts together."""
+    """A weight that a loss uses twice: the slope through each use, and through both."""
     weight = torch.tensor(2.0, requires_grad=True)
 
     def slope(first: torch.Tensor, second: torch.Tensor) -> float:
@@ -45,14 +45,14 @@ def twice() -> tuple[float, float, float]:
 
 
 def by_request() -> tuple[float, str]:
-    """What `torch.autograd.grad` gives back, and what it leaves in `.grad`."""
+    """What `torch.autograd.grad` returns, and what it leaves in `.grad`."""
     weight = torch.tensor(2.0, requires_grad=True)
     (found,) = torch.autograd.grad(weight**2, weight)
     return found.item(), str(weight.grad)
 
 
 def hooked() -> tuple[float, ...]:
-    """What arrives at a hook that doubles it; `.grad` after that backward, and after a second."""
+    """The input of a hook that doubles gradients; `.grad` after that backward and after a second."""
     weight = nn.Parameter(torch.tensor(2.0))
     seen: list[float] = []
 
@@ -70,53 +70,53 @@ def hooked() -> tuple[float, ...]:
 
 
 def lesson() -> Iterator[Part]:
-    """Freedom, and the clear that it costs."""
+    """Several backward calls for one step, and who clears."""
     first, second, both = twice()
     yield Question(
-        "Does PyTorch add gradients up in order to save memory?",
+        "Does PyTorch add up gradients to save memory?",
         truth=False,
         because=(
             Say(
-                "It adds up because a sum is what gradients of several uses are. A weight that is used "
+                "It adds them up because the gradient of several uses is a sum. A weight that is used "
                 f"twice in one loss has a slope through each use, here {number(first)} and "
-                f"{number(second)}; its gradient is {number(both)}. The same addition then works from "
-                "one backward to the next, and that makes much possible:"
+                f"{number(second)}; its gradient is {number(both)}. The same addition works from one "
+                "backward to the next. That allows several losses:"
             ),
         ),
     )
     off = (flat(TWO_LOSSES.run()) - flat(ONE_LOSS.run())).abs().max().item()
     yield Code(TWO_LOSSES.code, TWO_LOSSES.name)
     yield Say(
-        "Several losses, one after the other, as if they were one: the weights after an epoch are "
-        f"{number(off)} away from those of `(fit + small).backward()`. A big batch in pieces (lesson 7). "
-        "A look at the gradients, or a clip, between backward and step: they are there until you say "
-        "that they have served."
+        "Two losses, one after the other, have the effect of their sum: after an epoch the weights "
+        f"differ by {number(off)} from those of `(fit + small).backward()`. Adding up also allows a big "
+        "batch in small pieces (lesson 7). And because gradients stay until you clear them, you can "
+        "inspect or clip them between backward and step."
     )
     yield Pause()
     came, once, again = hooked()
     given, left = by_request()
     yield Say(
-        "It also means that whoever touches gradients has to know what is in the bucket. A hook that "
-        f"doubles what arrives makes {number(came)} into {number(once)}; the next backward adds to that: "
-        f"{number(again)}. Where nothing is to be added up, ask for gradients instead: "
-        f"`torch.autograd.grad` gives {number(given)} back and leaves `.grad` at `{left}`."
+        "But code that changes gradients has to know what is in the bucket. A hook that doubles each "
+        f"gradient turns {number(came)} into {number(once)}; the next backward adds to that: "
+        f"{number(again)}. If you do not want to add up, use `torch.autograd.grad`: it returns "
+        f"{number(given)} and leaves `.grad` at `{left}`."
     )
     yield Say(
-        "Clearing by itself would take all this away, so PyTorch leaves it to you. Libraries that run "
-        "the loop themselves (Lightning, the Trainer of transformers, `zerograd.Stepper`) clear at the "
-        "right time, because they know where a window ends. In a loop of your own, you say it."
+        "If PyTorch cleared gradients by itself, none of this would work, so PyTorch leaves the clear to "
+        "you. Libraries that run the loop (Lightning, the Trainer of transformers, `zerograd.Stepper`) "
+        "know where a window ends and clear there. In your own loop, you have to clear."
     )
     yield Table(
-        ("you write", "you clear"),
+        ("you use", "you clear"),
         (
             ("a plain loop", "once for every step"),
             ("accumulation", "once for every window"),
-            ("several optimizers", "each before its own backward"),
+            ("several optimizers", "each one before its own backward"),
             ("DDP", "in every process"),
-            ("a scaler", "also after a step that was left out"),
+            ("a scaler", "also after a step that was skipped"),
             ("torch.autograd.grad, torch.func", "nothing: .grad is not used"),
-            ("Lightning, Trainer, zerograd.Stepper", "nothing: they do"),
+            ("Lightning, Trainer, zerograd.Stepper", "nothing: they clear"),
         ),
     )
-    yield Say("Two backward calls before one step are right, and zerograd knows it:")
-    yield asked_to_watch(TWO_LOSSES)
+    yield Say("Two backward calls before one step are correct, and zerograd reports nothing:")
+    yield watched(TWO_LOSSES)

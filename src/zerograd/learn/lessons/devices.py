@@ -16,8 +16,8 @@ from zerograd.learn.content import (
     Table,
     number,
 )
-from zerograd.learn.ddp_demo import WINDOW, Unavailable, ask
-from zerograd.learn.lessons.shared import asked_to_check, asked_to_watch
+from zerograd.learn.ddp_demo import WINDOW, Unavailable, measure
+from zerograd.learn.lessons.shared import checked, watched
 from zerograd.learn.snippet import Names, Snippet
 
 SCALE = 2.0**15
@@ -61,15 +61,15 @@ CLIPPED = Snippet(
 def lesson() -> Iterator[Part]:
     """DDP, then half precision."""
     yield Say(
-        "On several devices and in half precision a clear is the same `zero_grad()`. What changes is who "
-        "has to call it, and what happens between backward and step."
+        "On several devices and in half precision, a clear is the same `zero_grad()`. Two things change: "
+        "who has to call it, and what happens between backward and step."
     )
     yield Say(
-        "With DDP every process has a replica of the model with buckets of its own. A backward fills "
-        "them, then averages them over all processes."
+        "Under DDP every process has its own replica of the model with its own buckets. A backward adds "
+        "to the buckets and then averages them over all processes."
     )
     yield Question(
-        "Two processes train together, and one of them forgets to clear. Do both go wrong?",
+        "Two processes train together, and one of them forgets to clear. Are the steps of both wrong?",
         truth=True,
         because=several_devices(),
     )
@@ -78,34 +78,34 @@ def lesson() -> Iterator[Part]:
 
 
 def several_devices() -> Iterator[Plain]:
-    """Two real processes, each with a replica; DDP averages their gradients."""
+    """Run two processes, each with a replica; DDP averages their gradients."""
     try:
-        seen = ask()
+        seen = measure()
     except Unavailable as error:
         yield Say(f"Two processes could not be started here, so their numbers are missing: {error}")
         return
-    yield Say("Two processes, started just now, with two batches and a slope of its own each:")
+    yield Say("Two processes, started just now. Each has two batches with its own gradients:")
     rows = []
     for batch in (0, 1):
         for rank, (one, other) in enumerate(zip(seen.right, seen.wrong, strict=True)):
             cells = (one.own[batch], one.held[batch], other.held[batch])
             rows.append((f"batch {batch + 1}, rank {rank}", *map(number, cells)))
-    yield Table(("", "its own slope", "both clear", "rank 1 does not"), tuple(rows))
+    yield Table(("", "its own gradient", "both clear", "rank 1 does not"), tuple(rows))
     yield Say(
-        "Both clear: each rank steps on the mean of the two slopes. If rank 1 forgets, its leftovers "
-        "are averaged in with the rest, and *both* ranks step on a wrong gradient, the same one. So "
-        "each process clears its own; none can do it for another."
+        "If both clear, each rank steps with the mean of the two gradients. If rank 1 forgets, its old "
+        "gradient is averaged in, and *both* ranks step with the same wrong gradient. So each process "
+        "has to clear its own gradients; no process can clear those of another."
     )
     every, once = seen.syncs
     yield Say(
-        f"Clearing less often (lesson 7) saves no traffic by itself: a window of {WINDOW} micro-batches "
-        f"synchronised {every} times. With `model.no_sync()` around all but the last, forward and backward: "
-        f"{once}."
+        f"Accumulation (lesson 7) alone does not save traffic between the processes: a window of {WINDOW} "
+        f"micro-batches synchronised {every} times. With `model.no_sync()` around the forward and backward "
+        f"of all micro-batches but the last, the number of synchronisations is {once}."
     )
 
 
 def small_slope() -> tuple[float, float, float]:
-    """A slope too small for half precision: as it is, in half precision, and there through a scaler."""
+    """A small slope in full precision, in half precision, and in half precision with a scale."""
 
     def slope(dtype: torch.dtype, scale: float) -> float:
         weight = torch.ones((), requires_grad=True)
@@ -118,18 +118,20 @@ def small_slope() -> tuple[float, float, float]:
 
 
 def half_precision() -> Iterator[Part]:
-    """What the scaler does, and that the clear is still yours."""
+    """What the scaler does, and that it does not clear."""
     true, lost, kept = small_slope()
     yield Say(
-        f"In half precision, small gradients vanish. A slope of {number(true)} comes out as "
-        f"{number(lost)}. A gradient scaler multiplies the loss by a large number first and divides the "
-        f"gradients by it before the step: scaled by {number(SCALE)} it comes out as {number(kept)}."
+        f"In half precision, small gradients become zero. A gradient of {number(true)} is computed as "
+        f"{number(lost)}. A gradient scaler multiplies the loss by a large number, and divides the "
+        f"gradients by the same number before the step: with a scale of {number(SCALE)} the gradient is "
+        f"computed as {number(kept)}."
     )
     yield Code(SCALED.code, SCALED.name)
     yield Say(
-        "Scaling and clearing are two things. The scale is the scaler's business, in this order: "
-        "backward of the scaled loss, unscale, clip, step, update. Where it finds inf or nan, it leaves "
-        "the step out and lowers the scale. It never clears. Here the first of four batches overflows:"
+        "Scaling and clearing are independent. A step with a scaler has this order: backward of the "
+        "scaled loss, unscale, clip, step, update. If the gradients contain inf or nan, the scaler skips "
+        "the step and lowers the scale. The scaler never clears. Here the first of four batches "
+        "overflows:"
     )
     yield Table(
         ("batch", "scale", ".grad, cleared", "stepped", ".grad, not cleared", "stepped"),
@@ -138,17 +140,17 @@ def half_precision() -> Iterator[Part]:
             for number_, (good, bad) in enumerate(zip(rounds(SCALED), rounds(NOT_CLEARED), strict=True), 1)
         ),
     )  # fmt: skip
-    yield Say("Not cleared, the inf stays in the bucket for good: no later step is ever taken.")
+    yield Say("Without the clear, inf stays in the bucket, and every later step is skipped too.")
     yield Pause()
     yield Say(
-        "zerograd about the loop without the clear, and about a clip of gradients that are still scaled:"
+        "zerograd reports the loop without the clear, and a clip of gradients that are still scaled:"
     )
-    yield asked_to_watch(NOT_CLEARED)
-    yield asked_to_check(CLIPPED)
+    yield watched(NOT_CLEARED)
+    yield checked(CLIPPED)
 
 
 def rounds(snippet: Snippet) -> list[tuple[float, float, str]]:
-    """For each batch: the scale it was given, what `.grad` held after it, and whether it stepped."""
+    """For each batch: the scale, `.grad` after the backward, and whether the optimizer stepped."""
     found: list[tuple[float, float, str]] = []
 
     def before(names: Names) -> None:

@@ -1,4 +1,4 @@
-"""Lesson 10: four beliefs, each to be committed to before torch shows what is true."""
+"""Lesson 10: four questions. The reader answers each before torch shows the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from zerograd.learn.content import Part, Pause, Question, Say, Table, number
 from zerograd.learn.lessons import place
-from zerograd.learn.lessons.shared import REGRESSION, asked_to_check, flat, whole_loss
+from zerograd.learn.lessons.shared import REGRESSION, checked, flat, whole_loss
 from zerograd.learn.snippet import Snippet
 
 ADAM = Snippet(
@@ -44,13 +44,13 @@ def by_itself() -> tuple[float, float, float]:
 
 
 def optimizers() -> list[tuple[str, float, float]]:
-    """Every optimizer that torch has and that takes a plain step: |.grad| before and after a step."""
+    """|.grad| before and after a step, for every `torch.optim` optimizer with a plain step()."""
     found = []
     for name, kind in sorted(vars(torch.optim).items()):
         if not (inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer)):
             continue
         weight = nn.Parameter(torch.ones(2, 2))
-        # The base class, and those that want a closure or sparse gradients, take no plain step.
+        # The base class and optimizers that need a closure or sparse gradients have no plain step().
         with suppress(TypeError, RuntimeError, NotImplementedError):
             optimizer = kind([weight], lr=0.01)  # type: ignore[call-arg]
             torch.autograd.backward((3 * weight).sum())
@@ -62,7 +62,7 @@ def optimizers() -> list[tuple[str, float, float]]:
 
 
 def knowledge() -> tuple[float, float, float]:
-    """A trained model: its loss before a clear and after, and how far the weights have moved."""
+    """A trained model: its loss before and after a clear, and how far the weights have moved."""
     names = place.FIRST.run()
     before, weights = whole_loss(names), flat(names).clone()
     names["optimizer"].zero_grad()
@@ -78,8 +78,8 @@ def lesson() -> Iterator[Part]:
         truth=False,
         because=(
             Say(
-                f"After a backward `.grad` holds {number(one)}; after the step, still {number(two)}; "
-                f"after the same backward once more, {number(three)}. Nothing clears it but you."
+                f"After a backward `.grad` holds {number(one)}, after the step still {number(two)}, and "
+                f"after the same backward again {number(three)}. Only your code clears it."
             ),
         ),
     )
@@ -92,22 +92,25 @@ def lesson() -> Iterator[Part]:
         truth=True,
         because=(
             Say(
-                f"Before the backward: loss {right} after an epoch. After the step: {after}. Either way "
-                "the next backward finds the bucket empty. But that is not to say *anywhere*: between "
-                f"backward and step it ends at {late}. There the clear comes too late to protect this "
-                "backward, and takes away what it has brought."
+                f"With the clear before the backward, the loss after an epoch is {right}; with the clear "
+                f"after the step, it is {after}. Either way the next backward finds an empty bucket. But "
+                f"a clear *between* backward and step gives {late}: it removes the gradients that the "
+                "step needs."
             ),
         ),
     )
     yield Pause()
     rows = optimizers()
     yield Question(
-        "3. Is the clear needed with SGD only, because better optimizers do it themselves?",
+        "3. Is the clear needed with SGD only, because other optimizers clear themselves?",
         truth=False,
         because=(
-            Say(f"None of torch's optimizers clears. The {len(rows)} that take a plain step:"),
+            Say(
+                f"No `torch.optim` optimizer clears. These are the {len(rows)} optimizers with a plain "
+                "`step()`:"
+            ),
             Table(
-                ("", "|.grad| before its step", "after"),
+                ("", "|.grad| before the step", "after"),
                 tuple((name, number(before), number(after)) for name, before, after in rows),
             ),
         ),
@@ -119,10 +122,11 @@ def lesson() -> Iterator[Part]:
         truth=False,
         because=(
             Say(
-                f"A trained model has a loss of {number(before)}; cleared, {number(later)}. Its weights "
-                f"have moved by {number(moved)}. Gradients are notes for the next step, not knowledge."
+                f"A trained model has a loss of {number(before)}, and {number(later)} after a clear. Its "
+                f"weights have moved by {number(moved)}. Gradients are the input of the next step; what "
+                "the model has learned is in its weights."
             ),
         ),
     )
-    yield Say("The first and the third belief in one loop, as zerograd sees it:")
-    yield asked_to_check(ADAM)
+    yield Say("A loop that relies on the first and the third myth, and what zerograd reports:")
+    yield checked(ADAM)

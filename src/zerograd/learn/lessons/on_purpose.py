@@ -1,4 +1,4 @@
-"""Lesson 7: a big batch in small pieces, by leaving the bucket alone for a while."""
+"""Lesson 7: gradient accumulation, a big batch in small pieces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from zerograd.learn.content import Bars, Code, Part, Pause, Say, Table, number
-from zerograd.learn.lessons.shared import REGRESSION, asked_to_check, asked_to_watch, steps
+from zerograd.learn.lessons.shared import REGRESSION, checked, steps, watched
 from zerograd.learn.snippet import Names, Snippet
 
 GIVEN = REGRESSION + "N = 4\n"
@@ -76,7 +76,7 @@ TRIED = (
 
 
 def kept_for_backward(snippet: Snippet) -> int:
-    """The most bytes that had to be kept for any one backward of a snippet."""
+    """The largest number of bytes that autograd keeps for one backward of a snippet."""
     sizes = [0]
 
     def keep(kept: torch.Tensor) -> torch.Tensor:
@@ -94,44 +94,48 @@ def kept_for_backward(snippet: Snippet) -> int:
 def lesson() -> Iterator[Part]:
     """Accumulation, exact and inexact."""
     yield Say(
-        "Sometimes adding up is what you want. A batch of 32 that does not fit into memory can be "
-        "taken as 4 micro-batches of 8: four backward calls, one step, one clear. The backward calls "
-        "between a clear and its step are a *window*."
+        "Gradient accumulation uses the adding up. A batch of 32 that does not fit into memory can be "
+        "split into 4 micro-batches of 8: four backward calls, one step, one clear. The backward calls "
+        "between a clear and the step that uses them are a *window*."
     )
     yield Code(WINDOWS.code, WINDOWS.name)
     yield Say(
-        "The clear comes less often, on purpose: together with the step. Each loss is divided by N, "
-        "because the mean over 32 is the mean of four means."
+        "The clear comes once in a window, together with the step. Each loss is divided by N, because "
+        "the mean over 32 samples is the mean of the four means."
     )
     yield Pause()
     big = steps(BIG)[0][0].held
     rows = []
-    for said, snippet in TRIED:
+    for label, snippet in TRIED:
         first = steps(snippet)[0][0].held
         off = ((first - big).norm() / big.norm()).item()
-        rows.append((said, number(first.norm().item()), f"{100 * off:.2g} %"))
+        rows.append((label, number(first.norm().item()), f"{100 * off:.2g} %"))
     times = steps(UNDIVIDED)[0][0].held.norm().item() / big.norm().item()
     yield Say(
-        f"The first step, beside one big batch, whose gradient is {number(big.norm().item())} long:"
+        "The first step, compared with one big batch, whose gradient has the norm "
+        f"{number(big.norm().item())}:"
     )
     yield Table(
-        ("a window of 4 micro-batches", "|gradient| used", "off from the big batch"), tuple(rows)
+        ("a window of 4 micro-batches", "|gradient| used", "difference to the big batch"),
+        tuple(rows),
     )
     yield Say(
-        f"Divided by N it is the big batch, to rounding. Undivided it is {times:.3g} times as much. With a "
-        "clear for every micro-batch only the last one counts. And where the micro-batches are not equally "
-        "large, the mean of means is not the mean: dividing by N is no longer exact. "
-        "`zerograd.Stepper` weights each by its size, and is."
+        "Divided by N, the gradient equals that of the big batch, up to rounding. Not divided, it is "
+        f"{times:.3g} times as large. With a clear for every micro-batch, only the last micro-batch "
+        "counts. If the micro-batches have different sizes, the mean of the means is not the mean, and "
+        "dividing by N is not exact. `zerograd.Stepper` weights each micro-batch by its size, which is "
+        "exact."
     )
     yield Pause()
-    activations = {"one batch of 32": BIG, "four of 8": WINDOWS}
-    sizes = {said: kept_for_backward(snippet) for said, snippet in activations.items()}
+    activations = {"one batch of 32": BIG, "four batches of 8": WINDOWS}
+    sizes = {label: kept_for_backward(snippet) for label, snippet in activations.items()}
     yield Bars(
-        tuple((said, float(size), f"{size} bytes") for said, size in sizes.items()),
-        "kept at a time for the backward pass",
+        tuple((label, float(size), f"{size} bytes") for label, size in sizes.items()),
+        "memory kept for one backward pass",
     )
     yield Say(
-        "zerograd about the window above, in a run; and about the clear for every micro-batch:"
+        "zerograd finds nothing in a run of the window above, and reports the clear for every "
+        "micro-batch:"
     )
-    yield asked_to_watch(WINDOWS)
-    yield asked_to_check(EVERY_TIME)
+    yield watched(WINDOWS)
+    yield checked(EVERY_TIME)

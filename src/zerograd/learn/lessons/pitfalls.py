@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from zerograd.learn.content import Code, Part, Pause, Say, number
 from zerograd.learn.lessons import place
-from zerograd.learn.lessons.shared import REGRESSION, asked_to_check, steps, whole_loss
+from zerograd.learn.lessons.shared import REGRESSION, checked, steps, whole_loss
 from zerograd.learn.snippet import Snippet
 
 FORGOTTEN = Snippet(place.FIRST.code.replace(place.CLEAR + "\n", ""), REGRESSION, "forgotten.py")
 TOO_LATE = Snippet(place.TOO_LATE.code, REGRESSION, "too_late.py")
-UNASKED = Snippet(
+UNGUARDED = Snippet(
     """\
 for x_batch, y_batch in loader:
     for param in model.parameters():
@@ -21,19 +21,19 @@ for x_batch, y_batch in loader:
     optimizer.step()
 """,
     REGRESSION,
-    "unasked.py",
+    "unguarded.py",
 )
-ASKED = Snippet(
-    UNASKED.code.replace(
+GUARDED = Snippet(
+    UNGUARDED.code.replace(
         "        param.grad.zero_()", "        if param.grad is not None:\n            param.grad.zero_()"
     ),
     REGRESSION,
-    "unasked.py",
+    "unguarded.py",
 )  # fmt: skip
 
 
 def lesson() -> Iterator[Part]:
-    """Forgotten, too late, not asked for."""
+    """A clear that is forgotten, one that comes too late, and one that fails."""
     repaired = whole_loss(place.FIRST.run())
     start = whole_loss(Snippet("", REGRESSION).run())
 
@@ -42,30 +42,30 @@ def lesson() -> Iterator[Part]:
     found, names = steps(FORGOTTEN)
     last = found[-1]
     yield Say(
-        f"The last batch asked for a gradient {number(last.own.norm().item())} long; its step used one "
-        f"of {number(last.held.norm().item())}. The loss ends at {number(whole_loss(names))}; with a "
-        f"clear before each backward at {number(repaired)}."
+        f"The gradient of the last batch has the norm {number(last.own.norm().item())}; its step used a "
+        f"gradient with the norm {number(last.held.norm().item())}. The loss ends at "
+        f"{number(whole_loss(names))}. With a clear before each backward it ends at {number(repaired)}."
     )
-    yield asked_to_check(FORGOTTEN)
+    yield checked(FORGOTTEN)
     yield Pause()
 
     yield Say("*2. The clear comes between backward and step.*")
     yield Code(TOO_LATE.code, TOO_LATE.name)
     yield Say(
-        f"The loss was {number(start)} and ends at {number(whole_loss(TOO_LATE.run()))}: nothing was "
-        f"learned. Move the clear to the top of the loop: {number(repaired)}."
+        f"The loss starts at {number(start)} and ends at {number(whole_loss(TOO_LATE.run()))}: the model "
+        f"has learned nothing. With the clear at the top of the loop it ends at {number(repaired)}."
     )
-    yield asked_to_check(TOO_LATE)
+    yield checked(TOO_LATE)
     yield Pause()
 
-    yield Say("*3. The gradient is cleared by hand, and nobody asks whether there is one.*")
-    yield Code(UNASKED.code, UNASKED.name)
-    error = UNASKED.run(raises=(AttributeError,))["error"]
+    yield Say("*3. Gradients are cleared by hand without a test for None.*")
+    yield Code(UNGUARDED.code, UNGUARDED.name)
+    error = UNGUARDED.run(raises=(AttributeError,))["error"]
     yield Say(
-        f"`{type(error).__name__}: {error}`: before the first backward `.grad` is `None`. With "
-        f"`if param.grad is not None` before it, the loss ends at {number(whole_loss(ASKED.run()))}."
+        f"`{type(error).__name__}: {error}`: before the first backward, `.grad` is `None`. With the test "
+        f"`if param.grad is not None`, the loss ends at {number(whole_loss(GUARDED.run()))}."
     )
-    yield asked_to_check(UNASKED)
-    yield Say("Repaired, none of them has anything left to report:")
-    for right in (place.FIRST, ASKED):
-        yield asked_to_check(right)
+    yield checked(UNGUARDED)
+    yield Say("After the repairs, zerograd reports nothing:")
+    for right in (place.FIRST, GUARDED):
+        yield checked(right)

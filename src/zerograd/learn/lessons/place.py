@@ -1,4 +1,4 @@
-"""Lesson 5: the places where a clear may stand, and the one where it may not."""
+"""Lesson 5: three right places for the clear, and a wrong one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from zerograd.learn.content import Code, Part, Pause, Say, Table, number
 from zerograd.learn.lessons.shared import (
     REGRESSION,
-    asked_to_check,
-    asked_to_watch,
+    checked,
     flat,
     steps,
+    watched,
     whole_loss,
 )
 from zerograd.learn.snippet import Snippet
@@ -37,48 +37,53 @@ PLACES = (
     ("between backward() and step()", TOO_LATE),
 )
 LEFT_OVER = REGRESSION + "loss_fn(model(x), y).backward()\n"
-"""Something, a look at the gradients for instance, has run a backward before the loop."""
+"""Something has run a backward before the loop, for example to look at the gradients."""
 
 
 def lesson() -> Iterator[Part]:
-    """Before the backward whose gradients are to be used alone, and after the step that used the last."""
+    """After the step that used the old gradients, and before the backward that adds new ones."""
     yield Say(
         "A training step has five parts, in this order: *clear*, *forward*, *loss*, *backward*, "
-        "*step*. The clear may stand anywhere after the step that has used the old gradients and "
-        "before the backward that brings the new ones."
+        "*step*. The clear can be anywhere after the step that used the old gradients and before the "
+        "backward that adds the new ones."
     )
     yield Code(FIRST.code, FIRST.name)
     yield Pause()
     start = whole_loss(Snippet("", REGRESSION).run())
     reference = flat(FIRST.run())
     rows = []
-    for said, snippet in PLACES:
+    for label, snippet in PLACES:
         names = snippet.run()
         off = (flat(names) - reference).abs().max().item()
-        rows.append((said, number(whole_loss(names)), number(off)))
-    yield Say(f"One epoch with the clear in four places. The loss starts at {number(start)}.")
-    yield Table(("the clear stands", "loss after", "weights off from the first"), tuple(rows))
+        rows.append((label, number(whole_loss(names)), number(off)))
     yield Say(
-        "Three places are equally right, to the last bit. In the fourth nothing is learned at all: the "
-        "clear throws away what backward has just brought, and the step finds an empty bucket. Drawings "
-        "of the training step that put the clear between backward and update are wrong in just this way."
+        f"One epoch with the clear in each of four places. The loss starts at {number(start)}."
+    )
+    yield Table(("the clear is", "loss after", "difference of the weights"), tuple(rows))
+    yield Say(
+        "Three places are right: the weights are equal to the last bit. In the fourth place the model "
+        "learns nothing: the clear removes what backward has just added, and the step finds an empty "
+        "bucket. Diagrams of the training step that draw the clear between backward and update contain "
+        "this mistake."
     )
     yield Pause()
     yield Say(
-        "Between the right places there is one fine difference. A clear after the step trusts that the "
-        "buckets were empty when the loop began. If something has run a backward before it, the first "
-        "step uses the leftovers:"
+        "The right places differ in one detail. A clear after the step assumes that the buckets are "
+        "empty when the loop begins. If something has run a backward before the loop, the first step "
+        "uses those gradients too:"
     )
     yield Table(
-        ("the clear stands", "|gradient| of the first batch", "|.grad| the first step used"),
-        tuple(first_step(said, at) for said, at in (("first in the loop", 0), ("after step()", 3))),
+        ("the clear is", "|gradient| of the first batch", "|.grad| the first step used"),
+        tuple(
+            first_step(label, at) for label, at in (("first in the loop", 0), ("after step()", 3))
+        ),
     )
-    yield Say("zerograd about the fourth place, in the source and in a run:")
-    yield asked_to_check(TOO_LATE)
-    yield asked_to_watch(TOO_LATE)
+    yield Say("zerograd reports the fourth place, in the source and in a run:")
+    yield checked(TOO_LATE)
+    yield watched(TOO_LATE)
 
 
-def first_step(said: str, at: int) -> tuple[str, str, str]:
-    """What the first step uses where something was left in the buckets before the loop."""
+def first_step(label: str, at: int) -> tuple[str, str, str]:
+    """What the first step uses if `.grad` was not empty before the loop."""
     found, _ = steps(loop(at, LEFT_OVER))
-    return said, number(found[0].own.norm().item()), number(found[0].held.norm().item())
+    return label, number(found[0].own.norm().item()), number(found[0].held.norm().item())

@@ -1,4 +1,4 @@
-"""Lesson 4: None or zeros; what it costs, measured, and where the two differ."""
+"""Lesson 4: None or zeros: what each costs, measured, and where they differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from zerograd.learn.content import Bars, Code, Part, Pause, Say, Table, number
-from zerograd.learn.lessons.shared import LAYER, asked_to_check, flat
+from zerograd.learn.lessons.shared import LAYER, checked, flat
 from zerograd.learn.snippet import Snippet
 
 LOOP = """\
@@ -33,13 +33,13 @@ for p in model.parameters():
 
 CHECKED = Snippet(
     """\
-said = []
+lines = []
 optimizer.zero_grad()
 for name, p in model.named_parameters():
     if p.grad is not None:
-        said.append(f"{name} gradient: {p.grad.norm()}")
+        lines.append(f"{name} gradient: {p.grad.norm()}")
     else:
-        said.append(f"{name} gradient: None")
+        lines.append(f"{name} gradient: None")
 """,
     LAYER,
     "checked.py",
@@ -65,41 +65,42 @@ MEGABYTE = 1e6
 
 
 def lesson() -> Iterator[Part]:
-    """None against zeros."""
+    """None compared with zeros."""
     yield Say(
-        "There are two kinds of empty. `zero_grad(set_to_none=False)` keeps the tensor and fills it "
-        "with zeros, in place. `zero_grad(set_to_none=True)` lets go of the tensor: `.grad` is `None`, "
-        "and the next backward makes a new one. Since torch 2.0 the second is what a bare "
-        "`zero_grad()` does."
+        "There are two ways to be empty. `zero_grad(set_to_none=False)` keeps the tensor and fills it "
+        "with zeros in place. `zero_grad(set_to_none=True)` drops the tensor: `.grad` is `None`, and "
+        "the next backward makes a new tensor. Since torch 2.0, `zero_grad()` without an argument sets "
+        "`None`."
     )
     none, zeros = (Snippet(LOOP.format(flag), LAYER).run() for flag in (True, False))
     off = (flat(none) - flat(zeros)).abs().max().item()
     yield Say(
-        f"For training it is the same. Three steps each way; the weights differ by {number(off)}."
+        "Training gives the same result. After three steps each way, the weights differ by "
+        f"{number(off)}."
     )
     yield Pause()
     yield Say(
-        "It is not the same for code that looks at gradients. This raises right after a clear:"
+        "For code that reads gradients there is a difference. This code raises right after a clear:"
     )
     yield Code(UNCHECKED.code, UNCHECKED.name)
     error = UNCHECKED.run(raises=(AttributeError,))["error"]
     yield Say(f"`{type(error).__name__}: {error}`")
-    yield Say("So ask first. With the test it says:")
+    yield Say("So test for `None` first:")
     yield Code(CHECKED.code, CHECKED.name)
-    yield Say("; ".join(f"`{line}`" for line in CHECKED.run()["said"]) + ".")
+    yield Say("The lines: " + "; ".join(f"`{line}`" for line in CHECKED.run()["lines"]) + ".")
     yield Pause()
     yield from measured()
     yield Pause()
     yield Say(
-        "One case where even the training differs: a parameter that this batch does not use. With "
-        "`None`, the optimizer passes it over. With zeros, momentum and weight decay still move it:"
+        "In one case the training differs too: for a parameter that the batch does not use. With "
+        "`None`, the optimizer skips the parameter. With zeros, momentum and weight decay still move it:"
     )
     yield Table(
-        ("an unused parameter moved by", "None", "zeros"),
-        tuple((said, *(number(idle(flag, *how)) for flag in (True, False))) for said, *how in IDLE),
+        ("an unused parameter moves by", "None", "zeros"),
+        tuple((name, *(number(idle(flag, *how)) for flag in (True, False))) for name, *how in IDLE),
     )  # fmt: skip
-    yield Say("zerograd knows that a clear leaves `None`, and what must not be done with it:")
-    yield asked_to_check(IN_PLACE)
+    yield Say("zerograd knows that a clear leaves `None`, and reports code that cannot handle it:")
+    yield checked(IN_PLACE)
 
 
 IDLE = (
@@ -107,7 +108,7 @@ IDLE = (
     ("SGD with momentum", 0.9, 0.0),
     ("SGD with weight decay", 0.0, 0.1),
 )
-"""Momentum, and weight decay."""
+"""Name, momentum, weight decay."""
 
 
 def idle(set_to_none: bool, momentum: float, decay: float) -> float:
@@ -123,7 +124,7 @@ def idle(set_to_none: bool, momentum: float, decay: float) -> float:
 
 
 def measured() -> Iterator[Part]:
-    """Memory and time of both, on a model large enough to see, in turns."""
+    """Memory and time of both, measured in turns on a model that is large enough to show it."""
     model = nn.Sequential(*(nn.Linear(SIZE, SIZE) for _ in range(4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     batch = torch.randn(4, SIZE)
@@ -143,12 +144,12 @@ def measured() -> Iterator[Part]:
         whole[flag].append(time.perf_counter() - began)
     count = sum(p.numel() for p in model.parameters()) / 1e6
     yield Say(
-        f"What does it cost? A model of {count:.1f} million parameters, {ROUNDS} rounds of each in "
-        "turn, medians, on this machine, now:"
+        f"The costs, measured now on this machine: a model of {count:.1f} million parameters, "
+        f"{ROUNDS} rounds of each in turn, medians:"
     )
     yield Bars(
         tuple((_kind(flag), kept[flag], f"{kept[flag]:.1f} MB") for flag in (True, False)),
-        "held by .grad between the clear and the next backward",
+        "memory of .grad between the clear and the next backward",
     )
     for title, taken in (("the clear alone", clear), ("clear, forward, backward, step", whole)):
         middle = {flag: 1e3 * statistics.median(taken[flag]) for flag in taken}
@@ -158,11 +159,11 @@ def measured() -> Iterator[Part]:
         )
     ratio = statistics.median(whole[True]) / statistics.median(whole[False])
     yield Say(
-        "Letting go writes nothing, and the memory is free while the forward pass fills its own. "
-        "Zeros make no new tensor, they keep the old one: every number is written, and the next "
-        "backward reads it again to add to it. In exchange `None` asks for new memory each time. "
-        f"Here and now a whole step with `None` took {ratio:.2f} times as long as one with zeros; "
-        "during the backward itself both hold the same."
+        "Setting `None` writes nothing, and the memory is free for the forward pass. Setting zeros "
+        "keeps the tensor: it writes every number, and the next backward reads every number to add to "
+        "it. But `None` needs new memory each time. Here a whole step with `None` took "
+        f"{ratio:.2f} times as long as a step with zeros. During the backward itself both need the "
+        "same memory."
     )
 
 

@@ -1,4 +1,4 @@
-"""What several lessons stand on: two small trainings, and ways to look at a piece of code."""
+"""Used by several lessons: two small trainings, and functions that run or check a snippet."""
 
 from __future__ import annotations
 
@@ -34,41 +34,41 @@ criterion = nn.MSELoss()
 example = torch.randn(1, 10)
 wanted = torch.tensor([[1.0, 0.0]])
 """
-"""One layer and one example, shown again and again."""
+"""One layer that is trained on one example."""
 
 
-def asked_to_check(snippet: Snippet) -> Verdict:
-    """What `zerograd check` says of it."""
+def checked(snippet: Snippet) -> Verdict:
+    """The report of `zerograd check` for a snippet."""
     return Verdict(f"zerograd check {snippet.name}", snippet.check())
 
 
-def asked_to_watch(snippet: Snippet, raises: tuple[type[Exception], ...] = ()) -> Verdict:
-    """What `zerograd run` says of it."""
+def watched(snippet: Snippet, raises: tuple[type[Exception], ...] = ()) -> Verdict:
+    """The report of `zerograd run` for a snippet."""
     return Verdict(f"zerograd run {snippet.name}", snippet.watch(raises))
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one step used, and what the latest backward before it had brought."""
+    """The gradient that a step used, and the gradient of the last backward before it."""
 
     own: torch.Tensor
     held: torch.Tensor
 
 
 def steps(snippet: Snippet) -> tuple[list[Step], Names]:
-    """Run a snippet, and note what each step of its optimizer uses."""
+    """Run a snippet and record the gradient that each step of its optimizer uses."""
     found: list[Step] = []
-    brought: dict[int, torch.Tensor] = {}
+    latest: dict[int, torch.Tensor] = {}
 
     def before(names: Names) -> None:
         parameters = list(names["model"].parameters())
         for index, parameter in enumerate(parameters):
-            # A hook on a parameter is given what a backward brings, not what `.grad` comes to hold.
-            parameter.register_hook(lambda new, index=index: brought.update({index: new.flatten()}))
+            # A hook on a parameter gets the gradient of this backward, not the sum in `.grad`.
+            parameter.register_hook(lambda new, index=index: latest.update({index: new.flatten()}))
 
         def note(*_: object) -> None:
             held = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            own = [brought[index] for index in range(len(parameters))]
+            own = [latest[index] for index in range(len(parameters))]
             found.append(Step(torch.cat(own), torch.cat([one.flatten() for one in held])))
 
         names["optimizer"].register_step_pre_hook(note)

@@ -14,7 +14,7 @@ from zerograd.learn.content import (
     Table,
     number,
 )
-from zerograd.learn.lessons.shared import REGRESSION, asked_to_watch, flat, whole_loss
+from zerograd.learn.lessons.shared import REGRESSION, flat, watched, whole_loss
 from zerograd.learn.snippet import Snippet
 
 LOOP = """\
@@ -40,24 +40,24 @@ RATES = (0.01, 0.1, 0.4)
 
 
 def training(optimizer: str = OPTIMIZERS[0], *, cleared: bool) -> Snippet:
-    """The loop above with some optimizer, with or without its clear."""
+    """The loop above with this optimizer, with or without the clear."""
     given = GIVEN.replace(OPTIMIZERS[0], optimizer)
     return Snippet(LOOP if cleared else LOOP.replace(CLEAR, ""), given, "skipped.py")
 
 
 def lesson() -> Iterator[Part]:
-    """Nothing fails; it only gets worse."""
+    """Nothing fails, but the training gets worse."""
     wrong = training(cleared=False)
-    said = asked_to_watch(wrong)
+    verdict = watched(wrong)
     good, bad = training(cleared=True).run(), wrong.run()
     yield Code(LOOP, "skipped.py")
     yield Question(
-        "Leave the line with `zero_grad()` out. Will PyTorch raise an error, or warn?",
+        "Without the line `zero_grad()`, does PyTorch raise an error or warn?",
         truth=False,
         because=(
             Say(
-                "PyTorch says nothing: adding up is what it promises to do. All that one sees is the "
-                "loss."
+                "PyTorch prints nothing: adding up gradients is what it promises to do. You can only "
+                "see it in the loss."
             ),
         ),
     )
@@ -66,18 +66,18 @@ def lesson() -> Iterator[Part]:
         "loss of each batch, 5 epochs of 8 batches",
     )
     yield Say(
-        f"Over all data the loss ends at {number(whole_loss(good))} with the clear, and at "
-        f"{number(whole_loss(bad))} without."
+        f"Over all data, the loss ends at {number(whole_loss(good))} with the clear and at "
+        f"{number(whole_loss(bad))} without it."
     )
     yield Pause()
     off = (flat(bad) - flat(training(FOREVER, cleared=True).run())).abs().max().item()
     yield Say(
-        "What is the wrong one really doing? It uses the sum of all gradients since the beginning, and "
-        "that has a name: *momentum that never fades*. The same loop with the clear and "
-        f"`SGD(..., momentum=1.0)` ends at weights that are {number(off)} away. Such a thing does not "
-        "settle, it swings: past the goal, back, past it again, and every batch gives it another push."
+        "Without the clear, each step uses the sum of all gradients since the beginning. That is "
+        "*momentum that never decays*: the same loop with the clear and `SGD(..., momentum=1.0)` ends "
+        f"at weights that differ by {number(off)}. Such a training does not converge, it oscillates: the "
+        "weights overshoot the minimum, come back and overshoot again."
     )
-    yield Say("How bad it gets depends on the step size and on the optimizer:")
+    yield Say("The damage depends on the learning rate and on the optimizer:")
     sizes = [f"SGD(model.parameters(), lr={rate})" for rate in RATES]
     rows = [
         (_short(one), *(number(whole_loss(training(one, cleared=yes).run())) for yes in (True, False)))
@@ -85,13 +85,13 @@ def lesson() -> Iterator[Part]:
     ]  # fmt: skip
     yield Table(("loss after 5 epochs", "cleared", "not cleared"), tuple(rows))
     yield Say(
-        "Weights may swing or explode, learning may be slow or stop. Optimizers that divide by the size "
-        "of the gradients hide it best, and still follow the wrong direction. No optimizer clears for "
-        "you."
+        "The weights can oscillate or explode, and the training can become slow or stop. Optimizers "
+        "that divide by the size of the gradients hide the mistake best, but they still follow the wrong "
+        "direction. No optimizer clears gradients for you."
     )
     yield Pause()
-    yield Say("zerograd counts the steps that went wrong and shows what the first of them used:")
-    yield said
+    yield Say("zerograd counts the wrong steps and shows what the first of them used:")
+    yield verdict
 
 
 def _short(optimizer: str) -> str:
