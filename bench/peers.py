@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpus import progress
-from zerograd.check.check_session import catalogue
 from zerograd.learn.rule_pages import Explained, explained, prelude
-from zerograd.rules.catalogue import RULES
+from zerograd.rules.catalogue import PAGES, RULES
 
 HERE = Path(__file__).parent
 CACHE = HERE / ".cache" / "peers"
@@ -272,7 +271,7 @@ def main() -> int:
     parser.add_argument("--said", action="store_true", help="also what the others said of what")
     parser.add_argument("--only", default="", metavar="WORD", help="tools whose name has this word")
     options = parser.parse_args()
-    pages = [explained(page) for page in catalogue()]
+    pages = [explained(page) for page in PAGES]
     # What needs accelerate, or several processes, is left out: no other tool knows of it.
     shown = [one for one in pages if one.bad and one.page.code[:3] not in ("ZG4", "ZG5")]
     rows = []

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import zerograd
-from zerograd.check.check_session import catalogue
 from zerograd.cli.commands import COMMANDS
 from zerograd.learn.rule_pages import Explained, explained
 from zerograd.report import text
+from zerograd.rules.catalogue import PAGES
 
 ROOT = Path(__file__).parents[1]
 READERS = {"both": "source and runs", "static": "source only", "runtime": "runs only"}
@@ -27,7 +27,7 @@ READERS = {"both": "source and runs", "static": "source only", "runtime": "runs 
 
 def on_config(config: Any) -> Any:
     """Put the rules into the navigation, and leave out pages that are not there yet."""
-    rules = ["rules/index.md", *(f"rules/{page.code}.md" for page in catalogue())]
+    rules = ["rules/index.md", *(f"rules/{page.code}.md" for page in PAGES)]
     config.nav = list(_there(config.nav, Path(config.docs_dir), rules))
     return config
 
@@ -55,7 +55,7 @@ def on_files(files: Any, config: Any) -> Any:
 def generated() -> Iterator[tuple[str, str]]:
     """Every page that is made here, and its name."""
     yield "rules/index.md", rules()
-    for page in catalogue():
+    for page in PAGES:
         yield f"rules/{page.code}.md", rule(explained(page))
     yield "reference/cli.md", command()
     yield "reference/python.md", python()
@@ -72,12 +72,12 @@ def rules() -> str:
         "| code | name | what it means | seen in |",
         "|---|---|---|---|",
     ]
-    for page in catalogue():
+    for page in PAGES:
         parts = explained(page)
         advice = " *(advice)*" if page.level == "advice" else ""
         summary = parts.summary.rstrip(".").replace("|", r"\|")
         link = f"[{page.code}]({page.code}.md)"
-        lines.append(f"| {link} | {page.name} | {summary}{advice} | {READERS[parts.only]} |")
+        lines.append(f"| {link} | {page.name} | {summary}{advice} | {READERS[parts.page.only]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +87,7 @@ def rule(parts: Explained) -> str:
     lines = [f"# {page.code} {page.name}", "", f"**{parts.summary}**", ""]
     for paragraph in parts.why:
         lines += [paragraph, ""]
-    lines += [f"Level: {page.level}. Seen in: {READERS[parts.only]}.", ""]
+    lines += [f"Level: {page.level}. Seen in: {READERS[parts.page.only]}.", ""]
     if parts.bad:
         lines += ["## Bad", "", f"```python\n{parts.bad}```", ""]
         if parts.found is not None:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from support.repairs import HEAD, repaired
 from support.rule_pages import example
 from zerograd.fix.document import Document
-from zerograd.fix.proposals import REPAIRED
-from zerograd.fix.repair import look
+from zerograd.fix.repair import look, module_of
 from zerograd.learn.rule_pages import prelude
 from zerograd.rules.catalogue import RULES
 
@@ -78,7 +77,7 @@ def layouts(draw: st.DrawFn, code: str) -> Layout:
     return Layout(text, shared)
 
 
-@pytest.mark.parametrize("code", sorted(REPAIRED))
+@pytest.mark.parametrize("code", sorted(rule.code for rule in RULES if module_of(rule)))
 @settings(max_examples=15, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_a_repair_does_not_depend_on_the_layout(code: str, data: st.DataObject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,8 @@ from support.rule_pages import by_rule, example, rules_for
 from zerograd.core.finding import Finding
 from zerograd.core.rule import Rule
 from zerograd.fix.document import Document
-from zerograd.fix.proposals import REPAIRED
-from zerograd.fix.repair import look, repair
+from zerograd.fix.repair import look, module_of, repair
 from zerograd.learn.rule_pages import LAYOUT, prelude
-from zerograd.rules.catalogue import RULES
 
 FIX = re.compile(r"\n\nFix: (?P<kind>safe|unsafe|none)\. ")
 CASES = [case for case in load_all() if case.expected and all(b.cell is None for b in case.blocks)]
@@ -36,13 +35,15 @@ def promised(rule: Rule) -> str:
 
 @by_rule
 def test_a_page_says_whether_a_machine_repairs_it(rule: Rule) -> None:
-    assert (promised(rule) != "none") == (rule.code in REPAIRED)
+    assert (promised(rule) != "none") == (module_of(rule) is not None)
 
 
-def test_all_but_one_repair_has_a_file_of_the_rules_name() -> None:
-    names = {rule.code: rule.name.replace("-", "_") for rule in RULES}
-    assert {code for code, name in REPAIRED.items() if name != names[code]} == {"ZG304"}
-    assert REPAIRED["ZG304"] == REPAIRED["ZG303"]
+@by_rule
+def test_a_repair_has_the_name_of_its_rule_and_begins_with_its_code(rule: Rule) -> None:
+    name = module_of(rule)
+    if name is not None:
+        assert name == f"zerograd.fix.{rule.name.replace('-', '_')}"
+        assert (import_module(name).__doc__ or "").startswith(f"{rule.code}: ")
 
 
 @rules_for("static")

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from support.command import write, zerograd
-from zerograd.check.check_session import catalogue
 from zerograd.cli.main import main
 from zerograd.core.rule import Rule
 from zerograd.learn.rule_pages import explained, prelude
-from zerograd.rules.catalogue import RULES
+from zerograd.rules.catalogue import PAGES, RULES
 
 SEEN_IN_SOURCE = [rule for rule in RULES if rule.only != "runtime"]
 ONLY_IN_RUNS = [rule for rule in RULES if rule.only == "runtime"]
@@ -29,7 +28,7 @@ def test_the_finding_is_the_one_that_check_prints(
     rule: Rule, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = page(rule, capsys)
-    parts = explained(next(one for one in catalogue() if one.code == rule.code))
+    parts = explained(next(one for one in PAGES if one.code == rule.code))
     write(tmp_path, {"train.py": prelude(parts.bad) + parts.bad})
     assert main(["check", "--no-cache", "--select", rule.code, str(tmp_path)]) == 1
     said = capsys.readouterr().out.splitlines()
@@ -49,7 +48,7 @@ def test_bad_comes_before_good_and_both_are_whole(
 ) -> None:
     out = page(rule, capsys)
     assert out.startswith(f"{rule.code} {rule.name} ({rule.level})\n\n{rule.summary[:40]}")
-    parts = explained(next(one for one in catalogue() if one.code == rule.code))
+    parts = explained(next(one for one in PAGES if one.code == rule.code))
     bad, good = out.index("┌─ bad ─"), out.index("┌─ good ─")
     assert bad < good
     for code, box in ((parts.bad, out[bad:good]), (parts.good, out[good:])):

@@ -17,9 +17,9 @@ import pytest
 import zerograd
 from support.command import zerograd as run_zerograd
 from support.paths import ROOT
-from zerograd.check.check_session import catalogue
 from zerograd.cli.commands import COMMANDS
 from zerograd.learn.rule_pages import explained, prelude
+from zerograd.rules import catalogue
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -174,15 +174,15 @@ def test_the_problem_matcher_understands_what_is_printed() -> None:
         assert match, line
         assert (ROOT / match[pattern["file"]]).exists()
         assert match[pattern["line"]].isdecimal()
-        assert match[pattern["code"]] in {page.code for page in catalogue()}
+        assert match[pattern["code"]] in {page.code for page in catalogue.PAGES}
 
 
 # The pages that the tool writes
 
 
 def test_every_rule_has_a_page_with_its_finding() -> None:
-    pages = {page.code: SITE["rule"](explained(page)) for page in catalogue()}
-    for page in catalogue():
+    pages = {page.code: SITE["rule"](explained(page)) for page in catalogue.PAGES}
+    for page in catalogue.PAGES:
         written, parts = pages[page.code], explained(page)
         assert written.startswith(f"# {page.code} {page.name}\n\n**{parts.summary}**\n")
         if parts.bad:
@@ -215,7 +215,7 @@ def test_the_json_page_has_every_field() -> None:
 
 
 def test_every_link_leads_to_a_page_that_is_there_or_is_made() -> None:
-    made = {f"rules/{page.code}.md" for page in catalogue()}
+    made = {f"rules/{page.code}.md" for page in catalogue.PAGES}
     made |= {"rules/index.md", "reference/cli.md", "reference/python.md", "lessons/index.html"}
     for path in DOCS.rglob("*.md"):
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8")):

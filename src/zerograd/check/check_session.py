@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from zerograd.check.cache import Cache
@@ -23,6 +22,7 @@ from zerograd.static.read.load import from_bytes
 from zerograd.static.read.source import Unreadable
 
 if TYPE_CHECKING:
+    from zerograd.core.rule import Page
     from zerograd.fix.rewrite import Rewriter
 
 Progress = Callable[[int, int], object]
@@ -187,7 +187,7 @@ class _Chooser:
         self._selections: dict[object, Selection | None] = {}
         self._seen: set[tuple[str, object]] = set()
         for word in (*(options.select or ()), *options.ignore):
-            expand(word, catalogue())
+            expand(word, _pages())
 
     def add(self, verdict: Verdict, settings: Settings) -> None:
         """Take what the command line and the settings want to hear of one file."""
@@ -226,7 +226,7 @@ class _Chooser:
             return None
         key = (select, ignore)
         if key not in self._selections:
-            self._selections[key] = resolve(select, ignore, catalogue())
+            self._selections[key] = resolve(select, ignore, _pages())
         return self._selections[key]
 
     def understood(self, settings: Settings) -> Settings:
@@ -255,28 +255,14 @@ class _Chooser:
 
 def _unknown(word: str) -> str:
     try:
-        expand(word, catalogue())
+        expand(word, _pages())
     except UnknownRule as error:
         return str(error)
     return ""
 
 
-@dataclass(frozen=True)
-class Page:
-    """A rule as far as it can be chosen and explained."""
+def _pages() -> tuple[Page, ...]:
+    """All rules, loaded only where some are named: most checks read everything from the cache."""
+    from zerograd.rules.catalogue import PAGES
 
-    code: str
-    name: str
-    level: str
-    doc: str
-
-
-@cache
-def catalogue() -> tuple[Page, ...]:
-    """Every rule that can be selected, in the order of their codes."""
-    from zerograd.core import suppressions
-    from zerograd.rules.catalogue import RULES
-
-    pages = [Page(rule.code, rule.name, rule.level, rule.doc) for rule in RULES]
-    pages.append(Page(suppressions.CODE, suppressions.NAME, "advice", suppressions.DOC))
-    return tuple(sorted(pages, key=lambda page: page.code))
+    return PAGES

@@ -12,7 +12,7 @@ from zerograd.cli.output import COULD_NOT, colored, say
 from zerograd.learn.content import Code, Part, Say, Verdict
 
 if TYPE_CHECKING:
-    from zerograd.check.check_session import Page
+    from zerograd.core.rule import Page
     from zerograd.learn.rule_pages import Explained
 
 
@@ -25,21 +25,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the page that the words name, or the list of all rules; the exit code."""
-    from zerograd.check.check_session import catalogue
     from zerograd.learn.presenter import Terminal
     from zerograd.learn.rule_pages import explained
+    from zerograd.rules.catalogue import PAGES
     from zerograd.rules.selection import UnknownRule, expand
 
-    pages = catalogue()
     if arguments.rule is None:
-        print(_table(pages))
+        print(_table(PAGES))
         return 0
     try:
-        codes = expand(arguments.rule, pages)
+        codes = expand(arguments.rule, PAGES)
     except UnknownRule as error:
         say(str(error))
         return COULD_NOT
-    chosen = [page for page in pages if page.code in codes]
+    chosen = [page for page in PAGES if page.code in codes]
     if len(chosen) > 1:
         print(_table(chosen))
         return 0
@@ -69,6 +68,5 @@ def _parts(rule: Explained) -> Iterator[Part]:
 def _table(pages: Sequence[Page]) -> str:
     width = max(len(page.name) for page in pages)
     return "\n".join(
-        f"{page.code}  {page.name:<{width}}  {page.level:<6}  {page.doc.strip().splitlines()[0]}"
-        for page in pages
+        f"{page.code}  {page.name:<{width}}  {page.level:<6}  {page.summary}" for page in pages
     )

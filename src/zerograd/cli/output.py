@@ -29,10 +29,10 @@ def silent(kind: object, error: object, trace: object) -> None:
 def render(report: Report, arguments: argparse.Namespace) -> str:
     """The report as the words ask for it."""
     if arguments.format == "sarif":
-        from zerograd.check.check_session import catalogue
         from zerograd.report import sarif
+        from zerograd.rules.catalogue import PAGES
 
-        return sarif.render(report, rules=catalogue(), version=__version__)
+        return sarif.render(report, rules=PAGES, version=__version__)
     if arguments.statistics:
         from zerograd.report import text
 

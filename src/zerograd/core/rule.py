@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 from zerograd.core.events import Event, Kind, Site
@@ -34,32 +35,66 @@ class Violation:
     """The step at which it shows, where that is not the site itself."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A law, its name and its page."""
+class Windows(Enum):
+    """What a rule judges about accumulation windows."""
+
+    CONTENTS = "which micro-batches it holds, and how they are weighted"
+    LENGTH = "how many micro-batches it holds"
+    REMAINDER = "what becomes of the last, partial one"
+
+
+class Feature(Enum):
+    """What a program may use, and many do not."""
+
+    SCALER = "a gradient scaler"
+    SEVERAL_OPTIMIZERS = "more than one optimizer"
+    SHARED_GRADIENTS = "gradients that ranks average"
+    REPLICAS = "ranks that hold the same parameters"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Page:
+    """What can be selected and explained: a rule without its check."""
 
     code: str
     name: str
     doc: str
-    check: Callable[[State, Event], Violation | None]
-    reads: frozenset[str]
-    """The fields of `State` that the law looks at, or that lead to them."""
     level: Literal["error", "advice"] = "error"
     only: Literal["both", "static", "runtime"] = "both"
-    most_decisions: int = 2
-    """How many branch decisions a finding in source may depend on."""
-    needs: tuple[Callable[[Event], bool], ...] = ()
-    """What no word that breaks it is without: each says yes to one of its events. It saves looking."""
-
-    def __post_init__(self) -> None:
-        unknown = self.reads - FIELDS
-        if unknown:
-            raise ValueError(f"{self.code} reads {sorted(unknown)}, which State does not have")
+    windows: Windows | None = None
+    """What it judges about accumulation windows; None if it is not about them."""
+    applies_to: Feature | None = None
+    """What a program must use for the rule to apply; None for every training loop."""
 
     @property
     def summary(self) -> str:
         """The first line of the page."""
         return self.doc.strip().split("\n", 1)[0]
+
+    @property
+    def judges_ends(self) -> bool:
+        """Whether it is about where windows end."""
+        return self.windows in (Windows.LENGTH, Windows.REMAINDER)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rule(Page):
+    """A rule about the edges of the state machine."""
+
+    check: Callable[[State, Event], Violation | None]
+    reads: frozenset[str]
+    """The fields of `State` that the check reads, or that lead to them."""
+    most_decisions: int = 2
+    """How many branch decisions a finding in source may depend on."""
+    needs: tuple[Callable[[Event], bool], ...] = ()
+    """Each is true of at least one event of every sequence that breaks the rule. It saves exploring."""
+    yields_to: Rule | None = None
+    """The rule that says more: where it finds something at the same place, this one is silent."""
+
+    def __post_init__(self) -> None:
+        unknown = self.reads - FIELDS
+        if unknown:
+            raise ValueError(f"{self.code} reads {sorted(unknown)}, which State does not have")
 
 
 def letter(kind: Kind) -> Callable[[Event], bool]:

@@ -1,4 +1,4 @@
-"""`# zerograd: allow[name]`: what the author means that way, and which of these nobody needs.
+"""`# zerograd: allow[name]`: the comments by which an author silences rules, and what they cover.
 
 Only comments count. Behind code it speaks for that statement, alone on a line for the statement
 below (a whole function, if that is one), before the first statement for the file.
@@ -13,19 +13,6 @@ from dataclasses import dataclass, field
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
-
-CODE = "ZG001"
-NAME = "unused-allow"
-DOC = """An allow comment that allows nothing.
-
-`# zerograd: allow[name]` silences a rule where the code is meant to be as it is. One that silences
-nothing hides nothing today, and may hide a real bug tomorrow: the code was repaired and the comment
-forgotten, or its name is misspelt and never worked.
-
-Remove the comment, or name the rule it is for: `zerograd explain` lists them. An allow comment
-speaks for the statement it stands behind; alone on a line, for the statement or function below;
-before the first statement, for the whole file.
-"""
 
 _COMMENT = re.compile(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
 
@@ -159,22 +146,3 @@ def apply(findings: Iterable[Finding], allows: list[Allow]) -> list[Finding]:
         if not covering:
             kept.append(finding)
     return kept
-
-
-def unused(allows: Iterable[Allow], unseen: Collection[str] = ()) -> list[Finding]:
-    """A finding for each allow that allows nothing; `unseen` rules are another reader's."""
-    found = []
-    for allow in allows:
-        if allow.used or (allow.known and allow.name in unseen):
-            continue
-        if not allow.name:
-            message = "allow names no rule"
-            advice = "name the rule: # zerograd: allow[stale-gradient]"
-        elif allow.known:
-            message = f"allow[{allow.name}] allows nothing here"
-            advice = "remove the comment"
-        else:
-            message = f"allow[{allow.name}] names no rule"
-            advice = "zerograd explain lists the rules"
-        found.append(Finding(CODE, NAME, "advice", message, allow.site, help=advice))
-    return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding
+from zerograd.core.rule import Windows
 from zerograd.fix.edits import Code, Function, Refused
 from zerograd.fix.syntax import (
     LOOPS,
@@ -22,6 +23,7 @@ from zerograd.fix.syntax import (
     method,
     steps,
 )
+from zerograd.rules.catalogue import BY_CODE
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
 
@@ -98,11 +100,11 @@ class Scene:
             raise Refused("no step shows it")
         return self.finding.step
 
-    def also(self, *codes: str) -> bool:
-        """Whether one of these rules is broken in the same function."""
+    def also(self, *about: Windows) -> bool:
+        """Whether a rule about this side of windows is broken in the same function."""
         here = self.code.function(self.here)
         for one in self.others:
-            if one.code in codes and one.site.path == self.finding.site.path:
+            if BY_CODE[one.code].windows in about and one.site.path == self.finding.site.path:
                 if self.code.function(self.code.statement(one.site)) is here:
                     return True
         return False

@@ -1,4 +1,4 @@
-"""ZG303, ZG304: the guard also closes the last window, or a step after the loop does."""
+"""ZG303: the guard also closes the last window, or a step after the loop does."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         raise Refused("what it gives is used")
     if any(isinstance(node, (ast.comprehension, ast.Lambda)) for node in ast.walk(here)):
         raise Refused("it stands inside an expression")
-    if any(one.site == scene.finding.site for one in scene.others if one.code != "ZG107"):
+    if any(
+        one.site == scene.finding.site for one in scene.others if one.code != scene.finding.code
+    ):
         raise Refused("what else is found here has to be repaired first")
     if not backwards(code.function(here)):
         raise Refused("no backward() runs around it")

@@ -7,14 +7,17 @@ are made one after the other, each in the text that the one before has left, unt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 
 from zerograd.core.finding import Edit, Finding, Fix
-from zerograd.fix.context import Repair
+from zerograd.core.rule import Page, Windows
+from zerograd.fix.context import Repair, Scene
 from zerograd.fix.document import Document, Overlap
 from zerograd.fix.edits import Code, Refused
-from zerograd.fix.proposals import repairs
+from zerograd.rules.catalogue import BY_CODE
 from zerograd.static.check_file import Verdict, judge
 from zerograd.static.read.positions import edit_in_cell, in_text
 from zerograd.static.read.source import Source, Unreadable, parse
@@ -128,6 +131,20 @@ def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Trie
     return replace(finding, refused=refused)
 
 
+def module_of(rule: Page) -> str | None:
+    """The module that repairs what a rule finds: it has the rule's name."""
+    name = f"zerograd.fix.{rule.name.replace('-', '_')}"
+    return name if find_spec(name) is not None else None
+
+
+def repairs(code: Code, finding: Finding, others: Sequence[Finding]) -> Iterator[Repair]:
+    """Ways to repair a finding, the best first; nothing says yet that they hold. Or `Refused`."""
+    name = module_of(BY_CODE[finding.code])
+    if name is None:
+        raise Refused("there is no machine's repair for it")
+    yield from import_module(name).repairs(Scene(code, finding, others))
+
+
 def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
     edits = one.edits()
     if source.cells is None:
@@ -148,17 +165,18 @@ def holds(document: Document, finding: Finding, before: Verdict) -> bool:
     ):
         return False
     # A window that is whole now may show what was wrong with its end: that is advice.
-    shown = _ENDS if finding.level == "error" or finding.code == "ZG302" else frozenset()
-    old, new = _counts(before, shown), _counts(after, shown)
+    completes = finding.level == "error" or BY_CODE[finding.code].windows is Windows.LENGTH
+    old, new = (_counts(one, but_windows=completes) for one in (before, after))
     return all(count <= old[what] for what, count in new.items())
 
 
-_ENDS = frozenset({"ZG301", "ZG302", "ZG303", "ZG304"})
-
-
-def _counts(verdict: Verdict, but: Collection[str]) -> Counter[tuple[str, bool]]:
+def _counts(verdict: Verdict, *, but_windows: bool) -> Counter[tuple[str, bool]]:
     """How many findings there are of each rule, and how many of them are certain."""
-    found = [finding for finding in verdict.findings if finding.code not in but]
+    found = [
+        finding
+        for finding in verdict.findings
+        if not (but_windows and finding.level == "advice" and BY_CODE[finding.code].windows)
+    ]
     certain = Counter((finding.code, True) for finding in found if finding.certain)
     return certain + Counter((finding.code, False) for finding in found)
 

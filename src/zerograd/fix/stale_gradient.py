@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
+from zerograd.core.rule import Feature, Windows
 from zerograd.fix.context import Place, Repair, Scene
 from zerograd.fix.edits import Function, Refused
 from zerograd.fix.syntax import (
@@ -26,10 +27,7 @@ from zerograd.fix.syntax import (
     steps,
     used,
 )
-
-_ENDS = ("ZG302", "ZG303", "ZG304")
-"""Where windows end in the wrong place, that may be all that is wrong."""
-
+from zerograd.rules.catalogue import BY_CODE
 
 _HARMLESS = ("item", "isnan", "isfinite", "isinf", "len", "size", "numel", "abs", "mean", "float")
 
@@ -56,7 +54,9 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     block = code.meet(backward, step)
     sure = window.sure or _foreign(scene)
     asked = _asked(scene, backward, owner)
-    safe = sure and not _two_steps(scene) and not scene.also(*_ENDS)
+    # Where windows end in the wrong place, that may be all that is wrong.
+    ends = scene.also(Windows.LENGTH, Windows.REMAINDER)
+    safe = sure and not _two_steps(scene) and not ends
     yield from _freed(scene, asked, safe=safe)
     safe = safe and not asked
     usable = not binds(block[scene.number(backward, block) :], owner)
@@ -76,7 +76,10 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 def _foreign(scene: Scene) -> bool:
     """Whether it is known that an earlier phase only lends what it adds for the step."""
-    return any(one.code == "ZG106" and one.step == scene.step for one in scene.others)
+    return any(
+        BY_CODE[one.code].applies_to is Feature.SEVERAL_OPTIMIZERS and one.step == scene.step
+        for one in scene.others
+    )
 
 
 def _used(scene: Scene, step: ast.stmt, owner: str) -> ast.stmt:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
+from zerograd.core.rule import Windows
 from zerograd.fix.context import Repair, Scene, clearing
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import CLEAR_WORDS, cleared, is_modulo, own_nodes, steps
@@ -23,7 +24,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     # Whoever leaves out a batch may count on the clear at the start of the next one.
     skips = sum(isinstance(node, ast.Continue) for node in own_nodes(around))
     guards = sum(_holds_back(node) for node in own_nodes(around))
-    safe = skips == guards and not scene.also("ZG302")
+    safe = skips == guards and not scene.also(Windows.LENGTH)
     yield Repair("move the clear after the step", moved, safe)
 
 

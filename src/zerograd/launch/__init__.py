@@ -2,5 +2,5 @@
 
 It gives `run_session`, `replay` and `html_report`; `boot` reaches the processes that a script starts.
 
-May import: core, rules, fold, recording, report, terminal, static, check, processes, runtime.
+May import: core, rules, fold, recording, report, terminal, static, processes, runtime.
 """

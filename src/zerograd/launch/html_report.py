@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zerograd import __version__
-from zerograd.check.check_session import catalogue
 from zerograd.core.finding import Problem, Watched
 from zerograd.launch.replay import Replayed, judged
 from zerograd.launch.run_session import Refused, fails
 from zerograd.recording.reader import Progress
 from zerograd.report import html
 from zerograd.report.timeline import Timeline
+from zerograd.rules.catalogue import PAGES
 
 SUFFIXES = (".jsonl", ".recording")
 MOST_RANKS = 64
@@ -76,7 +76,7 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
         watched = one.report.watched or Watched()
         ranks.append(html.Rank(name, one.timeline, watched, numbers, one.played.clean))
     sources = {path: lines for one in shown for path, lines in one.report.sources.items()}
-    rules = {page.code: (page.name, page.doc.strip().splitlines()[0]) for page in catalogue()}
+    rules = {page.code: (page.name, page.summary) for page in PAGES}
     program = next((one.played.program for one in shown if one.played.program), shown[0].path)
     return html.Page(program, ranks, list(findings.values()), problems, sources, rules, __version__)
 

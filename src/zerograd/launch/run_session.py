@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from zerograd.check.check_session import catalogue
 from zerograd.core.finding import Finding, Problem, Report
 from zerograd.launch.launch import Ended, NotThere, Program
 from zerograd.launch.launch import run as launch
@@ -25,7 +24,7 @@ from zerograd.processes.process_files import read
 from zerograd.recording.files import files, of_rank
 from zerograd.recording.writer import Recorder, aside
 from zerograd.report import text
-from zerograd.rules.catalogue import RULES
+from zerograd.rules.catalogue import PAGES
 from zerograd.rules.selection import Selection, resolve
 from zerograd.terminal.status_line import Live
 
@@ -340,8 +339,8 @@ def _recorder(path: str | None, program: str) -> Recorder | None:
 
 def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
     """The rules that a run is judged by; `UnknownRule` if a word stands for none."""
-    selection = resolve(select, ignore, catalogue())
-    here = frozenset(rule.code for rule in RULES if rule.only != "static")
+    selection = resolve(select, ignore, PAGES)
+    here = frozenset(page.code for page in PAGES if page.only != "static")
     if not selection.codes & here:
         raise Refused("--select and --ignore leave no rule that a run can break")
     return Selection(selection.codes & here, selection.explicit & here)

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from zerograd.check.check_session import Page
 from zerograd.core.finding import Report
+from zerograd.core.rule import Page
 from zerograd.learn.snippet import Snippet
-from zerograd.rules.catalogue import RULES
 
 PRELUDE = """\
 import torch
@@ -77,18 +76,13 @@ class Explained:
         if not self.bad:
             return None
         snippet = Snippet(self.bad, prelude(self.bad))
-        if self.only != "runtime":
+        if self.page.only != "runtime":
             return f"zerograd check {snippet.name}", snippet.check()
         try:
             report = snippet.watch()
         except Exception:  # noqa: BLE001, without torch, or without ranks, there is no run to show
             return None
         return (f"zerograd run {snippet.name}", report) if report.findings else None
-
-    @property
-    def only(self) -> str:
-        """Which reader sees it: both, static or runtime."""
-        return next((rule.only for rule in RULES if rule.code == self.page.code), "static")
 
 
 def explained(page: Page) -> Explained:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from string import digits
 
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.report.excerpt import Mark, Paint, excerpt
@@ -174,7 +175,11 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 def _codes(codes: Iterable[str]) -> str:
     """Codes in order, neighbours drawn together: `ZG101–ZG106, ZG108`."""
-    return _runs((int(code[2:]) for code in codes), "ZG")
+    numbers: dict[str, list[int]] = {}
+    for code in codes:
+        letters = code.rstrip(digits)
+        numbers.setdefault(letters, []).append(int(code[len(letters) :]))
+    return ", ".join(_runs(some, letters) for letters, some in sorted(numbers.items()))
 
 
 def _runs(numbers: Iterable[int], before: str = "") -> str:

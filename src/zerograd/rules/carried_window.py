@@ -33,7 +33,7 @@ for epoch in range(2):
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, guarded
+from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -61,4 +61,5 @@ RULE = Rule(
     needs=(guarded,),
     level="advice",
     most_decisions=0,
+    windows=Windows.REMAINDER,
 )

@@ -1,58 +1,44 @@
 """The catalogue: one file per rule, one line here."""
 
-from zerograd.core.rule import Rule
-from zerograd.rules import (
-    bypassed_wrapper,
-    carried_window,
-    clip_after_step,
-    clip_before_backward,
-    clip_before_unscale,
-    clip_in_window,
-    discarded_gradient,
-    diverged_ranks,
-    dropped_window,
-    empty_step,
-    foreign_gradient,
-    misplaced_guard,
-    missing_update,
-    mixed_scale,
-    none_gradient,
-    orphan_gradient,
-    repeated_step,
-    scaled_step,
-    self_backward,
-    stale_gradient,
-    unscaled_backward,
-    unscaled_window,
-    unsynced_step,
-    wasted_sync,
-    zero_in_window,
+from __future__ import annotations
+
+from importlib import import_module
+
+from zerograd.core.rule import Page, Rule
+from zerograd.rules import unused_allow
+
+_MODULES = (
+    "stale_gradient",
+    "discarded_gradient",
+    "zero_in_window",
+    "empty_step",
+    "repeated_step",
+    "foreign_gradient",
+    "none_gradient",
+    "orphan_gradient",
+    "self_backward",
+    "clip_before_unscale",
+    "clip_before_backward",
+    "clip_after_step",
+    "clip_in_window",
+    "scaled_step",
+    "mixed_scale",
+    "missing_update",
+    "unscaled_backward",
+    "unscaled_window",
+    "misplaced_guard",
+    "dropped_window",
+    "carried_window",
+    "unsynced_step",
+    "diverged_ranks",
+    "wasted_sync",
+    "bypassed_wrapper",
 )
 
-RULES: tuple[Rule, ...] = (
-    stale_gradient.RULE,
-    discarded_gradient.RULE,
-    zero_in_window.RULE,
-    empty_step.RULE,
-    repeated_step.RULE,
-    foreign_gradient.RULE,
-    none_gradient.RULE,
-    orphan_gradient.RULE,
-    self_backward.RULE,
-    clip_before_unscale.RULE,
-    clip_before_backward.RULE,
-    clip_after_step.RULE,
-    clip_in_window.RULE,
-    scaled_step.RULE,
-    mixed_scale.RULE,
-    missing_update.RULE,
-    unscaled_backward.RULE,
-    unscaled_window.RULE,
-    misplaced_guard.RULE,
-    dropped_window.RULE,
-    carried_window.RULE,
-    unsynced_step.RULE,
-    diverged_ranks.RULE,
-    wasted_sync.RULE,
-    bypassed_wrapper.RULE,
-)
+RULES: tuple[Rule, ...] = tuple(import_module(f"zerograd.rules.{name}").RULE for name in _MODULES)
+"""The rules of the state machine, in the order of their codes."""
+
+PAGES: tuple[Page, ...] = (unused_allow.PAGE, *RULES)
+"""All that can be selected and explained, in the order of the codes."""
+
+BY_CODE = {page.code: page for page in PAGES}

@@ -34,7 +34,7 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import Scale, State
-from zerograd.core.rule import Evidence, Rule, Violation, letter, scaler
+from zerograd.core.rule import Evidence, Feature, Rule, Violation, letter, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -58,4 +58,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "scale", "unscaled"}),
     needs=(letter(Kind.CLIP), scaler),
+    applies_to=Feature.SCALER,
 )

@@ -42,7 +42,7 @@ for x, y in loader:
 
 from zerograd.core.events import Diverged, Event
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Rule, Violation
+from zerograd.core.rule import Feature, Rule, Violation
 
 _HELP = {
     "parameters": "find what only this rank does to its parameters: a step it takes or skips alone, "
@@ -96,4 +96,5 @@ RULE = Rule(
     reads=frozenset(),
     needs=(lambda event: event.diverged is not None,),
     only="runtime",
+    applies_to=Feature.REPLICAS,
 )

@@ -31,7 +31,8 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, guarded
+from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
+from zerograd.rules import carried_window
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -64,4 +65,6 @@ RULE = Rule(
     needs=(guarded,),
     level="advice",
     most_decisions=0,
+    windows=Windows.REMAINDER,
+    yields_to=carried_window.RULE,  # what is carried on is dropped only at the very end
 )

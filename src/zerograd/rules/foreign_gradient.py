@@ -42,7 +42,7 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, numbers
+from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -72,4 +72,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "lent", "crossed"}),
     needs=(lambda event: event.foreign,),
+    applies_to=Feature.SEVERAL_OPTIMIZERS,
 )

@@ -32,7 +32,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, guarded
+from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -89,4 +89,5 @@ RULE = Rule(
     needs=(guarded,),
     level="advice",
     most_decisions=0,
+    windows=Windows.LENGTH,
 )

@@ -31,7 +31,7 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, place, scaler
+from zerograd.core.rule import Evidence, Feature, Rule, Violation, place, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -61,4 +61,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"unscaled", "stepped"}),
     needs=(scaler,),
+    applies_to=Feature.SCALER,
 )

@@ -36,7 +36,7 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import Scale, State
-from zerograd.core.rule import Evidence, Rule, Violation, scaler
+from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -60,4 +60,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "scale", "unscaled"}),
     needs=(scaler,),
+    applies_to=Feature.SCALER,
 )

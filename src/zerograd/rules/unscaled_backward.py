@@ -31,7 +31,7 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, scaler
+from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -54,4 +54,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "plain"}),
     needs=(scaler,),
+    applies_to=Feature.SCALER,
 )

@@ -42,7 +42,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Evidence, Feature, Rule, Violation
 
 _HELP = {
     ".module": "call the wrapped model: model(x), not model.module(x)",
@@ -81,4 +81,5 @@ RULE = Rule(
     reads=frozenset({"local"}),
     needs=(lambda event: event.synced is False,),
     only="runtime",
+    applies_to=Feature.SHARED_GRADIENTS,
 )

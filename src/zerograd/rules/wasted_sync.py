@@ -39,7 +39,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import LONGEST_WINDOW, State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Evidence, Feature, Rule, Violation
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
@@ -82,4 +82,5 @@ RULE = Rule(
     level="advice",
     needs=(lambda event: bool(event.synced),),
     only="runtime",
+    applies_to=Feature.SHARED_GRADIENTS,
 )

@@ -31,7 +31,7 @@ for i, (x, y) in enumerate(loader):
 
 from zerograd.core.events import Event, Kind
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, guarded, place
+from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -60,4 +60,5 @@ RULE = Rule(
     reads=frozenset({"grads", "backward", "held", "carried"}),
     needs=(guarded,),
     most_decisions=0,  # a clear behind a test is how bad batches are skipped
+    windows=Windows.CONTENTS,
 )

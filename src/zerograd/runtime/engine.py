@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Protocol
 
 from zerograd.core.finding import Finding, Problem, Report, Watched
-from zerograd.core.rule import scaler
+from zerograd.core.rule import Feature
 from zerograd.fold.judge import Judge
 from zerograd.processes.identity import Company
 from zerograd.recording.writer import Recorder
@@ -23,8 +23,6 @@ from zerograd.runtime.watcher import Watcher
 from zerograd.terminal.status_line import Glance
 
 WATCHABLE = tuple(rule for rule in RULES if rule.only != "static")
-_SHARING = ("ZG401", "ZG403")
-_SCALING = tuple(rule.code for rule in WATCHABLE if scaler in rule.needs)
 _BELOW_TORCH = tuple(f"zerograd.{name}." for name in "core fold processes rules runtime".split())
 """The packages whose functions torch calls while a program trains."""
 
@@ -130,23 +128,23 @@ class Engine:
 
     def summary(self, watch: OpenWatch) -> Watched:
         titles, parameters = self.watcher.titles, self.watcher.parameters
-        could_not = {}
+        missing: dict[Feature | None, str] = {Feature.REPLICAS: self.watcher.replicas.could_not()}
         if not self.watcher.scalers:
-            could_not = dict.fromkeys(_SCALING, "no gradient scaler was used")
+            missing[Feature.SCALER] = "no gradient scaler was used"
         if len(titles) < 2:
-            could_not["ZG106"] = "there was no second optimizer"
+            missing[Feature.SEVERAL_OPTIMIZERS] = "there was no second optimizer"
         if not self.watcher.sync.active:
-            could_not |= dict.fromkeys(_SHARING, "no gradients were shared by ranks")
-        could_not |= self.watcher.replicas.could_not()
-        chosen = [rule.code for rule in WATCHABLE if rule.code in watch.codes]
+            missing[Feature.SHARED_GRADIENTS] = "no gradients were shared by ranks"
+        chosen = [rule for rule in WATCHABLE if rule.code in watch.codes]
+        why = {rule.code: missing.get(rule.applies_to, "") for rule in chosen}
         others = orphans.strangers(self._torch)
         return Watched(
             optimizers=tuple(titles.values()),
             parameters=sum(parameters.values()),
             steps=self.judge.steps,
             windows=dict(sorted(self.judge.windows.items())),
-            ran=tuple(code for code in chosen if code not in could_not),
-            could_not={code: why for code, why in sorted(could_not.items()) if code in chosen},
+            ran=tuple(code for code, reason in why.items() if not reason),
+            could_not={code: reason for code, reason in why.items() if reason},
             unwatched=tuple(sorted({type(one).__qualname__ for one in others})),
         )
 

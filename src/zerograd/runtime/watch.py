@@ -31,6 +31,7 @@ Parameters = ParamSpec("Parameters")
 Result_co = TypeVar("Result_co", covariant=True)
 
 WAYS = ("warn", "raise", "collect")
+_ABOUT_WINDOWS = frozenset(rule.code for rule in RULES if rule.windows)
 
 
 class GradientWarning(UserWarning):
@@ -218,7 +219,19 @@ class Watch:
 @contextmanager
 def allow(*rules: str) -> Iterator[None]:
     """What these rules find in here is meant that way."""
-    codes = frozenset().union(*(expand(rule, RULES) for rule in rules))
+    with _allowed(frozenset().union(*(expand(rule, RULES) for rule in rules))):
+        yield
+
+
+@contextmanager
+def allow_windows() -> Iterator[None]:
+    """Whatever rules find in the lengths and the contents of windows in here is meant that way."""
+    with _allowed(_ABOUT_WINDOWS):
+        yield
+
+
+@contextmanager
+def _allowed(codes: frozenset[str]) -> Iterator[None]:
     before = Engine.allowed
     Engine.allow(before | codes)
     try:

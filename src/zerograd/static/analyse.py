@@ -68,14 +68,14 @@ def analyse(source: Source) -> Analysis:
 class _Search:
     project: Project
     module: Module
-    outcomes: dict[tuple[str, Site], list[tuple[Outcome, int, Decisions]]] = field(
+    outcomes: dict[tuple[Rule, Site], list[tuple[Outcome, int, Decisions]]] = field(
         default_factory=dict
     )
     cut: dict[str, None] = field(default_factory=dict)
     root: str = "the top level"
     """What is looked at now."""
-    hidden: frozenset[str] = frozenset()
-    """Rules that cannot be judged there."""
+    ends_seen: bool = True
+    """Whether it can be seen there where windows end."""
 
     def roots(self) -> Iterator[tuple[Flow, Lower, bool]]:
         """Flows to explore: the top level, then every function that nothing before has inlined."""
@@ -170,7 +170,7 @@ class _Search:
             flow = _repeat(flow)
             repeated = True
         # From where a function is handed its counter cannot be seen, but for Lightning's.
-        self.hidden = _POSITIONS if repeated and not lightning else frozenset()
+        self.ends_seen = lightning or not repeated
         stepped = projection.subjects(flow, lower.params)
         if not self.module.imports_torch:
             stepped = [s for s in stepped if not s.key.startswith(projection.BY_HAND)]
@@ -228,12 +228,12 @@ class _Search:
     def keep(self, outcome: Outcome, result: Result) -> None:
         """Remembers a violation with the fewest decisions that count against it."""
         violation = outcome.violation
-        if outcome.rule.code in self.hidden:
+        if outcome.rule.judges_ends and not self.ends_seen:
             return
         for decisions in outcome.decisions:
             counted = _counted(decisions, result, violation.site, violation.step)
             if len(counted) <= max(outcome.rule.most_decisions, 1):
-                key = (outcome.rule.code, violation.site)
+                key = (outcome.rule, violation.site)
                 self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
 
     def unstepped(self, flow: Flow, stepped: list[Subject], lower: Lower) -> None:
@@ -282,9 +282,7 @@ class _Search:
             if count <= outcome.rule.most_decisions:
                 told[key] = _finding(outcome, count, decisions)
         made = [
-            finding
-            for (code, site), finding in told.items()
-            if (_STRONGER.get(code), site) not in told
+            finding for (rule, site), finding in told.items() if (rule.yields_to, site) not in told
         ]
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
         return made
@@ -314,9 +312,6 @@ def _groups(events: list[Event]) -> list[list[Rule]]:
 
 
 _BY_READING = sorted(RULES, key=lambda rule: -len(rule.reads))
-_POSITIONS = frozenset({"ZG302", "ZG303", "ZG304"})
-_STRONGER = {"ZG303": "ZG304"}
-"""A remainder that is carried into the next epoch is dropped only at the very end."""
 
 
 def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:

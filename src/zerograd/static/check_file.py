@@ -86,6 +86,7 @@ def _as_told(
 ) -> list[Finding]:
     """The findings as the user sees them, but for what the author allows; and idle allows."""
     from zerograd.core import suppressions
+    from zerograd.rules import unused_allow
     from zerograd.static.read.positions import Places, in_cell
 
     places = Places(source)
@@ -100,7 +101,7 @@ def _as_told(
     if _MARK in source.text:
         allows = suppressions.find_allows(source.text, source.path, tree, _known())
         findings = suppressions.apply(findings, allows)
-        findings += suppressions.unused(allows, _known("runtime")) if complete else []
+        findings += unused_allow.check(allows, _known("runtime")) if complete else []
     findings.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
     return [in_cell(one, source) for one in findings] if source.cells is not None else findings
 

@@ -247,18 +247,18 @@ class Replicas:
         self.trouble = f"{why} since step {step} ({type(error).__name__}), so the ranks are not compared any more"
         self.tell(f"rank {me}: {self.trouble}", False)
 
-    def could_not(self) -> dict[str, str]:
-        """Why there was nothing to compare, if so."""
+    def could_not(self) -> str:
+        """Why there was nothing to compare; "" if there was something."""
         if self.trouble:
-            return {"ZG402": self.trouble}
+            return self.trouble
         if self.setting == "off":
-            return {"ZG402": "the ranks were not to be compared"}
+            return "the ranks were not to be compared"
         many = [book for book in self._books.values() if len(book.ranks) > 1]
         if not many:
-            return {"ZG402": "there were no ranks that share parameters"}
+            return "there were no ranks that share parameters"
         # The first rank is what the others compare with.
         leads = all(book.me == book.ranks[0] for book in many)
-        return {} if self.compared or leads else {"ZG402": "no two ranks took the same step"}
+        return "" if self.compared or leads else "no two ranks took the same step"
 
 
 class _Book:

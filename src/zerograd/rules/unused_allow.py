@@ -1,0 +1,39 @@
+"""An allow comment that allows nothing.
+
+`# zerograd: allow[name]` silences a rule where the code is meant to be as it is. One that silences
+nothing hides nothing today, and may hide a real bug tomorrow: the code was repaired and the comment
+forgotten, or its name is misspelt and never worked.
+
+Remove the comment, or name the rule it is for: `zerograd explain` lists them. An allow comment
+speaks for the statement it stands behind; alone on a line, for the statement or function below;
+before the first statement, for the whole file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from zerograd.core.finding import Finding
+from zerograd.core.rule import Page
+from zerograd.core.suppressions import Allow
+
+PAGE = Page(code="ZG001", name="unused-allow", doc=__doc__, level="advice", only="static")
+
+
+def check(allows: Iterable[Allow], unseen: Collection[str] = ()) -> list[Finding]:
+    """A finding for each comment that allows nothing; only a run can see the `unseen` rules."""
+    found = []
+    for allow in allows:
+        if allow.used or (allow.known and allow.name in unseen):
+            continue
+        if not allow.name:
+            message = "allow names no rule"
+            advice = "name the rule: # zerograd: allow[stale-gradient]"
+        elif allow.known:
+            message = f"allow[{allow.name}] allows nothing here"
+            advice = "remove the comment"
+        else:
+            message = f"allow[{allow.name}] names no rule"
+            advice = "zerograd explain lists the rules"
+        found.append(Finding(PAGE.code, PAGE.name, PAGE.level, message, allow.site, help=advice))
+    return found
