@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ CLIPS = (
     "torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)",
 )
 BACKWARD, STEP = "loss_fn(model(x), y).backward()", "optimizer.step()"
+DECLARED = "opened.enter_context(zerograd.expect_window(2))"
+"""From here to the end of the run."""
 SURPRISES = (
     "model[0].zero_grad()",
     "model.zero_grad()",
@@ -43,7 +46,8 @@ SURPRISES = (
     "optimizer.load_state_dict(optimizer.state_dict())",
     "second = torch.optim.SGD(other.parameters(), lr=0.1)",
     "loss_fn(other(x), y).backward(); second.step()",
-    "zerograd.expect_window(2)",
+    DECLARED,
+    "with zerograd.expect_window(2): loss_fn(model(x), y).backward(); optimizer.step()",
     "torch.nn.utils.clip_grad_norm_(model[0].parameters(), 0.1)",
     "scaler.scale(loss_fn(model(x), y)).backward()",
     "failing(model(x)).sum().backward()",
@@ -114,19 +118,17 @@ def loop(draw: st.DrawFn) -> str:
 
 
 def watched(body: str) -> tuple[object, ...]:
-    names = {
+    names: dict[str, Any] = {
         "torch": torch,
         "zerograd": zerograd,
         "failing": Failing.apply,
         "reentrant": Reentrant.apply,
     }
     exec(compile(PREPARED, "<prepared>", "exec"), names)
-    try:
-        with zerograd.watch(on="collect") as report:
-            exec(compile(body, "train.py", "exec"), names)
-    finally:
-        zerograd.expect_window(0)
-    weights = [param.tolist() for param in names["model"].parameters()]  # type: ignore[attr-defined]
+    with zerograd.watch(on="collect") as report, ExitStack() as opened:
+        names["opened"] = opened
+        exec(compile(body, "train.py", "exec"), names)
+    weights = [param.tolist() for param in names["model"].parameters()]
     return report.findings, report.watched, weights
 
 
@@ -158,3 +160,13 @@ def test_usual_loops_are_followed(
     _, seen, _ = watched("\n  ".join(["for i in range(50):", *acts]))
     assert seen.steps == 50  # type: ignore[attr-defined]
     assert len(ordinary) <= 5 * len(acts) + 1
+
+
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_window_that_is_declared_in_a_followed_loop_is_expected(declares: bool) -> None:
+    """Else the declaration among the surprises would show nothing."""
+    lines = ["optimizer.zero_grad()", BACKWARD, STEP]
+    if declares:
+        lines.insert(0, f"if i == 5: {DECLARED}")
+    findings, _, _ = watched("\n  ".join([f"for i in range({ROUNDS}):", *lines]))
+    assert [one.code for one in findings] == (["ZG302"] if declares else [])  # type: ignore[attr-defined]

@@ -156,8 +156,16 @@ def test_a_window_shorter_than_one_is_refused() -> None:
 
 
 def test_allowing_and_declaring_without_a_watch_do_nothing() -> None:
+    before = torch_as_it_is()
     with zerograd.allow("stale-gradient"), zerograd.expect_window(4):
+        now = torch_as_it_is()
         forget_to_clear()
+    assert len(now) == len(before)
+    assert all(one is other for one, other in zip(before, now, strict=True))
+    with zerograd.watch(on="collect") as later:
+        forget_to_clear()
+        train_rightly(9)  # in windows of 1
+    assert [place(finding) for finding in later.findings] == [("ZG101", HERE, LINE)]
 
 
 # How it is entered and left
@@ -240,8 +248,13 @@ def test_it_can_be_started_and_stopped() -> None:
 
 def test_stopping_what_was_never_started_does_nothing() -> None:
     watch = zerograd.watch(on="collect")
-    watch.stop()
-    watch.stop()
+    with zerograd.watch(on="collect") as other:
+        assert watch.stop() is watch.stop()
+        forget_to_clear()
+    assert [finding.seen for finding in other.findings] == [3]
+    with watch as report:
+        forget_to_clear()
+    assert [finding.seen for finding in report.findings] == [3]
 
 
 def test_starting_again_begins_a_new_report() -> None:

@@ -120,4 +120,6 @@ def test_a_case_that_says_it_runs_runs(
     torch.manual_seed(0)
     paths = case.write(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    runpy.run_path(str(paths[-1]), run_name="__main__")
+    with paths[-1].open("a", encoding="utf-8") as script:
+        script.write("\nreached_the_end = True\n")
+    assert runpy.run_path(str(paths[-1]), run_name="__main__")["reached_the_end"]
