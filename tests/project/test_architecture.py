@@ -21,21 +21,10 @@ ENTRANCES = {"zerograd", "zerograd.__main__"}
 
 MAY_LOAD_TORCH = {"runtime", "runtime.ranks", "stepper", "learn", "learn.lessons"}
 
-KNOWN_CYCLES: tuple[frozenset[str], ...] = (
-    frozenset(
-        f"static.interp.{name}"
-        for name in (
-            "calls conditions constructors effects environment expressions gradient_calls inline "
-            "library_calls loops objects obviously_right statements step_calls unused_loss"
-        ).split()
-    )
-    | {f"static.read.{name}" for name in "file_index project values vocabulary".split()},
-)
+KNOWN_CYCLES: tuple[frozenset[str], ...] = ()
 """Modules that import each other. This list only shrinks."""
 
-KNOWN_BREACHES = {
-    ("static.read", "static.interp"),
-}
+KNOWN_BREACHES: set[tuple[str, str]] = set()
 """Packages that import what their docstring does not name. This set only shrinks."""
 
 SHARED_STEMS = {"rules", "fix", "cli"}

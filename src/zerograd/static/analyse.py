@@ -1,4 +1,4 @@
-"""One file's findings: its roots lowered, its subjects explored, the violations worded as findings."""
+"""One file's findings: its roots interpreted, its subjects explored, the violations worded as findings."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from zerograd.rules.catalogue import RULES
 from zerograd.static import projection
 from zerograd.static.accumulation import Pace
 from zerograd.static.accumulation import pace as pace_of
+from zerograd.static.frameworks.roles import Role
 from zerograd.static.interp import obviously_right
-from zerograd.static.interp.effects import Act
-from zerograd.static.interp.statements import Lower
+from zerograd.static.interp.emitter import Act
+from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.projection import Subject, View
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import PATHS, Cut
 from zerograd.static.read.file_index import Facts, text_of
-from zerograd.static.read.project import Module, Project
+from zerograd.static.read.module import Module
+from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
-from zerograd.static.read.values import OPTIMIZER, Fn, Klass, Thing, within
+from zerograd.static.read.values import Fn, Klass, Thing, within
 from zerograd.static.read.vocabulary import LIGHTNING_STEP
 
 WINDOWS = (2, 3)
@@ -51,14 +53,15 @@ def analyse(source: Source) -> Analysis:
     module = project.add(source)
     if not module.speaks_torch:
         return Analysis(module.tree)
-    search = _Search(project, module)
+    program = Program(project, module)
+    search = _Search(program, project, module)
     try:
-        for flow, lower, repeated in search.roots():
-            search.judge(flow, lower, repeated)
+        for flow, interpreter, repeated in search.roots():
+            search.judge(flow, interpreter, repeated)
     except Cut:
         search.cut[f"there is too much to follow, from {search.root} on"] = None
     finally:
-        project.forget()
+        program.forget()
     own = {module.path}
     depends = sorted(path for path in project.read if path not in own)
     return Analysis(module.tree, search.findings(), depends, ", ".join(search.cut) or None)
@@ -66,6 +69,7 @@ def analyse(source: Source) -> Analysis:
 
 @dataclass
 class _Search:
+    program: Program
     project: Project
     module: Module
     outcomes: dict[tuple[Rule, Site], list[tuple[Outcome, int, Decisions]]] = field(
@@ -77,17 +81,19 @@ class _Search:
     ends_seen: bool = True
     """Whether it can be seen there where windows end."""
 
-    def roots(self) -> Iterator[tuple[Flow, Lower, bool]]:
+    def roots(self) -> Iterator[tuple[Flow, Interpreter, bool]]:
         """Flows to explore: the top level, then every function that nothing before has inlined."""
         inlined: set[ast.AST] = set()
-        lower = Lower(self.project, self.module)
+        interpreter = self.program.interpreter()
         functions = list(self.functions())
         own = any(map(self.module.methods_named, ("zero_grad", "step", "backward")))
         managed = own or not obviously_right.MANAGED.isdisjoint(self.module.packages)
-        if self.top_level_matters(lower) and (managed or not self.plain_file(functions, lower)):
-            flow = self.lowered(lower, None)
-            inlined |= lower.inlined
-            yield flow, lower, False
+        if self.top_level_matters(interpreter) and (
+            managed or not self.plain_file(functions, interpreter)
+        ):
+            flow = self.interpreted(interpreter, None)
+            inlined |= interpreter.nesting.inlined
+            yield flow, interpreter, False
         # A file that says nothing of gradients itself may still repeat what others say.
         speaks = self.module.facts[self.module.tree].mentions
         calls = self.module.facts[self.module.tree].calls
@@ -96,29 +102,37 @@ class _Search:
         for fn in functions:
             if fn.node in inlined or _is_optimizer_method(fn):
                 continue
-            if speaks and not lower.touches_here(fn):
+            if speaks and not interpreter.graph.touches_gradients_here(fn):
                 continue
-            lower = Lower(self.project, self.module)
-            if not managed and lower.touches_here(fn) and lower.plainly_right(fn):
-                continue
-            if not lower.relevant(fn) or not (
-                lower.may_step(fn) or self.feeds(self.module.facts[fn.node])
+            interpreter = self.program.interpreter()
+            if (
+                not managed
+                and interpreter.graph.touches_gradients_here(fn)
+                and interpreter.obviously_right.is_right(fn)
             ):
                 continue
-            flow = self.lowered(lower, fn)
-            inlined |= lower.inlined
-            yield flow, lower, fn.name == LIGHTNING_STEP
-            for inner in lower.closures:
-                if inner.node not in inlined and lower.relevant(inner):
-                    flow = self.lowered(lower, inner)
-                    inlined |= lower.inlined
-                    yield flow, lower, False
+            if not interpreter.graph.touches_gradients(fn) or not (
+                interpreter.graph.may_step(fn) or self.feeds(self.module.facts[fn.node])
+            ):
+                continue
+            flow = self.interpreted(interpreter, fn)
+            inlined |= interpreter.nesting.inlined
+            yield flow, interpreter, fn.name == LIGHTNING_STEP
+            for inner in interpreter.env.closures:
+                if inner.node not in inlined and interpreter.graph.touches_gradients(inner):
+                    flow = self.interpreted(interpreter, inner)
+                    inlined |= interpreter.nesting.inlined
+                    yield flow, interpreter, False
 
-    def plain_file(self, functions: list[Fn], lower: Lower) -> bool:
+    def plain_file(self, functions: list[Fn], interpreter: Interpreter) -> bool:
         """Whether the top level does nothing itself, and calls what is plainly right."""
         if any(word.kind != "requires_grad" for word in self.module.facts[self.module.tree].words):
             return False
-        if not all(lower.plainly_right(fn) for fn in functions if lower.touches_here(fn)):
+        if not all(
+            interpreter.obviously_right.is_right(fn)
+            for fn in functions
+            if interpreter.graph.touches_gradients_here(fn)
+        ):
             return False
         names_called = {
             text_of(call.func).split(".")[0]
@@ -128,22 +142,22 @@ class _Search:
             if isinstance(call, ast.Call)
         }
         imported = names_called & set(self.module.imports)
-        ours = (lower.global_name(self.module, name) for name in imported)
+        ours = (interpreter.names.of_module(self.module, name) for name in imported)
         return not any(isinstance(value, (Fn, Klass)) for value in ours)
 
     def feeds(self, facts: Facts) -> bool:
         """Whether a function clears and back-propagates, though it never steps."""
         return {"zero_grad", "backward"} <= facts.called
 
-    def top_level_matters(self, lower: Lower) -> bool:
+    def top_level_matters(self, interpreter: Interpreter) -> bool:
         """Whether the top level can reach a step."""
-        return lower.may_step(None) or self.feeds(self.module.top)
+        return interpreter.graph.may_step(None) or self.feeds(self.module.top)
 
-    def lowered(self, lower: Lower, fn: Fn | None) -> Flow:
+    def interpreted(self, interpreter: Interpreter, fn: Fn | None) -> Flow:
         self.root = f"{fn.name}()" if fn is not None else "the top level"
         self.project.work.begin()
         try:
-            return lower.function(fn) if fn is not None else lower.module_body()
+            return interpreter.function(fn) if fn is not None else interpreter.top_level()
         except Cut:
             if self.project.work.left < 0:
                 raise
@@ -163,7 +177,7 @@ class _Search:
                     me = None if static else Thing("self", klass=owner)
                     yield Fn(method, self.module, method.name, me, None, owner)
 
-    def judge(self, flow: Flow, lower: Lower, repeated: bool) -> None:
+    def judge(self, flow: Flow, interpreter: Interpreter, repeated: bool) -> None:
         """Explores a flow for each of its subjects."""
         lightning = repeated
         if repeated or _handed_counter(flow):
@@ -171,7 +185,7 @@ class _Search:
             repeated = True
         # From where a function is handed its counter cannot be seen, but for Lightning's.
         self.ends_seen = lightning or not repeated
-        stepped = projection.subjects(flow, lower.params)
+        stepped = projection.subjects(flow, interpreter.registry.params)
         if not self.module.imports_torch:
             stepped = [s for s in stepped if not s.key.startswith(projection.BY_HAND)]
         # Each part is held against each subject, and whose it is asked of all of them.
@@ -180,13 +194,24 @@ class _Search:
             others = [other for other in stepped if other.key != subject.key]
             for part in projection.parts(subject):
                 self.project.work.read(size)
-                self.explore(flow, part, others, lower, repeated)
-        self.unstepped(flow, stepped, lower)
+                self.explore(flow, part, others, interpreter, repeated)
+        self.unstepped(flow, stepped, interpreter)
 
     def explore(
-        self, flow: Flow, subject: Subject, others: list[Subject], lower: Lower, repeated: bool
+        self,
+        flow: Flow,
+        subject: Subject,
+        others: list[Subject],
+        interpreter: Interpreter,
+        repeated: bool,
     ) -> None:
-        view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
+        view = View(
+            subject,
+            others,
+            interpreter.registry.roles,
+            interpreter.idle_loss,
+            interpreter.registry.fresh,
+        )
         seen, pace = pace_of(view.of(flow))
         if pace is not None:
             seen = excused(seen, flow, pace.symbols)
@@ -236,7 +261,7 @@ class _Search:
                 key = (outcome.rule, violation.site)
                 self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
 
-    def unstepped(self, flow: Flow, stepped: list[Subject], lower: Lower) -> None:
+    def unstepped(self, flow: Flow, stepped: list[Subject], interpreter: Interpreter) -> None:
         """An optimizer that is built, cleared and given gradients, and never stepped."""
         known = {subject.key for subject in stepped}
         acts = [act for act in walk(flow) if isinstance(act, Act)]
@@ -248,17 +273,26 @@ class _Search:
             for key in act.whose
         }
         read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
-        for key, site in lower.made.items() if not read else ():
-            if key in known or key not in cleared or key in lower.handed:
+        for key, site in interpreter.registry.made.items() if not read else ():
+            if key in known or key not in cleared or key in interpreter.registry.handed:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
-            made = {other: Subject(other, lower.params.get(other)) for other in lower.made}
+            made = {
+                other: Subject(other, interpreter.registry.params.get(other))
+                for other in interpreter.registry.made
+            }
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in known)]
             if any(within(key, one) for one in unseen) if others else unseen - {key}:
                 continue
-            view = View(subject, others, lower.roles, lower.idle_loss, lower.fresh)
+            view = View(
+                subject,
+                others,
+                interpreter.registry.roles,
+                interpreter.idle_loss,
+                interpreter.registry.fresh,
+            )
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
             if first is None:
                 continue
@@ -291,7 +325,7 @@ class _Search:
 def _is_optimizer_method(fn: Fn) -> bool:
     """What an optimizer does inside is its own affair."""
     bases = fn.klass.node.bases if fn.klass is not None else []
-    return any(vocabulary.role_of_call(text_of(base)) == OPTIMIZER for base in bases)
+    return any(vocabulary.role_of_call(text_of(base)) is Role.OPTIMIZER for base in bases)
 
 
 def _groups(events: list[Event]) -> list[list[Rule]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from zerograd.core.events import Kind, Site
 from zerograd.explore.flow import Emit, Flow, rebuild, walk
 from zerograd.explore.logic import Name, Variable, WindowLength
-from zerograd.static.interp.effects import Act
+from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, text_of
 

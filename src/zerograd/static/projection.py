@@ -31,8 +31,9 @@ from zerograd.explore.flow import (
 )
 from zerograd.explore.logic import Expr, Name, Op, Variable
 from zerograd.static.accumulation import Counting
-from zerograd.static.interp.effects import Act
-from zerograd.static.read.values import OPTIMIZER, within
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.emitter import Act
+from zerograd.static.read.values import within
 
 MOST_PARTS = 4
 BY_HAND = "by hand:"
@@ -79,7 +80,7 @@ class View:
 
     subject: Subject
     others: list[Subject]
-    roles: dict[str, str]
+    roles: dict[str, Role]
     idle: Callable[[Event], Site | None]
     fresh: set[str]
     seen: frozenset[str] = frozenset()
@@ -248,7 +249,7 @@ class View:
         """Whether something unseen that is done to an object may reach the subject."""
         if self.is_mine(key):
             return True
-        if self.roles.get(key) == OPTIMIZER:
+        if self.roles.get(key) is Role.OPTIMIZER:
             return False
         held = (self.subject.key, *(self.subject.params or ()))
         return any(within(part, key) for part in held)
@@ -293,7 +294,7 @@ class View:
         if key.startswith("@"):
             return False
         params = self.subject.params
-        if self.roles.get(key) == OPTIMIZER:
+        if self.roles.get(key) is Role.OPTIMIZER:
             other = next((s for s in self.others if s.key == key), None)
             if other is None or other.params is None or params is None:
                 # Two optimizers never share parameters; one and a step by hand may.

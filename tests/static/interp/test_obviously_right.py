@@ -20,7 +20,6 @@ from zerograd.rules.catalogue import RULES
 from zerograd.static.analyse import _Search
 from zerograd.static.check_file import check_file, check_text
 from zerograd.static.interp import obviously_right
-from zerograd.static.interp.objects import Classes
 from zerograd.static.read import file_index
 
 ZERO, BACKWARD, STEP = "opt.zero_grad()", "loss_fn(model(x), y).backward()", "opt.step()"
@@ -40,7 +39,7 @@ def train(model, loader, loss_fn, on):
 def everything_read() -> Iterator[None]:
     """In here nothing counts as plainly right."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Classes, "plainly_right", lambda *_: False)
+        patch.setattr(obviously_right.ObviouslyRight, "is_right", lambda *_: False)
         patch.setattr(_Search, "plain_file", lambda *_: False)
         yield
 

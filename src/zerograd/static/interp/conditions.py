@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from zerograd.explore.logic import (
     UNKNOWN,
     Const,
     Expr,
     LastIteration,
-    Name,
     Op,
     Opaque,
     Variable,
     WindowLength,
     evaluate,
 )
+from zerograd.static.interp.emitter import Gate
+from zerograd.static.interp.environment import Environment, Nesting
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.objects import Objects
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.values import Lit, Thing
-
-if TYPE_CHECKING:
-    from zerograd.static.interp.statements import Lower
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -43,58 +42,9 @@ _OPERATORS: dict[type[ast.AST], str] = {
 _STEADY_CALLS = frozenset(
     {"len", "isinstance", "hasattr", "getattr", "int", "bool", "float", "max", "min"}
 )
+"""Functions that give the same result as long as their arguments are the same."""
 
-
-def expression(lower: Lower, node: ast.expr) -> Expr:
-    """The expression for a test, a counter or a divisor."""
-    if isinstance(node, ast.Constant):
-        value = node.value
-        return (
-            Const(value)
-            if isinstance(value, (bool, int, float, str, type(None)))
-            else _opaque(lower, node)
-        )
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        return _name(lower, node)
-    if isinstance(node, ast.BoolOp):
-        op = "and" if isinstance(node.op, ast.And) else "or"
-        return Op(op, tuple(expression(lower, value) for value in node.values), text_of(node))
-    if isinstance(node, ast.UnaryOp):
-        inner = expression(lower, node.operand)
-        if isinstance(node.op, ast.Not):
-            return Op("not", (inner,), text_of(node))
-        if isinstance(node.op, ast.USub):
-            return Op("neg", (inner,), text_of(node))
-        return inner
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = expression(lower, node.left), expression(lower, node.right)
-        if isinstance(node.op, (ast.Mod, ast.Div)):
-            right = _modulus(right)
-        return Op(_OPERATORS[type(node.op)], (left, right), text_of(node))
-    if isinstance(node, ast.Compare) and text_of(node.left) == "__name__":
-        return Const(True)
-    if isinstance(node, ast.Compare):
-        return _comparison(lower, node)
-    if isinstance(node, ast.Call) and text_of(node.func).endswith("is_grad_enabled"):
-        return Const(True)
-    if isinstance(node, ast.NamedExpr):
-        return expression(lower, node.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        if node.func.id in ("bool", "int", "float"):
-            return expression(lower, node.args[0])
-    return _opaque(lower, node)
-
-
-def meaning(lower: Lower, node: ast.expr) -> Expr | None:
-    """What a variable holds that is given a value; None where nothing can be reckoned with it."""
-    if isinstance(node, _RECKONED) or (isinstance(node, ast.Call) and _is_reckoned(node)):
-        expr = expression(lower, node)
-        if not isinstance(expr, Opaque) or expr.text.rpartition("#")[2].startswith("len("):
-            return expr
-    return Const("an object") if _is_something(node) else None
-
-
-_RECKONED = (
+_COMPUTED = (
     ast.Constant,
     ast.Name,
     ast.Attribute,
@@ -104,9 +54,176 @@ _RECKONED = (
     ast.Compare,
     ast.NamedExpr,
 )
+"""Kinds of expressions whose value a guard can be executed with."""
+
+_SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.Call)
+"""Kinds of tests that a literal may settle."""
 
 
-def _is_reckoned(node: ast.Call) -> bool:
+class Conditions:
+    """Turns tests into expressions."""
+
+    def __init__(
+        self,
+        env: Environment,
+        nesting: Nesting,
+        gate: Gate,
+        evaluator: Evaluator,
+        objects: Objects,
+    ) -> None:
+        self.env = env
+        self.nesting = nesting
+        self.gate = gate
+        self.evaluator = evaluator
+        self.objects = objects
+
+    def expression(self, node: ast.expr) -> Expr:
+        """The expression for a test, a counter or a divisor."""
+        if isinstance(node, ast.Constant):
+            value = node.value
+            return (
+                Const(value)
+                if isinstance(value, (bool, int, float, str, type(None)))
+                else self._opaque(node)
+            )
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._name(node)
+        if isinstance(node, ast.BoolOp):
+            op = "and" if isinstance(node.op, ast.And) else "or"
+            return Op(op, tuple(self.expression(value) for value in node.values), text_of(node))
+        if isinstance(node, ast.UnaryOp):
+            inner = self.expression(node.operand)
+            if isinstance(node.op, ast.Not):
+                return Op("not", (inner,), text_of(node))
+            if isinstance(node.op, ast.USub):
+                return Op("neg", (inner,), text_of(node))
+            return inner
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            left, right = self.expression(node.left), self.expression(node.right)
+            if isinstance(node.op, (ast.Mod, ast.Div)):
+                right = _modulus(right)
+            return Op(_OPERATORS[type(node.op)], (left, right), text_of(node))
+        if isinstance(node, ast.Compare) and text_of(node.left) == "__name__":
+            return Const(True)
+        if isinstance(node, ast.Compare):
+            return self._comparison(node)
+        if isinstance(node, ast.Call) and text_of(node.func).endswith("is_grad_enabled"):
+            return Const(True)
+        if isinstance(node, ast.NamedExpr):
+            return self.expression(node.value)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+            if node.func.id in ("bool", "int", "float"):
+                return self.expression(node.args[0])
+        return self._opaque(node)
+
+    def meaning(self, node: ast.expr) -> Expr | None:
+        """What a variable holds that is given a value; None where nothing can be computed with it."""
+        if isinstance(node, _COMPUTED) or (isinstance(node, ast.Call) and _is_computed(node)):
+            expr = self.expression(node)
+            if not isinstance(expr, Opaque) or expr.text.rpartition("#")[2].startswith("len("):
+                return expr
+        return Const("an object") if _is_something(node) else None
+
+    def constant(self, node: ast.expr) -> bool | None:
+        """The truth of a test that is settled by a literal; None for any other."""
+        if isinstance(node, ast.BoolOp):
+            said = [self.constant(value) for value in node.values]
+            decisive = isinstance(node.op, ast.Or)
+            if decisive in said:
+                return decisive
+            return None if None in said else not decisive
+        expr = self.expression(node) if isinstance(node, _SIMPLE) else None
+        if isinstance(expr, Const):
+            return bool(expr.value)
+        if isinstance(expr, Op) and all(isinstance(arg, Const) for arg in expr.args):
+            value = evaluate(expr, {})
+            return None if value is UNKNOWN else bool(value)
+        return None
+
+    def _in_last_iteration(self, test: Op) -> Op:
+        """A test that is true in a loop's last iteration alone, where its length is a literal."""
+        for counter in test.reads if len(test.reads) == 1 else ():
+            if counter in self.nesting.last_values:
+                ident, end = self.nesting.last_values[counter]
+                said = [evaluate(test, {counter: value}) for value in (0, end - 1, end)]
+                if said == [False, False, True]:
+                    return Op("and", (LastIteration(ident),), test.text)
+                if said == [True, True, False]:
+                    return Op("not", (LastIteration(ident),), test.text)
+        return test
+
+    def _comparison(self, node: ast.Compare) -> Expr:
+        operands = [node.left, *node.comparators]
+        pairs = []
+        for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
+            name = _OPERATORS.get(type(op))
+            if name is None:
+                return self._opaque(node)
+            pair = _by_length(self.expression(left), self.expression(right))
+            if name == "is not":
+                pairs.append(
+                    Op(
+                        "not",
+                        (Op("is", pair, f"{text_of(left)} is {text_of(right)}"),),
+                        text_of(node),
+                    )
+                )
+            elif name == "!=":
+                equal = Op("==", pair, f"{text_of(left)} == {text_of(right)}")
+                pairs.append(Op("not", (equal,), text_of(node)))
+            else:
+                pairs.append(Op(name, pair, text_of(node)))
+        pairs = [self._in_last_iteration(pair) for pair in pairs]
+        return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
+
+    def _name(self, node: ast.Name | ast.Attribute) -> Expr:
+        if isinstance(node, ast.Attribute) and node.attr == "requires_grad":
+            return Const(True)
+        if isinstance(node, ast.Attribute) and node.attr == "sync_gradients":
+            return self.gate.synchronises()
+        variable = self.env.name(node)
+        if variable is None:
+            return self._opaque(node)
+        value = self.evaluator.peek(node)
+        if isinstance(value, Lit):
+            return Const(value.value)
+        return variable
+
+    def _opaque(self, node: ast.expr) -> Expr:
+        names: set[Variable] = set()
+        stable = True
+        for inner in nodes(node):
+            if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
+                variable = self.env.name(inner)
+                if variable is not None:
+                    names.add(variable)
+            elif isinstance(inner, ast.Call):
+                simple = isinstance(inner.func, ast.Name) and inner.func.id in _STEADY_CALLS
+                stable = stable and simple
+            elif isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
+                stable = False
+        return Opaque(self.env.frame.prefix + text_of(node), frozenset(names), stable)
+
+    def exists_check(self, node: ast.expr) -> tuple[str, bool] | None:
+        """The object whose existence a test asks for (`if opt is not None`), and in which arm it is."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.exists_check(node.operand)
+            return inner and (inner[0], not inner[1])
+        target, present = node, True
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            right = node.comparators[0]
+            if not (isinstance(right, ast.Constant) and right.value is None):
+                return None
+            target, present = node.left, isinstance(node.ops[0], (ast.IsNot, ast.NotEq))
+        if not isinstance(target, (ast.Name, ast.Attribute)):
+            return None
+        value = self.evaluator.peek(target)
+        if isinstance(value, Thing) and self.objects.role(value, target):
+            return value.key, present
+        return None
+
+
+def _is_computed(node: ast.Call) -> bool:
     if isinstance(node.func, ast.Name):
         return node.func.id in ("len", "bool", "int", "float", "is_grad_enabled")
     return isinstance(node.func, ast.Attribute) and node.func.attr.endswith("is_grad_enabled")
@@ -118,26 +235,6 @@ def _is_something(node: ast.expr) -> bool:
         name = text_of(node.func).rsplit(".", 1)[-1]
         return name[:1].isupper() or (name in ("set", "list", "tuple", "dict") and bool(node.args))
     return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))
-
-
-def constant(lower: Lower, node: ast.expr) -> bool | None:
-    """The truth of a test that is settled by a literal; None for any other."""
-    if isinstance(node, ast.BoolOp):
-        said = [constant(lower, value) for value in node.values]
-        decisive = isinstance(node.op, ast.Or)
-        if decisive in said:
-            return decisive
-        return None if None in said else not decisive
-    expr = expression(lower, node) if isinstance(node, _PLAIN) else None
-    if isinstance(expr, Const):
-        return bool(expr.value)
-    if isinstance(expr, Op) and all(isinstance(arg, Const) for arg in expr.args):
-        value = evaluate(expr, {})
-        return None if value is UNKNOWN else bool(value)
-    return None
-
-
-_PLAIN = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.Call)
 
 
 def _modulus(expr: Expr) -> Expr:
@@ -156,70 +253,6 @@ def _by_length(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     return left, right
 
 
-def _at_the_end(lower: Lower, test: Op) -> Op:
-    """A test that is true in a loop's last iteration alone, where its length is a literal."""
-    for counter in test.reads if len(test.reads) == 1 else ():
-        if counter in lower.ends:
-            ident, end = lower.ends[counter]
-            said = [evaluate(test, {counter: value}) for value in (0, end - 1, end)]
-            if said == [False, False, True]:
-                return Op("and", (LastIteration(ident),), test.text)
-            if said == [True, True, False]:
-                return Op("not", (LastIteration(ident),), test.text)
-    return test
-
-
-def _comparison(lower: Lower, node: ast.Compare) -> Expr:
-    operands = [node.left, *node.comparators]
-    pairs = []
-    for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
-        name = _OPERATORS.get(type(op))
-        if name is None:
-            return _opaque(lower, node)
-        pair = _by_length(expression(lower, left), expression(lower, right))
-        if name == "is not":
-            pairs.append(
-                Op("not", (Op("is", pair, f"{text_of(left)} is {text_of(right)}"),), text_of(node))
-            )
-        elif name == "!=":
-            equal = Op("==", pair, f"{text_of(left)} == {text_of(right)}")
-            pairs.append(Op("not", (equal,), text_of(node)))
-        else:
-            pairs.append(Op(name, pair, text_of(node)))
-    pairs = [_at_the_end(lower, pair) for pair in pairs]
-    return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
-
-
-def _name(lower: Lower, node: ast.Name | ast.Attribute) -> Expr:
-    if isinstance(node, ast.Attribute) and node.attr == "requires_grad":
-        return Const(True)
-    if isinstance(node, ast.Attribute) and node.attr == "sync_gradients":
-        return lower.synchronises()
-    variable = lower.variable(node)
-    if variable is None:
-        return _opaque(lower, node)
-    value = lower.peek(node)
-    if isinstance(value, Lit):
-        return Const(value.value)
-    return Name(variable)
-
-
-def _opaque(lower: Lower, node: ast.expr) -> Expr:
-    names: set[Variable] = set()
-    stable = True
-    for inner in nodes(node):
-        if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
-            variable = lower.variable(inner)
-            if variable is not None:
-                names.add(Name(variable))
-        elif isinstance(inner, ast.Call):
-            simple = isinstance(inner.func, ast.Name) and inner.func.id in _STEADY_CALLS
-            stable = stable and simple
-        elif isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
-            stable = False
-    return Opaque(lower.frame.prefix + text_of(node), frozenset(names), stable)
-
-
 def is_none_check(node: ast.expr) -> bool | None:
     """True for `x.grad is not None`, False for `x.grad is None`, None for any other test."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -233,8 +266,6 @@ def is_none_check(node: ast.expr) -> bool | None:
         return False if False in checks else None
     if isinstance(node, ast.Attribute) and node.attr == "grad":
         return True
-    if isinstance(node, ast.Name) and "grad" in node.id:
-        return None
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         right = node.comparators[0]
         if not (isinstance(right, ast.Constant) and right.value is None):
@@ -242,23 +273,4 @@ def is_none_check(node: ast.expr) -> bool | None:
         if not any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in ast.walk(node.left)):
             return None
         return isinstance(node.ops[0], (ast.IsNot, ast.NotEq))
-    return None
-
-
-def exists_check(lower: Lower, node: ast.expr) -> tuple[str, bool] | None:
-    """The object whose existence a test asks for (`if opt is not None`), and in which arm it is."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        inner = exists_check(lower, node.operand)
-        return inner and (inner[0], not inner[1])
-    target, present = node, True
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        right = node.comparators[0]
-        if not (isinstance(right, ast.Constant) and right.value is None):
-            return None
-        target, present = node.left, isinstance(node.ops[0], (ast.IsNot, ast.NotEq))
-    if not isinstance(target, (ast.Name, ast.Attribute)):
-        return None
-    value = lower.peek(target)
-    if isinstance(value, Thing) and lower.role(value, target):
-        return value.key, present
     return None

@@ -1,18 +1,18 @@
-"""What code does to gradients before it is known whose, and the words in which calls say it."""
+"""What calls and statements do to gradients, as acts of the flow."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Kind
 from zerograd.core.records import replace
-from zerograd.explore.flow import Emit, Flow, walk
+from zerograd.explore.flow import Flow, walk
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.emitter import Act, Emitter
+from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
 from zerograd.static.read import vocabulary
 from zerograd.static.read.values import (
-    OPTIMIZER,
     Grad,
     Many,
     Params,
@@ -23,151 +23,167 @@ from zerograd.static.read.values import (
     roots,
 )
 
-if TYPE_CHECKING:
-    from zerograd.static.interp.statements import Lower
+NOBODY: frozenset[str] = frozenset()
 
 
-@dataclass(eq=False)
-class Act(Emit):
-    """An event of the code. `whose` are keys of optimizers, modules or leaf tensors."""
+class Effects:
+    """Emits acts."""
 
-    whose: frozenset[str] = frozenset()
-    anyone: bool = False
-    """It cannot be seen whose gradients it touches."""
-    perhaps: frozenset[str] = frozenset()
-    """backward: things that the loss may run through."""
-    wrapped: bool = False
-    """backward: run by accelerate, Fabric or an engine."""
-    leaf: bool = False
-    """zero: of one tensor, not of all that a module or an optimizer holds."""
-    within: tuple[ast.AST, ...] = ()
-    """backward of a whole loss: its loop, and the functions between that and the call."""
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        registry: Registry,
+        nesting: Nesting,
+        mode: Mode,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.registry = registry
+        self.nesting = nesting
+        self.mode = mode
+        self.wrapped = False
+        """Accelerate, Fabric or an engine has run a backward."""
 
+    def act_on(self, kind: Kind, node: ast.AST, keys: frozenset[str], **fields: object) -> None:
+        """Something is done to the gradients of these."""
+        event = self.emitter.event(kind, node, **fields)
+        self.emitter.emit(Act(event, whose=keys, anyone=not keys))
 
-BLANK = Event(Kind.UNKNOWN, site=None)  # type: ignore[arg-type]
+    def clear(
+        self, owner: Value | None, node: ast.AST, *, to_none: bool, bare: bool = False
+    ) -> None:
+        """Something clears these gradients."""
+        keys, perhaps = roots(owner)
+        if any(key.endswith("[?]") for key in keys):
+            self.unseen(node, frozenset(key.removesuffix("[?]") for key in keys))
+            return
+        some = self.mode.some or (isinstance(owner, (Params, Grad)) and owner.some)
+        leaf = isinstance(owner, Grad) and owner.leaf
+        event = self.emitter.event(
+            Kind.ZERO, node, to_none=to_none, bare=bare and not some, may=some
+        )
+        self.emitter.emit(Act(event, whose=keys | perhaps, anyone=not keys, leaf=leaf))
 
+    def unseen(self, node: ast.AST, keys: frozenset[str]) -> None:
+        """Something that cannot be seen may have been done to these."""
+        self.act_on(Kind.UNKNOWN, node, keys)
 
-def handed(lower: Lower, node: ast.Call) -> list[Value]:
-    """The values that a call is handed, keywords last."""
-    positional = [lower.value(arg) for arg in node.args]
-    return positional + [lower.value(keyword.value) for keyword in node.keywords]
+    def unknown(self, node: ast.AST, key: str) -> None:
+        """Nothing is known of the gradients of an object from here on."""
+        self.unseen(node, frozenset({key}))
 
+    def backward(
+        self,
+        node: ast.AST,
+        owner: Value,
+        whose: frozenset[str] = NOBODY,
+        *,
+        wrapped: bool = False,
+        bypasses: str = "",
+        own_gradient: bool = False,
+    ) -> None:
+        """A backward of this loss, or of these losses."""
+        sure, perhaps = roots(owner)
+        if isinstance(owner, Tensor):
+            tensor = owner
+        elif isinstance(owner, Many):
+            tensor = mix(list(owner.items))
+        else:
+            tensor = Tensor(sure, perhaps, divided=None, scaled=None)
+        self.wrapped |= wrapped
+        frozen = sure & self.registry.frozen
+        undivided = not bypasses and tensor.divided is False
+        event = self.emitter.event(
+            Kind.BACKWARD,
+            node,
+            scaled=tensor.scaled,
+            divisor=None if undivided else 0,
+            bypasses=bypasses,
+            own_gradient=own_gradient,
+        )
+        act = Act(event, whose=(sure - frozen) | whose, perhaps=perhaps - frozen, wrapped=wrapped)
+        act.anyone = not act.whose and not act.perhaps and not frozen
+        if undivided:
+            act.within = self.nesting.around()
+        elif not bypasses and tensor.divided:
+            act.divisor = tensor.divisor
+        self.emitter.emit(act)
 
-def keyword(node: ast.Call, *wanted: str) -> ast.expr | None:
-    """What a call hands over under one of these keywords."""
-    return next((keyword.value for keyword in node.keywords if keyword.arg in wanted), None)
+    def step(self, node: ast.AST, key: str, *, scaled: bool | None = False) -> None:
+        """A step of the optimizer with this key; `scaled` if a scaler runs it."""
+        if key.endswith("[?]"):
+            self.unknown(node, key[:-3])
+            return
+        self.registry.roles.setdefault(key, Role.OPTIMIZER)
+        event = self.emitter.event(Kind.STEP, node, scaled=scaled)
+        self.emitter.emit(Act(event, whose=frozenset({key})))
 
+    def step_by_hand(self, node: ast.AST, keys: frozenset[str]) -> None:
+        """Parameters are updated from their gradients without an optimizer."""
+        event = self.emitter.event(Kind.STEP, node, may=self.mode.some)
+        self.emitter.emit(Act(event, whose=frozenset(f"by hand:{key}" for key in keys)))
 
-def _keyword_is(node: ast.Call, name: str, value: str) -> bool:
-    given = keyword(node, name)
-    return isinstance(given, ast.Constant) and given.value == value
+    def update(self, node: ast.AST) -> None:
+        """A scaler updates its scale."""
+        self.act_on(Kind.UPDATE, node, NOBODY)
 
+    def announce(self, node: ast.AST, key: str) -> None:
+        """New parameters have no gradients; those of a module are announced with the module."""
+        if not self.emitter.quiet and self.env.frame.owner is None:
+            self.act_on(Kind.NEW, node, frozenset({key}))
 
-def is_true(node: ast.expr | None) -> bool:
-    """Whether an argument is the literal True."""
-    return isinstance(node, ast.Constant) and node.value is True
+    def freeze(self, owner: Value, frozen: bool) -> None:
+        """From here on no gradient reaches these, or again does."""
+        keys, _ = roots(owner)
+        if frozen:
+            self.registry.frozen |= keys
+        else:
+            self.registry.frozen -= keys
 
+    def hand_to_unseen(self, node: ast.Call, arguments: list[Value], name: str) -> None:
+        """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
+        quiet = self.emitter.quiet
+        if vocabulary.CLEARS.search(name) and not quiet:
+            self.act_on(Kind.ZERO, node, NOBODY, may=True)
+        for argument in arguments:
+            for item in argument.items if isinstance(argument, Many) else (argument,):
+                if isinstance(item, Thing) and self.registry.is_optimizer(item):
+                    if not vocabulary.SCHEDULER.search(name):
+                        self.registry.handed.add(item.key)
+                    if not is_benign(name) and not quiet:
+                        self.unknown(node, item.key)
 
-def clear(
-    lower: Lower, owner: Value | None, node: ast.AST, *, to_none: bool, bare: bool = False
-) -> None:
-    """Something clears these gradients."""
-    keys, perhaps = roots(owner)
-    if any(key.endswith("[?]") for key in keys):
-        unseen(lower, node, frozenset(key.removesuffix("[?]") for key in keys))
-        return
-    some = lower.some or (isinstance(owner, (Params, Grad)) and owner.some)
-    act = Act(BLANK, whose=keys | perhaps, anyone=not keys)
-    act.leaf = isinstance(owner, Grad) and owner.leaf
-    lower.emit(Kind.ZERO, node, act, to_none=to_none, bare=bare and not some, may=some)
+    def result_of(
+        self,
+        callees: list[Value],
+        arguments: list[Value],
+        perhaps: frozenset[str] = NOBODY,
+        node: ast.Call | None = None,
+    ) -> Tensor:
+        """What an unseen function gives back: computed from its arguments, for all we know."""
+        if self.mode.no_grad:
+            return Tensor()
+        things = frozenset(a.key for a in arguments if isinstance(a, Thing))
+        result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
+        summed = node is not None and _is_constant(keyword(node, "reduction"), "sum")
+        return replace(
+            result,
+            maybe=(result.maybe | things | perhaps) - result.roots,
+            divisor=None,
+            divided=None if summed else False,
+            scaled=bool(result.scaled),
+        )
 
-
-def act_on(lower: Lower, kind: Kind, node: ast.AST, keys: frozenset[str], **fields: object) -> None:
-    """Something is done to the gradients of these."""
-    lower.emit(kind, node, Act(BLANK, whose=keys, anyone=not keys), **fields)
-
-
-def step_by_hand(lower: Lower, node: ast.AST, keys: frozenset[str]) -> None:
-    """Parameters are updated from their gradients without an optimizer."""
-    act = Act(BLANK, whose=frozenset(f"by hand:{key}" for key in keys))
-    lower.emit(Kind.STEP, node, act, may=lower.some)
-
-
-def unseen(lower: Lower, node: ast.AST, keys: frozenset[str]) -> None:
-    """Something that cannot be seen may have been done to these."""
-    act_on(lower, Kind.UNKNOWN, node, keys)
-
-
-def emit_backward(
-    lower: Lower,
-    node: ast.AST,
-    owner: Value,
-    whose: frozenset[str] = frozenset(),
-    wrapped: bool = False,
-    **fields: object,
-) -> None:
-    """A backward of this loss, or of these losses."""
-    sure, perhaps = roots(owner)
-    if isinstance(owner, Tensor):
-        tensor = owner
-    elif isinstance(owner, Many):
-        tensor = mix(list(owner.items))
-    else:
-        tensor = Tensor(sure, perhaps, divided=None, scaled=None)
-    lower.wrapped |= wrapped
-    frozen = {key for key in sure if key in lower.frozen}
-    act = Act(BLANK, whose=(sure - frozen) | whose, perhaps=perhaps - frozen, wrapped=wrapped)
-    act.anyone = not act.whose and not act.perhaps and not frozen
-    divisor: int | None = 0
-    if fields.get("bypasses"):
-        divisor = 0
-    elif tensor.divided and tensor.divisor is not None:
-        act.divisor = tensor.divisor
-    elif tensor.divided is False:
-        divisor = None
-        act.within = lower.around()
-    lower.emit(Kind.BACKWARD, node, act, scaled=tensor.scaled, divisor=divisor, **fields)
-
-
-def emit_step(lower: Lower, node: ast.AST, key: str, **fields: object) -> None:
-    """A step of the optimizer with this key."""
-    if key.endswith("[?]"):
-        unseen(lower, node, frozenset({key[:-3]}))
-        return
-    lower.roles.setdefault(key, OPTIMIZER)
-    act = Act(BLANK, whose=frozenset({key}))
-    lower.emit(Kind.STEP, node, act, **fields)
-
-
-def freeze(lower: Lower, owner: Value, frozen: bool) -> None:
-    """From here on no gradient reaches these, or again does."""
-    keys, _ = roots(owner)
-    if frozen:
-        lower.frozen |= keys
-    else:
-        lower.frozen -= keys
-
-
-def result_of(
-    lower: Lower,
-    callees: list[Value],
-    arguments: list[Value],
-    perhaps: frozenset[str] = frozenset(),
-    node: ast.Call | None = None,
-) -> Tensor:
-    """What an unseen function gives back: computed from its arguments, for all we know."""
-    if lower.no_grad:
-        return Tensor()
-    things = frozenset(a.key for a in arguments if isinstance(a, Thing))
-    result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
-    summed = node is not None and _keyword_is(node, "reduction", "sum")
-    return replace(
-        result,
-        maybe=(result.maybe | things | perhaps) - result.roots,
-        divisor=None,
-        divided=None if summed else False,
-        scaled=bool(result.scaled),
-    )
+    def excuse_bypass(self, then: Flow, orelse: Flow) -> None:
+        """Where one arm lets the wrapper run backward, the other one does without it on purpose."""
+        if not self.wrapped:
+            return
+        arms = [[act for act in walk(arm) if isinstance(act, Act)] for arm in (then, orelse)]
+        for arm, other in (arms, arms[::-1]):
+            if any(act.wrapped for act in other):
+                for act in arm:
+                    act.event = replace(act.event, bypasses="")
 
 
 @lru_cache(maxsize=4096)
@@ -176,31 +192,15 @@ def is_benign(name: str) -> bool:
     return vocabulary.BENIGN.search(name) is not None
 
 
-def hand_to_unseen(lower: Lower, node: ast.Call, arguments: list[Value], name: str) -> None:
-    """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
-    if vocabulary.CLEARS.search(name) and not lower.quiet:
-        lower.emit(Kind.ZERO, node, Act(BLANK, anyone=True), may=True)
-    for argument in arguments:
-        for item in argument.items if isinstance(argument, Many) else (argument,):
-            if isinstance(item, Thing) and lower.roles.get(item.key, item.role) == OPTIMIZER:
-                if not vocabulary.SCHEDULER.search(name):
-                    lower.handed.add(item.key)
-                if not is_benign(name) and not lower.quiet:
-                    unseen(lower, node, frozenset({item.key}))
+def keyword(node: ast.Call, *wanted: str) -> ast.expr | None:
+    """What a call hands over under one of these keywords."""
+    return next((keyword.value for keyword in node.keywords if keyword.arg in wanted), None)
 
 
-def announce(lower: Lower, node: ast.AST, key: str) -> None:
-    """New parameters have no gradients; those of a module are its own affair."""
-    if not lower.quiet and lower.frame.owner is None:
-        act_on(lower, Kind.NEW, node, frozenset({key}))
+def is_true(node: ast.expr | None) -> bool:
+    """Whether an argument is the literal True."""
+    return isinstance(node, ast.Constant) and node.value is True
 
 
-def excuse_bypass(lower: Lower, then: Flow, orelse: Flow) -> None:
-    """Where one arm lets the wrapper run backward, the other one does without it on purpose."""
-    if not lower.wrapped:
-        return
-    arms = [[act for act in walk(arm) if isinstance(act, Act)] for arm in (then, orelse)]
-    for arm, other in (arms, arms[::-1]):
-        if any(act.wrapped for act in other):
-            for act in arm:
-                act.event = replace(act.event, bypasses="")
+def _is_constant(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value

@@ -1,9 +1,9 @@
-"""Loops: over data they repeat, over parameters and known objects they are written out."""
+"""Loops and comprehensions: over data they repeat, over parameters and known objects they are unrolled."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from zerograd.explore.flow import (
     Block,
@@ -14,23 +14,21 @@ from zerograd.explore.flow import (
     Seq,
     relabelled,
     relooped,
+    walk,
 )
-from zerograd.explore.logic import (
-    Const,
-    Expr,
-    LastIteration,
-    Name,
-    Op,
-    Variable,
-    WindowLength,
-)
-from zerograd.static.interp import conditions
-from zerograd.static.interp.expressions import Evaluate
+from zerograd.explore.logic import Const, Expr, LastIteration, Op, Variable, WindowLength
+from zerograd.static.interp.assignments import Assignments
+from zerograd.static.interp.conditions import Conditions
+from zerograd.static.interp.emitter import Act, Emitter
+from zerograd.static.interp.environment import Environment, LoopNode, Mode, Nesting
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, stripped, text_of
-from zerograd.static.read.project import assigned_names
+from zerograd.static.read.module import assigned_names
 from zerograd.static.read.values import (
     NOTHING,
+    Grad,
     Lit,
     Many,
     Params,
@@ -41,71 +39,86 @@ from zerograd.static.read.values import (
     is_object,
 )
 
+MOST_ITEMS = 8
+"""Items of a collection that a loop is unrolled for."""
 
-class Loops(Evaluate):
-    """Lowers loops."""
+ForLoop = ast.For | ast.AsyncFor
 
-    def do_While(self, node: ast.While) -> None:
-        self.value(node.test)
-        test = conditions.expression(self.reader, node.test)
+
+class Loops:
+    """Interprets loops."""
+
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        nesting: Nesting,
+        mode: Mode,
+        evaluator: Evaluator,
+        objects: Objects,
+        conditions: Conditions,
+        assignments: Assignments,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.nesting = nesting
+        self.mode = mode
+        self.evaluator = evaluator
+        self.objects = objects
+        self.conditions = conditions
+        self.assignments = assignments
+
+    def while_loop(self, node: ast.While) -> None:
+        """`while test:`."""
+        self.evaluator.value(node.test)
+        test = self.conditions.expression(node.test)
         forever = isinstance(test, Const) and bool(test.value)
         self.loop(node, frozenset(), None, None if isinstance(test, Const) else test, forever)
 
-    def do_For(self, node: ast.For) -> None:
-        self.iterate(node.target, node.iter, node)
-
-    do_AsyncFor = do_For
-
-    def iterate(
-        self, target: ast.expr, iterable: ast.expr, node: ast.For | ast.AsyncFor | ast.comprehension
-    ) -> None:
-        """A loop over known items is written out; one over parameters is one act for all of them."""
-        plain = self.iterated(iterable)
-        value = self.value(plain)
-        items = self.items(value)
+    def for_loop(self, node: ForLoop) -> None:
+        """`for target in iterable:`, unrolled over known items and over parameters."""
+        iterable, value, items = self.iterated(node)
         if items is None and isinstance(value, Many) and _looks_up(node):
             items = list(value.items)
         if items is not None:
-            self.written_out(target, items, node)
+            self.unrolled(node, items)
             return
-        element = self.element(value, plain)
+        element = self.element(value, iterable)
         if element is not None:
-            outer, self.in_parameters = self.in_parameters, True
-            self.written_out(target, [element], node)
-            self.in_parameters = outer
+            outer, self.mode.in_parameters = self.mode.in_parameters, True
+            self.unrolled(node, [element])
+            self.mode.in_parameters = outer
             return
-        if isinstance(node, (ast.For, ast.AsyncFor)):
-            counter, first, trips = self.counting(target, plain)
-            targets = frozenset(self.bind_targets(target, value, plain))
-            if trips == Const(1):
-                self.written_out(target, [Tensor()], node)
-                return
-            self.loop(node, targets, counter, None, False, first, trips)
+        counter, first, trips = self.counting(node.target, iterable)
+        targets = frozenset(self.bind_data(node.target))
+        if trips == Const(1):
+            self.unrolled(node, [Tensor()])
             return
-        list(self.bind_targets(target, value, plain))
+        self.loop(node, targets, counter, None, False, first, trips)
 
-    def iterated(self, node: ast.expr) -> ast.expr:
-        """What is gone through, without progress bars and under its own name."""
-        node = stripped(node)
-        if isinstance(node, ast.Name):
-            return self.frame.iterables.get(node.id, node)
-        return node
+    def bind(self, part: ast.comprehension) -> None:
+        """Gives the targets of a comprehension what they hold in an iteration."""
+        iterable, value, items = self.iterated(part)
+        if items is None:
+            element = self.element(value, iterable)
+            items = [element] if element is not None else None
+        if items is not None:
+            self.assignments.store(part.target, items[0] if items else NOTHING, None, part.target)
+        else:
+            list(self.bind_data(part.target))
 
-    def items(self, value: Value) -> list[Value] | None:
-        """The items of a short collection of objects, to be gone through one by one."""
-        if isinstance(value, Many) and 0 < len(value.items) <= 8:
-            named = value.items[0] == Lit("name")  # as `named_parameters` gives them
-            if not named and any(is_object(item) for item in value.items):
-                return list(value.items)
-        if isinstance(value, Table) and 0 < len(value.items) <= 8:
-            keys: list[Value] = [
-                Lit(key) if isinstance(key, (str, int)) else NOTHING for key, _ in value.items
-            ]
-            return keys
-        return None
+    def iterated(
+        self, node: ForLoop | ast.comprehension
+    ) -> tuple[ast.expr, Value, list[Value] | None]:
+        """What a loop iterates over, without progress bars and aliases; its value and its items."""
+        iterable = stripped(node.iter)
+        if isinstance(iterable, ast.Name):
+            iterable = self.env.frame.iterables.get(iterable.id, iterable)
+        value = self.evaluator.value(iterable)
+        return iterable, value, items_of(value)
 
     def element(self, value: Value, node: ast.expr) -> Value | None:
-        """One parameter, group or optimizer that stands for all of a collection."""
+        """One parameter, group or optimizer that represents all of a collection."""
         if isinstance(value, Params):
             return value
         if isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
@@ -113,31 +126,26 @@ class Loops(Evaluate):
         if isinstance(value, Thing):
             text = text_of(node)
             if "optim" in text.lower() or text.lower().endswith(("opts", "opt")):
-                return Thing(value.key + "[*]", self.role(value, node))
+                return Thing(value.key + "[*]", self.objects.role(value, node))
         return None
 
-    def written_out(
-        self, target: ast.expr, items: list[Value], node: ast.For | ast.AsyncFor | ast.comprehension
-    ) -> None:
-        if not isinstance(node, (ast.For, ast.AsyncFor)):
-            self.store(target, items[0] if items else NOTHING, None, target)
-            return
-        self.count += 1
-        label = self.count
-        outer = self.loops[-1]
+    def unrolled(self, node: ForLoop, items: list[Value]) -> None:
+        """The body of a loop once for each item."""
+        label = self.nesting.number()
+        outer = self.nesting.loop
         rounds: list[Flow] = []
         for item in items:
-            self.store(target, item, None, node)
+            self.assignments.store(node.target, item, None, node)
             # break and continue belong to this loop, events to the one around it.
-            body = relabelled(self.collect(node.body), outer, label)
+            body = relabelled(self.evaluator.collect(node.body), outer, label)
             rounds.append(Block(body, Continue(label)))
-        self.out.append(Block(Seq(tuple(rounds)), Break(label)))
-        self.statements(node.orelse)
+        self.emitter.add(Block(Seq(tuple(rounds)), Break(label)))
+        self.evaluator.run(node.orelse)
 
     def counting(
         self, target: ast.expr, iterable: ast.expr
     ) -> tuple[Variable | None, Expr, Expr | None]:
-        """The counter of a loop, where it starts, and how often it runs."""
+        """The counter of a loop, where it starts, and how often the loop runs."""
         first: Expr = Const(0)
         if not isinstance(iterable, ast.Call):
             return None, first, None
@@ -145,37 +153,31 @@ class Loops(Evaluate):
         if name == "enumerate" and iterable.args and isinstance(target, ast.Tuple):
             start = [kw.value for kw in iterable.keywords if kw.arg == "start"] + iterable.args[1:2]
             if start:
-                first = conditions.expression(self.reader, start[0])
-            return self.named(target.elts[0]), first, None
+                first = self.conditions.expression(start[0])
+            return self.env.name(target.elts[0]), first, None
         if name in ("range", "trange") and iterable.args and isinstance(target, ast.Name):
-            bounds = [conditions.expression(self.reader, arg) for arg in iterable.args]
+            bounds = [self.conditions.expression(arg) for arg in iterable.args]
             if len(bounds) > 1:
                 first = bounds[0]
             trips: Expr = bounds[0] if len(bounds) == 1 else Op("-", (bounds[1], bounds[0]))
             length = text_of(iterable.args[0])
             if isinstance(trips, Const) and trips.value != 1 and vocabulary.WINDOW.search(length):
                 trips = WindowLength(text=length)  # whatever number it holds, it is N
-            return self.named(target), first, trips
+            return self.env.name(target), first, trips
         return None, first, None
 
-    def named(self, node: ast.expr) -> Variable | None:
-        variable = self.variable(node)
-        return Name(variable) if variable is not None else None
-
-    def bind_targets(
-        self, target: ast.expr, value: Value, iterable: ast.expr
-    ) -> Iterator[Variable]:
+    def bind_data(self, target: ast.expr) -> Iterator[Variable]:
         """Gives the targets of a loop values of which nothing is known but that they are data."""
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
-                self.frame.env[node.id] = Tensor()
-                variable = self.variable(node)
-                if variable:
-                    yield Name(variable)
+                self.env.frame.env[node.id] = Tensor()
+                variable = self.env.name(node)
+                if variable is not None:
+                    yield variable
 
     def loop(
         self,
-        node: ast.For | ast.AsyncFor | ast.While,
+        node: ForLoop | ast.While,
         targets: frozenset[Variable],
         counter: Variable | None,
         test: Expr | None,
@@ -183,47 +185,38 @@ class Loops(Evaluate):
         first: Expr = Const(0),
         trips: Expr | None = None,
     ) -> None:
-        self.count += 1
-        ident = self.count
+        """A loop that repeats its body."""
+        nesting, frame = self.nesting, self.env.frame
+        ident = nesting.number()
         for name in assigned_names(node):
-            if isinstance(self.frame.env.get(name), Lit):
-                self.frame.env[name] = NOTHING
-        self.idle[ident] = (self.frame.module.path, node, len(self.stack))
-        before = dict(self.frame.env)
-        self.loops.append(ident)
+            if isinstance(frame.env.get(name), Lit):
+                frame.env[name] = NOTHING
+        nesting.loop_nodes[ident] = LoopNode(frame.module.path, node, len(nesting.stack))
+        before = dict(frame.env)
+        nesting.loops.append(ident)
         if counter and isinstance(trips, Const) and isinstance(trips.value, int):
-            self.ends[counter] = (ident, trips.value - 1)
+            nesting.last_values[counter] = (ident, trips.value - 1)
             targets |= {LastIteration(ident)}
-        outer = set(self.targets)
-        self.targets |= targets
+        outer = set(nesting.targets)
+        nesting.targets |= targets
         try:
-            body = self.collect(node.body)
+            body = self.evaluator.collect(node.body)
             once = self.goes_through_objects(targets, node)
         finally:
-            self.targets = outer
-            self.loops.pop()
+            nesting.targets = outer
+            nesting.loops.pop()
             if counter is not None:
-                self.ends.pop(counter, None)
+                nesting.last_values.pop(counter, None)
         for name, value in before.items():
-            self.frame.env.setdefault(name, value)
-        orelse = self.collect(node.orelse) if node.orelse else None
+            frame.env.setdefault(name, value)
+        orelse = self.evaluator.collect(node.orelse) if node.orelse else None
         if once:
-            body = relooped(body, ident, self.loops[-1])
-            self.out.append(Block(Block(body, Continue(ident)), Break(ident)))
+            body = relooped(body, ident, nesting.loop)
+            self.emitter.add(Block(Block(body, Continue(ident)), Break(ident)))
             return
-        self.out.append(
-            Loop(
-                body,
-                ident,
-                self.site(node),
-                targets,
-                counter,
-                first,
-                trips,
-                test,
-                forever,
-                orelse,
-            )
+        site = self.emitter.site(node)
+        self.emitter.add(
+            Loop(body, ident, site, targets, counter, first, trips, test, forever, orelse)
         )
 
     def goes_through_objects(self, targets: frozenset[Variable], node: ast.AST) -> bool:
@@ -231,30 +224,33 @@ class Loops(Evaluate):
 
         What it does then happens once to each, not again and again to one.
         """
-        if any(self.shifting.pop(name, None) for name in targets):
+        if any(self.nesting.shifting.pop(name, None) for name in targets):
             return True
         if not isinstance(node, (ast.For, ast.AsyncFor)):
             return False
         bound = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
         return any(
             text.split(".")[0] in bound and methods & vocabulary.HELD_METHODS
-            for text, methods in self.frame.module.methods.items()
+            for text, methods in self.env.frame.module.methods.items()
         )
 
-    def collect(self, body: Sequence[ast.stmt]) -> Flow:
-        """The flow of some statements."""
-        raise NotImplementedError
 
-    def statements(self, body: Sequence[ast.stmt]) -> None:
-        """Lowers statements in order."""
-        raise NotImplementedError
+def items_of(value: Value) -> list[Value] | None:
+    """The items of a short collection of objects, which a loop is unrolled for."""
+    if isinstance(value, Many) and 0 < len(value.items) <= MOST_ITEMS:
+        named = value.items[0] == Lit("name")  # as `named_parameters` gives them
+        if not named and any(is_object(item) for item in value.items):
+            return list(value.items)
+    if isinstance(value, Table) and 0 < len(value.items) <= MOST_ITEMS:
+        return [Lit(key) if isinstance(key, (str, int)) else NOTHING for key, _ in value.items]
+    return None
 
 
-def _looks_up(node: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
+def _looks_up(node: ForLoop) -> bool:
     """Whether a loop goes through a few literal keys, and looks something up under each."""
-    if isinstance(node, ast.comprehension) or not isinstance(node.iter, (ast.Tuple, ast.List)):
+    if not isinstance(node.iter, (ast.Tuple, ast.List)) or len(node.iter.elts) > MOST_ITEMS:
         return False
-    if len(node.iter.elts) > 8 or not all(isinstance(e, ast.Constant) for e in node.iter.elts):
+    if not all(isinstance(e, ast.Constant) for e in node.iter.elts):
         return False
     key = text_of(node.target)
     return any(
@@ -262,3 +258,81 @@ def _looks_up(node: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
         for statement in node.body
         for inner in nodes(statement)
     )
+
+
+Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
+
+
+class Comprehensions:
+    """Evaluates comprehensions."""
+
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        nesting: Nesting,
+        evaluator: Evaluator,
+        assignments: Assignments,
+        loops: Loops,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.nesting = nesting
+        self.evaluator = evaluator
+        self.assignments = assignments
+        self.loops = loops
+
+    def sequence(self, node: Comprehension) -> Value:
+        """`[x for …]`, `{x for …}`, `(x for …)`."""
+        env = dict(self.env.frame.env)
+        try:
+            known = self.item_by_item(node)
+            if known is not None:
+                return known
+            for part in node.generators:
+                self.loops.bind(part)
+                for test in part.ifs:
+                    self.evaluator.value(test)
+            value = self.repeated(node)
+            if isinstance(value, (Params, Grad, Tensor)):
+                return value
+            return Many((value,)) if isinstance(value, Table) else NOTHING
+        finally:
+            self.env.frame.env = env
+
+    def dictionary(self, node: ast.DictComp) -> Value:
+        """`{key: x for …}`."""
+        env = dict(self.env.frame.env)
+        for part in node.generators:
+            self.loops.bind(part)
+        self.evaluator.value(node.value)
+        self.env.frame.env = env
+        return NOTHING
+
+    def repeated(self, node: Comprehension) -> Value:
+        """The item of a comprehension; what it does is done in a loop."""
+        self.nesting.loops.append(self.nesting.number())
+        out = self.emitter.divert()
+        try:
+            return self.evaluator.value(node.elt)
+        finally:
+            body = self.emitter.restore(out)
+            ident = self.nesting.loops.pop()
+            if any(isinstance(part, Act) for part in walk(Seq(body))):
+                self.emitter.add(Loop(Seq(body), ident, self.emitter.site(node)))
+
+    def item_by_item(self, node: Comprehension) -> Value | None:
+        """A comprehension over known objects."""
+        if len(node.generators) != 1:
+            return None
+        part = node.generators[0]
+        items = items_of(self.evaluator.peek(part.iter))
+        if items is None:
+            return None
+        values = []
+        for item in items:
+            self.assignments.store(part.target, item, None, part.target)
+            values.append(self.evaluator.value(node.elt))
+        if values and all(isinstance(value, Params) for value in values):
+            return Params(frozenset().union(*(v.keys for v in values if isinstance(v, Params))))
+        return Many(tuple(values))

@@ -1,27 +1,21 @@
-"""Objects and classes: what their attributes hold, what their methods reach."""
+"""Objects and classes: what they inherit and hold, and which role they have."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from zerograd.static.interp import obviously_right
-from zerograd.static.interp.environment import Frame, Scope, called
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.environment import Environment, Registry
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.names import Names
 from zerograd.static.read import vocabulary
-from zerograd.static.read.budget import EXPRESSION
-from zerograd.static.read.file_index import (
-    Facts,
-    Function,
-    blocks,
-    nodes,
-    parameters,
-    text_of,
-)
-from zerograd.static.read.project import Module
+from zerograd.static.read.file_index import Function, nodes, parameters, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
     Fn,
+    Frame,
     Grad,
     Klass,
     Lit,
@@ -32,164 +26,38 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    called,
 )
 
-_PLAIN_BASES = frozenset(
+_HARMLESS_BASES = frozenset(
     {"object", "ABC", "Module", "Generic", "Protocol", "NamedTuple", "Enum", "Exception"}
 )
 
 
-class Classes(Scope):
-    """Looks into objects and their classes."""
+class KnownClasses:
+    """What was found out about classes, for all functions of a file that are interpreted."""
 
-    def attribute(self, owner: Value, attr: str) -> Value:
-        if isinstance(owner, Thing):
-            return self.thing_attribute(owner, attr)
-        if isinstance(owner, Params):
-            return Grad(owner.keys, owner.some) if attr == "grad" else owner
-        if isinstance(owner, Grad):
-            return owner
-        if isinstance(owner, Tensor):
-            if attr == "grad":
-                # A computed tensor is nobody's parameter; one that came from somewhere may be.
-                return Grad(frozenset({"@result"}) if owner.roots else frozenset())
-            return Tensor() if attr in vocabulary.CUT else owner
-        if isinstance(owner, Origin):
-            if owner.name.startswith("module:"):
-                return self.module_attribute(owner.name[7:], attr)
-            return Origin(f"{owner.name}.{attr}")
-        if isinstance(owner, Klass):
-            method = owner.method(attr)
-            if method is not None:
-                return Fn(method, owner.module, attr, None, None, owner)
-        return NOTHING
+    def __init__(self) -> None:
+        self.bases: dict[tuple[ast.ClassDef, int], list[Klass]] = {}
+        self.methods: dict[ast.ClassDef, list[Fn]] = {}
 
-    def thing_attribute(self, owner: Thing, attr: str) -> Value:
-        if (owner.key, attr) in self.heap:
-            return self.heap[(owner.key, attr)]
-        if attr in ("zero_grad", "step") and owner.klass is None:
-            return Bound(owner, attr)
-        if attr == "grad":
-            return Grad(frozenset({owner.key}), leaf=True)
-        if attr in ("module", "data", "_orig_mod"):
-            return owner
-        if attr == "param_groups":
-            self.role(owner)
-            return Params(frozenset({owner.key}))
-        if owner.klass is not None:
-            found = self.class_attribute(owner, owner.klass, attr)
-            if found is not None:
-                return found
-        return Thing(f"{owner.key}.{attr}")
 
-    def holds(self, owner: Thing, attr: str) -> bool:
-        """Whether an object is seen to keep something under this name."""
-        return (owner.key, attr) in self.heap
+class Classes:
+    """Looks into classes."""
 
-    def class_attribute(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
-        """What the methods of a class assign to an attribute, seen from outside its constructor."""
-        mark = (owner.key, attr)
-        if mark in self.evaluating:
-            return None
-        self.evaluating.add(mark)
-        try:
-            for base in self.lineage(klass):
-                method = base.method(attr)
-                if method is not None:
-                    if any(text_of(d).endswith("property") for d in method.decorator_list):
-                        return self.property_value(owner, base, method)
-                    return Fn(method, base.module, attr, owner, None, base)
-                value = self.assigned_attribute(owner, base, attr)
-                if value is not None:
-                    self.heap[(owner.key, attr)] = value
-                    return value
-        finally:
-            self.evaluating.discard(mark)
-        return None
-
-    def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
-        returns = klass.module.facts[method].returns
-        if len(returns) != 1 or not method.args.args:
-            return None
-        frame = self.frame
-        self.frame = Frame(
-            klass.module, env={method.args.args[0].arg: owner}, klass=klass, owner=owner
-        )
-        try:
-            return self.peek(returns[0])
-        finally:
-            self.frame = frame
-
-    def assigned_attribute(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
-        values: list[Value] = []
-        for method, node, index in klass.module.attributes_of(klass.node).get(attr, ()):
-            if method is None:
-                values.append(self.peek(node))
-            else:
-                values.append(self.attribute_value(owner, klass, method, node, index))
-        empty = (Lit(None), Many(()), Table(()))
-        values = [value for value in values if value not in empty] or values
-        if not values:
-            return None
-        ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
-        key = f"{owner.key}.{attr}"
-        if isinstance(ranked[0], Tensor):
-            methods = klass.module.methods.get(f"self.{attr}", frozenset())
-            role = vocabulary.role_of_use(f"self.{attr}", methods) if methods else ""
-            if role or methods & vocabulary.OBJECT_METHODS:
-                return Thing(key, role)
-        if isinstance(ranked[0], Lit) and len(values) > 1:
-            return Thing(key)
-        return called(ranked[0], key)
-
-    def attribute_value(
-        self, owner: Thing, klass: Klass, method: Function, node: ast.expr, index: int | None
-    ) -> Value:
-        frame = self.frame
-        env: dict[str, Value] = {arg.arg: NOTHING for arg in parameters(method)}
-        env[method.args.args[0].arg] = owner
-        env.update(self.kept_arguments(owner, klass, method))
-        self.frame = Frame(klass.module, prefix=f"{owner.key}.", env=env, klass=klass, owner=owner)
-        self.locals_before(klass, method, node)
-        try:
-            value = self.peek(node)
-        finally:
-            self.frame = frame
-        if index is not None:
-            return (
-                value.items[index]
-                if isinstance(value, Many) and index < len(value.items)
-                else NOTHING
-            )
-        return value
-
-    def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
-        """Arguments that a method stores are known by the attribute that holds them."""
-        me = method.args.args[0].arg
-        formal = {arg.arg for arg in parameters(method)}
-        return {
-            name: Thing(f"{owner.key}.{attr}")
-            for name, holder, attr in klass.module.facts[method].stored
-            if holder == me and name in formal
-        }
-
-    def locals_before(self, klass: Klass, method: Function, node: ast.expr) -> None:
-        """Simple local variables that an attribute's value is built from."""
-        known = klass.module.facts[method].locals
-        wanted = {n.id for n in nodes(node) if isinstance(n, ast.Name)} if known else set()
-        found = [one for name in wanted & known.keys() for one in known[name]]
-        for _, line, name, value in sorted(found, key=lambda one: one[0]):
-            if line < node.lineno:
-                self.frame.env[name] = self.peek(value)
+    def __init__(self, known: KnownClasses, evaluator: Evaluator) -> None:
+        self.known = known
+        self.evaluator = evaluator
 
     def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
         """The class and its visible bases, nearest first."""
-        bases = self.project.bases.get((klass.node, depth))
+        bases = self.known.bases.get((klass.node, depth))
         if bases is None:
-            bases = self.project.bases[klass.node, depth] = list(self.bases(klass, depth))
+            bases = self.known.bases[klass.node, depth] = list(self.bases(klass, depth))
         return [klass, *bases]
 
     def bases(self, klass: Klass, depth: int) -> Iterator[Klass]:
+        """The visible bases of a class, and theirs."""
         if depth > 5:
             return
         for base in klass.node.bases:
@@ -201,146 +69,235 @@ class Classes(Scope):
         """What a class inherits from."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return NOTHING
-        frame, self.frame = self.frame, Frame(klass.module)
-        try:
-            return self.peek(node)
-        finally:
-            self.frame = frame
+        return self.evaluator.peek_in(Frame(klass.module), node)
 
-    def whole(self, klass: Klass) -> bool:
+    def is_visible(self, klass: Klass) -> bool:
         """Whether all bases of a class are visible, or known to leave gradients alone."""
         return all(
             isinstance(self.base(part, base), Klass)
-            or text_of(base).rsplit(".", 1)[-1] in _PLAIN_BASES
+            or text_of(base).rsplit(".", 1)[-1] in _HARMLESS_BASES
             for part in self.lineage(klass)
             for base in part.node.bases
         )
 
-    def locals_of(self, fn: Fn) -> frozenset[str]:
-        return frozenset(fn.module.facts[fn.node].assigned)
-
-    def relevant(self, fn: Fn) -> bool:
-        """Whether a function, or one it calls, does anything to gradients."""
-        return self.reaches(fn, "mentions", 0)
-
-    def may_step(self, fn: Fn | None) -> bool:
-        """Whether a function, or the top level, or what it calls, may step, by a call or by hand."""
-
-        def reaches(what: str) -> bool:
-            return self.reaches(fn, what, 0) if fn is not None else self.top_reaches(what)
-
-        return reaches("steps") or (reaches("grads") and reaches("updates"))
-
-    def top_reaches(self, what: str) -> bool:
-        """Whether a fact holds for the top level or for what it calls."""
-        module = self.top.module
-        top = module.top
-        return getattr(top, what) or any(
-            self.reaches(inner, what, deep) for inner, deep in self.callees(module, top, None, 0)
-        )
-
-    def reaches(self, fn: Fn, what: str, depth: int) -> bool:
-        """Whether a fact holds for a function or for one that it calls."""
-        known = fn.module.reached.get((fn.node, what))
-        if known is None:
-            self.work.read(EXPRESSION)
-            fn.module.reached[(fn.node, what)] = False
-            known = getattr(fn.module.facts[fn.node], what) or (
-                depth < 6
-                and any(
-                    self.reaches(inner, what, deep)
-                    for inner, deep in self.callees(
-                        fn.module, fn.module.facts[fn.node], fn.klass, depth
-                    )
-                )
-            )
-            fn.module.reached[(fn.node, what)] = known
-        return known
-
-    def callees(
-        self, module: Module, facts: Facts, klass: Klass | None, depth: int
-    ) -> Iterator[tuple[Fn, int]]:
-        """Functions that code with these facts may call, and how deep they are to be looked for."""
-        inherited = klass if depth < 3 else None
-        yield from ((inner, depth + 1) for inner in self.near_callees(module, facts, inherited))
-        # In an order that is the same in every run: there is a limit to what is imported.
-        for name in sorted(facts.calls):
-            first, last = name.split(".")[0], name.rpartition(".")[2]
-            if first in module.imports:
-                value = self.global_name(module, first)
-                if isinstance(value, Origin) and value.name.startswith("module:"):
-                    value = self.attribute(value, last)
-                if isinstance(value, Fn):
-                    yield value, depth + 2
-                elif isinstance(value, Klass):
-                    yield from ((method, depth + 2) for method in self.methods(value))
-
-    def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
-        """Functions of the same file, and inherited methods, that code with these facts may call."""
-        near = self.project.near.get(facts)
-        if near is None:
-            near = self.project.near[facts] = list(_in_file(module, facts))
-        yield from near
-        if klass is not None:
-            for base in self.lineage(klass)[1:]:
-                yield from (method for method in self.methods(base) if method.name in facts.called)
-
     def methods(self, klass: Klass) -> list[Fn]:
         """The methods that a class defines itself."""
-        known = self.project.methods.get(klass.node)
+        known = self.known.methods.get(klass.node)
         if known is None:
-            known = self.project.methods[klass.node] = list(_methods(klass))
+            known = self.known.methods[klass.node] = list(methods_of(klass))
         return known
 
-    def touches_here(self, fn: Fn) -> bool:
-        """Whether a function does something to gradients, itself or through its own file."""
-        known = fn.module.reached.get((fn.node, "here"))
-        if known is None:
-            fn.module.reached[(fn.node, "here")] = False
-            facts = fn.module.facts[fn.node]
-            known = facts.mentions or any(
-                map(self.touches_here, self.near_callees(fn.module, facts, fn.klass))
-            )
-            fn.module.reached[(fn.node, "here")] = known
-        return known
+    def defines(self, klass: Klass, name: str) -> bool:
+        """Whether a class or a visible base of it defines a method."""
+        return any(base.method(name) is not None for base in self.lineage(klass))
 
-    def plainly_right(self, fn: Fn) -> bool:
-        """Whether a function, and all it calls that does anything to gradients, is plainly right."""
-        known = fn.module.reached.get((fn.node, "plain"))
-        if known is None:
-            fn.module.reached[(fn.node, "plain")] = False
-            facts, methods = fn.module.facts[fn.node], fn.module.methods
-            if obviously_right.is_silent(facts, methods):
-                known = all(self.plainly_right(inner) for inner in self.busy_callees(fn))
-            else:
-                only = sum(bool(other.words) for other in fn.module.facts.values()) == 1
-                known = obviously_right.is_plain(facts, blocks(fn.node), methods, only) and not any(
-                    self.busy_callees(fn)
-                )
-            fn.module.reached[(fn.node, "plain")] = known
-        return known
+    def role(self, klass: Klass) -> Role:
+        """The role of a class, from what it inherits or is called."""
+        for base in self.lineage(klass):
+            for parent in base.node.bases:
+                role = vocabulary.role_of_call(text_of(parent))
+                if role:
+                    return role
+        if klass.name in vocabulary.CONSTRUCTORS and not self.defines(klass, "__call__"):
+            return vocabulary.CONSTRUCTORS[klass.name]
+        return Role.NONE
 
-    def busy_callees(self, fn: Fn) -> Iterator[Fn]:
-        """What a function calls in its own file that does something to gradients.
-
-        Who clears, fills and steps in one block does not have others do it in between.
-        """
-        near = self.near_callees(fn.module, fn.module.facts[fn.node], fn.klass)
-        return (inner for inner in near if self.touches_here(inner))
+    def is_optimizer_method(self, method: Fn) -> bool:
+        """Whether a method belongs to an optimizer of the project."""
+        return method.klass is not None and self.role(method.klass) is Role.OPTIMIZER
 
 
-def _in_file(module: Module, facts: Facts) -> Iterator[Fn]:
-    """The functions of a file that code with these facts may call."""
-    for last in sorted(facts.called):
-        for owner, method in module.methods_named(last):
-            yield Fn(method, module, last, None, None, Klass(owner, module))
-        if last in module.functions:
-            yield Fn(module.functions[last], module, last)
-        elif last in module.classes:
-            yield from _methods(Klass(module.classes[last], module, last))
-
-
-def _methods(klass: Klass) -> Iterator[Fn]:
+def methods_of(klass: Klass) -> Iterator[Fn]:
+    """The methods in a class's body, in order."""
     for node in klass.node.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield Fn(node, klass.module, node.name, None, None, klass)
+
+
+_EMPTY = (Lit(None), Many(()), Table(()))
+
+
+class Objects:
+    """Looks into objects."""
+
+    def __init__(
+        self,
+        env: Environment,
+        registry: Registry,
+        evaluator: Evaluator,
+        names: Names,
+        classes: Classes,
+    ) -> None:
+        self.env = env
+        self.registry = registry
+        self.evaluator = evaluator
+        self.names = names
+        self.classes = classes
+        self.evaluating: set[tuple[str, str]] = set()
+
+    def attribute(self, owner: Value, attr: str) -> Value:
+        """What a value holds under a name."""
+        if isinstance(owner, Thing):
+            return self.of_object(owner, attr)
+        if isinstance(owner, Params):
+            return Grad(owner.keys, owner.some) if attr == "grad" else owner
+        if isinstance(owner, Grad):
+            return owner
+        if isinstance(owner, Tensor):
+            if attr == "grad":
+                # A computed tensor is nobody's parameter; one that came from somewhere may be.
+                return Grad(frozenset({"@result"}) if owner.roots else frozenset())
+            return Tensor() if attr in vocabulary.CUT else owner
+        if isinstance(owner, Origin):
+            return self.names.attribute(owner, attr)
+        if isinstance(owner, Klass):
+            method = owner.method(attr)
+            if method is not None:
+                return Fn(method, owner.module, attr, None, None, owner)
+        return NOTHING
+
+    def of_object(self, owner: Thing, attr: str) -> Value:
+        """What an object holds under a name."""
+        if (owner.key, attr) in self.env.heap:
+            return self.env.heap[(owner.key, attr)]
+        if attr in ("zero_grad", "step") and owner.klass is None:
+            return Bound(owner, attr)
+        if attr == "grad":
+            return Grad(frozenset({owner.key}), leaf=True)
+        if attr in ("module", "data", "_orig_mod"):
+            return owner
+        if attr == "param_groups":
+            self.role(owner)
+            return Params(frozenset({owner.key}))
+        if owner.klass is not None:
+            found = self.of_class(owner, owner.klass, attr)
+            if found is not None:
+                return found
+        return Thing(f"{owner.key}.{attr}")
+
+    def keeps(self, owner: Thing, attr: str) -> bool:
+        """Whether an object is seen to keep something under this name."""
+        return (owner.key, attr) in self.env.heap
+
+    def item(self, owner: Thing, text: str) -> Value:
+        """What a collection holds under a key or index."""
+        held = self.env.heap.get((owner.key, f"[{text}]"))
+        return held if held is not None else Thing(f"{owner.key}[{text}]", owner.role)
+
+    def of_class(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
+        """What the methods of a class assign to an attribute, seen from outside its constructor."""
+        mark = (owner.key, attr)
+        if mark in self.evaluating:
+            return None
+        self.evaluating.add(mark)
+        try:
+            for base in self.classes.lineage(klass):
+                method = base.method(attr)
+                if method is not None:
+                    if any(text_of(d).endswith("property") for d in method.decorator_list):
+                        return self.property_value(owner, base, method)
+                    return Fn(method, base.module, attr, owner, None, base)
+                value = self.assigned(owner, base, attr)
+                if value is not None:
+                    self.env.heap[(owner.key, attr)] = value
+                    return value
+        finally:
+            self.evaluating.discard(mark)
+        return None
+
+    def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
+        """What a property returns."""
+        returns = klass.module.facts[method].returns
+        if len(returns) != 1 or not method.args.args:
+            return None
+        frame = Frame(klass.module, env={method.args.args[0].arg: owner}, klass=klass, owner=owner)
+        return self.evaluator.peek_in(frame, returns[0])
+
+    def assigned(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
+        """What a class itself, without its bases, assigns to an attribute."""
+        values: list[Value] = []
+        for method, node, index in klass.module.attributes_of(klass.node).get(attr, ()):
+            if method is None:
+                values.append(self.evaluator.peek(node))
+            else:
+                values.append(self.assigned_in(owner, klass, method, node, index))
+        values = [value for value in values if value not in _EMPTY] or values
+        if not values:
+            return None
+        ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
+        key = f"{owner.key}.{attr}"
+        if isinstance(ranked[0], Tensor):
+            methods = klass.module.methods.get(f"self.{attr}", frozenset())
+            role = vocabulary.role_of_use(f"self.{attr}", methods) if methods else Role.NONE
+            if role or methods & vocabulary.OBJECT_METHODS:
+                return Thing(key, role)
+        if isinstance(ranked[0], Lit) and len(values) > 1:
+            return Thing(key)
+        return called(ranked[0], key)
+
+    def assigned_in(
+        self, owner: Thing, klass: Klass, method: Function, node: ast.expr, index: int | None
+    ) -> Value:
+        """What one assignment of a method gives to an attribute."""
+        env: dict[str, Value] = {arg.arg: NOTHING for arg in parameters(method)}
+        env[method.args.args[0].arg] = owner
+        env.update(_kept_arguments(owner, klass, method))
+        frame = Frame(klass.module, prefix=f"{owner.key}.", env=env, klass=klass, owner=owner)
+        for name, value in _locals_before(klass, method, node):
+            frame.env[name] = self.evaluator.peek_in(frame, value)
+        value_ = self.evaluator.peek_in(frame, node)
+        if index is None:
+            return value_
+        if isinstance(value_, Many) and index < len(value_.items):
+            return value_.items[index]
+        return NOTHING
+
+    def role(self, thing: Thing, node: ast.expr | None = None) -> Role:
+        """The role of an object, from where it was made or from how the file uses it."""
+        roles = self.registry.roles
+        if thing.params is not None:
+            self.registry.params[thing.key] = thing.params
+        if thing.role:
+            roles.setdefault(thing.key, thing.role)
+            return thing.role
+        if thing.key in roles:
+            return roles[thing.key]
+        role = Role.NONE
+        if thing.klass is not None:
+            role = self.classes.role(thing.klass)
+        elif node is not None:
+            text = text_of(node)
+            methods = self.env.frame.module.methods.get(text, frozenset())
+            role = vocabulary.role_of_use(text, methods)
+        if role:
+            roles[thing.key] = role
+        return role
+
+    def used_as(self, node: ast.expr) -> Role:
+        """The role in which the file uses a name, whatever it was given."""
+        text = text_of(node)
+        methods = self.env.frame.module.methods.get(text, frozenset())
+        return vocabulary.role_of_use(text, methods) if methods else Role.NONE
+
+
+def _kept_arguments(owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
+    """Arguments that a method stores are known by the attribute that holds them."""
+    me = method.args.args[0].arg
+    formal = {arg.arg for arg in parameters(method)}
+    return {
+        name: Thing(f"{owner.key}.{attr}")
+        for name, holder, attr in klass.module.facts[method].stored
+        if holder == me and name in formal
+    }
+
+
+def _locals_before(klass: Klass, method: Function, node: ast.expr) -> list[tuple[str, ast.expr]]:
+    """Simple local variables that an attribute's value is built from, in order."""
+    known = klass.module.facts[method].locals
+    wanted = {n.id for n in nodes(node) if isinstance(n, ast.Name)} if known else set()
+    found = [one for name in wanted & known.keys() for one in known[name]]
+    return [
+        (name, value)
+        for _, line, name, value in sorted(found, key=lambda one: one[0])
+        if line < node.lineno
+    ]

@@ -1,16 +1,18 @@
-"""Code that is plainly right: clear, backward and step in one block, in an order that cannot go wrong.
+"""Code that is obviously right: clear, backward and step in one block, in an order that cannot go wrong.
 
-Most training code is. Recognising it from the facts of a function saves reading it: what is plain
-gives no finding when it is read, and what is not plain is read.
+Most training code is. Recognising it from the facts of a function saves interpreting it: code that is
+obviously right has no finding when it is interpreted, and all other code is interpreted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Facts, Word
-from zerograd.static.read.values import OPTIMIZER
+from zerograd.static.read.file_index import Facts, Word, blocks
+from zerograd.static.read.values import Fn
 
 MANAGED = frozenset(
     {
@@ -26,9 +28,40 @@ MANAGED = frozenset(
 """Libraries that run, gate or gather backward themselves."""
 
 _SCALED = ".scale("
-"""Whether the step knows of the scale is not asked here."""
+"""Whether the step knows of the scale is not decided here."""
 _NONE: frozenset[str] = frozenset()
 Methods = Mapping[str, frozenset[str]]
+
+
+class ObviouslyRight:
+    """Recognises functions that need not be interpreted."""
+
+    def __init__(self, graph: CallGraph) -> None:
+        self.graph = graph
+
+    def is_right(self, fn: Fn) -> bool:
+        """Whether a function, and all it calls that does anything to gradients, is obviously right."""
+        known = fn.module.reached.get((fn.node, "right"))
+        if known is None:
+            fn.module.reached[(fn.node, "right")] = False
+            facts, methods = fn.module.facts[fn.node], fn.module.methods
+            if is_silent(facts, methods):
+                known = all(self.is_right(inner) for inner in self.callees(fn))
+            else:
+                only = sum(bool(other.words) for other in fn.module.facts.values()) == 1
+                known = is_plain(facts, blocks(fn.node), methods, only) and not any(
+                    self.callees(fn)
+                )
+            fn.module.reached[(fn.node, "right")] = known
+        return known
+
+    def callees(self, fn: Fn) -> Iterator[Fn]:
+        """What a function calls in its own file that does something to gradients.
+
+        A function that clears, fills and steps in one block does not have others do it in between.
+        """
+        near = self.graph.near_callees(fn.module, fn.module.facts[fn.node], fn.klass)
+        return (inner for inner in near if self.graph.touches_gradients_here(inner))
 
 
 def is_silent(facts: Facts, methods: Methods) -> bool:
@@ -37,9 +70,9 @@ def is_silent(facts: Facts, methods: Methods) -> bool:
 
 
 def is_plain(facts: Facts, blocks: list[list[Word]], methods: Methods, only: bool) -> bool:
-    """Whether all that a function does to gradients stands in plainly right blocks.
+    """Whether all that a function does to gradients is in blocks that are obviously right.
 
-    Clearing last is right if nobody else has left anything: for the only function that does it.
+    Clearing last is right if no other function has left gradients: if only this one touches them.
     """
     if facts.wordy:
         return False
@@ -55,7 +88,7 @@ def _counts(word: Word, methods: Methods) -> bool:
     """Environments and schedulers have steps too."""
     if (
         word.kind != "step"
-        or vocabulary.role_of_use(word.what, methods.get(word.what, _NONE)) == OPTIMIZER
+        or vocabulary.role_of_use(word.what, methods.get(word.what, _NONE)) is Role.OPTIMIZER
     ):
         return True
     last = word.what.rpartition(".")[2]
@@ -68,7 +101,7 @@ def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
     early = bool(block) and block[0].kind == "zero_grad"
     while at < len(block):
         if (block[at].kind == "zero_grad") is not early:
-            return False  # what one round leaves, the other would meet
+            return False  # what one round leaves, the other would add to
         end = _round(block, at, alone, late)
         if end is None:
             return False

@@ -1,21 +1,13 @@
-"""From a syntax tree to a flow of acts: statements and inlined calls. Nothing is executed.
-
-What cannot be seen stays unknown; whoever reads the flow may excuse by it, and must not accuse by it.
-"""
+"""Statements other than loops: assignments, branches, jumps, definitions, `with` blocks."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
 
-from zerograd.core.events import Event, Kind, Site
 from zerograd.core.records import replace
 from zerograd.explore.flow import (
     RAISE,
     Alt,
-    Block,
     Break,
     Continue,
     Flow,
@@ -26,18 +18,19 @@ from zerograd.explore.flow import (
     Try,
     leaves_by,
 )
-from zerograd.explore.logic import Const, Expr, Name, Opaque
-from zerograd.static.interp import conditions
-from zerograd.static.interp.effects import BLANK, Act, clear, excuse_bypass
-from zerograd.static.interp.environment import Frame
-from zerograd.static.interp.gradient_calls import updates_by_hand
-from zerograd.static.interp.library_calls import open_context
-from zerograd.static.interp.loops import Loops
-from zerograd.static.interp.unused_loss import idle_loss
-from zerograd.static.read.file_index import Function, parameters, text_of
+from zerograd.explore.logic import Const, Count, LastIteration, Op, Opaque, Synchronises
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.assignments import Assignments
+from zerograd.static.interp.conditions import Conditions, is_none_check
+from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.emitter import Emitter, Gate
+from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.expressions import Expressions
+from zerograd.static.interp.gradient_calls import ParameterCalls
+from zerograd.static.interp.objects import Objects
+from zerograd.static.read.file_index import Function, text_of
 from zerograd.static.read.values import (
-    NOTHING,
-    OPTIMIZER,
     Fn,
     Klass,
     Lit,
@@ -47,169 +40,229 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     join,
+    mix,
 )
+
+
+class Contexts:
+    """Interprets `with` blocks."""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        nesting: Nesting,
+        mode: Mode,
+        gate: Gate,
+        evaluator: Evaluator,
+        objects: Objects,
+        assignments: Assignments,
+    ) -> None:
+        self.emitter = emitter
+        self.nesting = nesting
+        self.mode = mode
+        self.gate = gate
+        self.evaluator = evaluator
+        self.objects = objects
+        self.assignments = assignments
+
+    def block(self, node: ast.With | ast.AsyncWith) -> None:
+        """`with context:`."""
+        no_grad, accumulating = self.mode.no_grad, self.gate.accumulating
+        after = [flow for item in node.items for flow in self.open(item)]
+        self.evaluator.run(node.body)
+        self.mode.no_grad, self.gate.accumulating = no_grad, accumulating
+        for flow in after:
+            self.emitter.add(flow)
+
+    def open(self, item: ast.withitem) -> list[Flow]:
+        """Enters a context; gives back what happens when it is left."""
+        context = item.context_expr
+        name = text_of(context.func) if isinstance(context, ast.Call) else text_of(context)
+        last = name.rsplit(".", 1)[-1]
+        if last in ("no_grad", "inference_mode"):
+            self.mode.no_grad += 1
+            return []
+        if last in ("enable_grad", "set_grad_enabled"):
+            self.mode.no_grad = 0
+            return []
+        if (
+            last == "accumulate"
+            and isinstance(context, ast.Call)
+            and isinstance(context.func, ast.Attribute)
+        ):
+            owner = self.evaluator.value(context.func.value)
+            self.evaluator.arguments(context)
+            if (
+                isinstance(owner, Thing)
+                and self.objects.role(owner, context.func.value) is Role.ACCELERATOR
+            ):
+                return self.accumulate(context, text_of(context.func.value))
+        value = self.evaluator.value(context)
+        if last == "scale_loss" and isinstance(context, ast.Call):
+            value = replace(
+                mix([self.evaluator.peek(arg) for arg in context.args[:1]]), scaled=None
+            )
+        if item.optional_vars is not None:
+            self.assignments.store(item.optional_vars, value, None, context)
+        return []
+
+    def accumulate(self, context: ast.Call, accelerator: str) -> list[Flow]:
+        """`with accelerator.accumulate(model):` counts, and decides whether this iteration steps."""
+        self.gate.accumulating = accelerator
+        counter = Count(accelerator)
+        self.emitter.add(Set(counter, Op("+", (counter, Const(1)))))
+        self.emitter.add(Set(Synchronises(accelerator), self.gate.synchronises()))
+        # The loader's last batch closes the window, and the count begins anew.
+        ends = LastIteration(self.nesting.loop)
+        return [Alt(ends, Set(counter, Const(0)), Seq(()), self.emitter.site(context))]
+
 
 EMPTY = Seq(())
 
 
-class Lower(Loops):
-    """Lowers one root (a module's top level or a function) and all that it calls."""
+class Statements:
+    """Interprets statements."""
 
-    def module_body(self) -> Flow:
-        """The module's top level as a flow."""
-        return self.collect(self.frame.module.tree.body)
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        registry: Registry,
+        nesting: Nesting,
+        mode: Mode,
+        evaluator: Evaluator,
+        conditions: Conditions,
+        effects: Effects,
+        parameters: ParameterCalls,
+        assignments: Assignments,
+        expressions: Expressions,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.registry = registry
+        self.nesting = nesting
+        self.mode = mode
+        self.evaluator = evaluator
+        self.conditions = conditions
+        self.effects = effects
+        self.parameters = parameters
+        self.assignments = assignments
+        self.expressions = expressions
 
-    def function(self, fn: Fn) -> Flow:
-        """A function as a flow, its parameters unknown."""
-        values = {}
-        node = fn.node
-        for arg in parameters(node):
-            values[arg.arg] = self.unknown_argument(arg)
-        if isinstance(fn.owner, Thing) and node.args.args:
-            values[node.args.args[0].arg] = fn.owner
-        out, self.out = self.out, []
-        self.enter(fn, values, {})
-        flow, self.out = self.out, out
-        return Seq(tuple(flow))
+    def expression(self, node: ast.Expr) -> None:
+        """An expression as a statement."""
+        self.evaluator.value(node.value)
 
-    def unknown_argument(self, arg: ast.arg) -> Value:
-        note = text_of(arg.annotation) if arg.annotation is not None else ""
-        role = OPTIMIZER if "Optimizer" in note and "List" not in note and "[" not in note else ""
-        return Thing(arg.arg, role)
-
-    def idle_loss(self, step: Event) -> Site | None:
-        """Where the function of a step, or its loop, computes a loss that it hands to nothing."""
-        path, loop, _ = self.idle.get(step.loop, ("", None, 0))
-        around = [(path, loop)] if loop is not None else []
-        if path != step.site.path or not _holds(loop, step.site.line):
-            own = [node for node in self.inlined if _holds(node, step.site.line)]
-            own.sort(key=lambda node: getattr(node, "lineno", 0))
-            around[:0] = [(step.site.path, node) for node in own[-1:]]
-        for path, node in around:
-            found = idle_loss(node)
-            if found is not None:
-                return replace(self.site(found), path=path)
-        return None
-
-    def around(self) -> tuple[ast.AST, ...]:
-        """The innermost loop, and the functions that were called from there to here."""
-        if self.loops[-1] not in self.idle:
-            return tuple(self.stack[-1:])
-        _, loop, depth = self.idle[self.loops[-1]]
-        return (loop, *self.stack[depth:])
-
-    def collect(self, body: Sequence[ast.stmt]) -> Flow:
-        """The flow of some statements."""
-        out, self.out = self.out, []
-        try:
-            self.statements(body)
-            return Seq(tuple(self.out))
-        finally:
-            self.out = out
-
-    def statements(self, body: Sequence[ast.stmt]) -> None:
-        for node in body:
-            handler = _HANDLERS.get(node.__class__)
-            if handler is not None:
-                handler(self, node)
-
-    def do_Expr(self, node: ast.Expr) -> None:
-        self.value(node.value)
-
-    def do_Assign(self, node: ast.Assign) -> None:
-        value = self.value(node.value)
+    def assign(self, node: ast.Assign) -> None:
+        """`a = b = value`."""
+        value = self.evaluator.value(node.value)
         for target in node.targets:
-            self.store(target, value, node.value, node)
+            self.assignments.store(target, value, node.value, node)
 
-    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
+    def annotated(self, node: ast.AnnAssign) -> None:
+        """`a: type = value`."""
         if node.value is not None:
-            self.store(node.target, self.value(node.value), node.value, node)
+            value = self.evaluator.value(node.value)
+            self.assignments.store(node.target, value, node.value, node)
 
-    def do_AugAssign(self, node: ast.AugAssign) -> None:
-        old = self.peek(node.target)
-        new = self.value(node.value)
-        if updates_by_hand(self, node.target, old, new, node):
+    def augmented(self, node: ast.AugAssign) -> None:
+        """`a += value`."""
+        old = self.evaluator.peek(node.target)
+        new = self.evaluator.value(node.value)
+        if self.parameters.update_by_hand(node, old, new):
             return
         combined = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
-        value: Value = self.arithmetic(combined, old, new)
+        value: Value = self.expressions.arithmetic(combined, old, new)
         if isinstance(old, (Thing, Params)) and not isinstance(new, Tensor):
             value = old
         if isinstance(old, Many) and isinstance(new, Many):
             value = Many(old.items + new.items)
-        self.store(node.target, value, combined, node)
+        self.assignments.store(node.target, value, combined, node)
 
-    def do_Delete(self, node: ast.Delete) -> None:
+    def delete(self, node: ast.Delete) -> None:
+        """`del p.grad`."""
         for target in node.targets:
             if isinstance(target, ast.Attribute) and target.attr == "grad":
-                clear(self, self.peek(target.value), node, to_none=True)
+                self.effects.clear(self.evaluator.peek(target.value), node, to_none=True)
 
-    def do_Return(self, node: ast.Return) -> None:
+    def return_(self, node: ast.Return) -> None:
+        """`return value`."""
         value: Value = Lit(None)
         if node.value is not None:
-            value = self.value(node.value)
-            self.hand_on(value)
-        self.frame.returns.append(value)
-        self.out.append(Jump(Return(self.frame.call)))
+            value = self.evaluator.value(node.value)
+            self.registry.hand_on(value)
+        self.env.frame.returns.append(value)
+        self.emitter.add(Jump(Return(self.env.frame.call)))
 
-    def do_Raise(self, node: ast.Raise) -> None:
-        self.out.append(Jump(RAISE))
+    def raise_(self, node: ast.Raise) -> None:
+        """`raise error`."""
+        self.emitter.add(Jump(RAISE))
 
-    def do_Break(self, node: ast.Break) -> None:
-        self.out.append(Jump(Break(self.loops[-1])))
+    def break_(self, node: ast.Break) -> None:
+        """`break`."""
+        self.emitter.add(Jump(Break(self.nesting.loop)))
 
-    def do_Continue(self, node: ast.Continue) -> None:
-        self.out.append(Jump(Continue(self.loops[-1])))
+    def continue_(self, node: ast.Continue) -> None:
+        """`continue`."""
+        self.emitter.add(Jump(Continue(self.nesting.loop)))
 
-    def do_Assert(self, node: ast.Assert) -> None:
-        self.value(node.test)
+    def assertion(self, node: ast.Assert) -> None:
+        """`assert test`."""
+        self.evaluator.value(node.test)
 
-    def do_FunctionDef(self, node: Function) -> None:
-        fn = Fn(node, self.frame.module, node.name, None, self.frame)
-        self.frame.env[node.name] = fn
-        if self.frame is not self.top:
-            self.closures.append(fn)
+    def function(self, node: Function) -> None:
+        """`def name(): …`."""
+        frame = self.env.frame
+        fn = Fn(node, frame.module, node.name, None, frame)
+        frame.env[node.name] = fn
+        if frame is not self.env.top:
+            self.env.closures.append(fn)
 
-    do_AsyncFunctionDef = do_FunctionDef
+    def class_(self, node: ast.ClassDef) -> None:
+        """`class Name: …`."""
+        self.env.frame.env[node.name] = Klass(node, self.env.frame.module, node.name)
 
-    def do_ClassDef(self, node: ast.ClassDef) -> None:
-        self.frame.env[node.name] = Klass(node, self.frame.module, node.name)
-
-    def do_If(self, node: ast.If) -> None:
-        checked = conditions.is_none_check(node.test)
+    def branch(self, node: ast.If) -> None:
+        """`if test: … else: …`."""
+        checked = is_none_check(node.test)
         if checked is not None:
-            self.under_none_check(node, checked)
+            self.none_check(node, checked)
             return
-        self.value(node.test)
-        constant = conditions.constant(self, node.test)
+        self.evaluator.value(node.test)
+        constant = self.conditions.constant(node.test)
         if constant is not None:
-            self.statements(node.body if constant else node.orelse)
+            self.evaluator.run(node.body if constant else node.orelse)
             return
-        partial = self.some
-        if self.some is not True and self.in_parameters and not _asks_requires_grad(node.test):
-            self.some = True
-        before, self.frame.env = self.frame.env, dict(self.frame.env)
-        then = self.collect(node.body)
-        after_then, self.frame.env = self.frame.env, dict(before)
-        orelse = self.collect(node.orelse)
-        self.some = partial
-        after_else, self.frame.env = self.frame.env, before
-        excuse_bypass(self, then, orelse)
+        frame, mode = self.env.frame, self.mode
+        some = mode.some
+        if mode.in_parameters and not _asks_requires_grad(node.test):
+            mode.some = True
+        before, frame.env = frame.env, dict(frame.env)
+        then = self.evaluator.collect(node.body)
+        after_then, frame.env = frame.env, dict(before)
+        orelse = self.evaluator.collect(node.orelse)
+        mode.some = some
+        after_else, frame.env = frame.env, before
+        self.effects.excuse_bypass(then, orelse)
         if _does_something(then) or _does_something(orelse):
-            # The test is asked where the arms have not assigned anything yet.
-            test = conditions.expression(self, node.test)
-            alt = Alt(test, then, orelse, self.site(node.test))
-            alt.exists = conditions.exists_check(self, node.test)
-            self.out.append(alt)
-        self.frame.env = after_else
+            # The test is evaluated where the arms have not assigned anything yet.
+            test = self.conditions.expression(node.test)
+            alt = Alt(test, then, orelse, self.emitter.site(node.test))
+            alt.exists = self.conditions.exists_check(node.test)
+            self.emitter.add(alt)
+        frame.env = after_else
         mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
         for key in sorted(mixed):
-            self.emit(Kind.UNKNOWN, node.test, Act(BLANK, whose=frozenset({key})))
+            self.effects.unknown(node.test, key)
 
-    def under_none_check(self, node: ast.If, present: bool) -> None:
-        """A gradient that is None has nothing to clear: only the other arm counts."""
-        unguarded, self.unguarded = self.unguarded, False
-        self.statements(node.body if present else node.orelse)
-        self.unguarded = unguarded if present else False
+    def none_check(self, node: ast.If, present: bool) -> None:
+        """`if p.grad is not None`: a gradient that is None has nothing to clear.
+
+        Only the other arm counts.
+        """
+        unguarded, self.mode.unguarded = self.mode.unguarded, False
+        self.evaluator.run(node.body if present else node.orelse)
+        self.mode.unguarded = unguarded if present else False
 
     def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> set[str]:
         """Joins the variables of two arms, of which one that leaves does not count.
@@ -219,9 +272,9 @@ class Lower(Loops):
         if other_leaves:
             return set()
         if this_leaves:
-            self.frame.env = other
+            self.env.frame.env = other
             return set()
-        env = self.frame.env
+        env = self.env.frame.env
         mixed = set()
         for name, value in other.items():
             mine = env.get(name)
@@ -231,126 +284,37 @@ class Lower(Loops):
                 env[name] = value
                 continue
             env[name] = joined = join([value, mine])
-            if isinstance(joined, Thing) and any(map(self.is_optimizer, (value, mine))):
+            if isinstance(joined, Thing) and any(map(self.registry.is_optimizer, (value, mine))):
                 mixed.add(joined.key)
         return mixed
 
-    def do_Match(self, node: ast.Match) -> None:
-        self.value(node.subject)
+    def match(self, node: ast.Match) -> None:
+        """`match subject: …`, as a chain of branches."""
+        self.evaluator.value(node.subject)
         flow: Flow = EMPTY
-        before = dict(self.frame.env)
+        frame = self.env.frame
+        before = dict(frame.env)
         for index, case in enumerate(reversed(node.cases)):
-            self.frame.env = dict(before)
-            body = self.collect(case.body)
+            frame.env = dict(before)
+            body = self.evaluator.collect(case.body)
             text = f"{text_of(node.subject)} matches {ast.unparse(case.pattern)}"
             wild = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
             if wild and case.guard is None and index == 0:
                 flow = body
                 continue
-            test = Opaque(self.frame.prefix + text, self.reads(node.subject))
-            flow = Alt(test, body, flow, self.site(case.pattern))
-        self.out.append(flow)
+            test = Opaque(frame.prefix + text, self.env.reads(node.subject))
+            flow = Alt(test, body, flow, self.emitter.site(case.pattern))
+        self.emitter.add(flow)
 
-    def do_With(self, node: ast.With) -> None:
-        no_grad, frozen = self.no_grad, self.accumulating
-        after: list[Flow] = []
-        for item in node.items:
-            open_context(self, item, after)
-        self.statements(node.body)
-        self.no_grad, self.accumulating = no_grad, frozen
-        self.out.extend(after)
-
-    do_AsyncWith = do_With
-
-    def do_Try(self, node: ast.Try) -> None:
-        body = self.collect(node.body)
-        env = dict(self.frame.env)
-        handlers = [self.collect(handler.body) for handler in node.handlers]
-        self.frame.env = env
-        orelse = self.collect(node.orelse)
-        final = self.collect(node.finalbody)
-        self.out.append(Try(body, handlers, orelse, final, self.site(node)))
-
-    do_TryStar = do_Try
-
-    def enter(
-        self,
-        fn: Fn,
-        values: dict[str, Value],
-        aliases: dict[str, str],
-        tests: Mapping[str, Expr] = MappingProxyType({}),
-    ) -> Value:
-        """Runs through a function's body in a frame of its own; gives back what it returns.
-
-        `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`.
-        """
-        self.count += 1
-        node = fn.node
-        caller = self.frame
-        prefix = "" if caller is self.top and not self.stack and not self.out else f"{self.count}#"
-        frame = Frame(
-            fn.module,
-            prefix,
-            fn.frame,
-            dict(values),
-            aliases,
-            self.locals_of(fn) | frozenset(values),
-            fn.owner,
-            fn.klass,
-            call=self.count,
-        )
-        for name in self.locals_of(fn):
-            frame.aliases.pop(name, None)
-        self.frame = frame
-        self.project.frames.append(frame)
-        self.stack.append(node)
-        self.inlined.add(node)
-        state = (self.in_parameters, self.some, self.unguarded, self.no_grad)
-        self.in_parameters, self.some, self.unguarded = False, False, True
-        if not isinstance(node, ast.Lambda) and any(
-            text_of(d).rstrip("()").endswith(("no_grad", "inference_mode"))
-            for d in node.decorator_list
-        ):
-            self.no_grad += 1
-        try:
-            if isinstance(node, ast.Lambda):
-                return self.value(node.body)
-            for name, value in values.items():
-                if isinstance(value, Lit):
-                    self.out.append(Set(Name(frame.prefix + name), Const(value.value)))
-            for name, test in tests.items():
-                self.out.append(Set(Name(frame.prefix + name), test))
-            body = self.collect(node.body)
-            self.out.append(Block(body, Return(frame.call)))
-            return join(frame.returns) if frame.returns else Lit(None)
-        finally:
-            self.in_parameters, self.some, self.unguarded, self.no_grad = state
-            self.stack.pop()
-            self.frame = caller
-
-    def returned(self, fn: Fn, owner: Thing) -> Value:
-        """What a method gives back, without its effects."""
-        if fn.node in self.stack or not fn.node.args.args:
-            return NOTHING
-        out, self.out = self.out, []
-        acts = self.acts
-        self.quiet += 1
-        try:
-            return self.enter(fn, {fn.node.args.args[0].arg: owner}, {})
-        finally:
-            self.out, self.acts = out, acts
-            self.quiet -= 1
-
-
-_HANDLERS: dict[type[ast.AST], Callable[[Lower, Any], None]] = {
-    getattr(ast, name[3:]): getattr(Lower, name)
-    for name in dir(Lower)
-    if name[:3] == "do_" and hasattr(ast, name[3:])
-}
-
-
-def _holds(node: ast.AST | None, line: int) -> bool:
-    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
+    def attempt(self, node: ast.Try) -> None:
+        """`try: … except: …`."""
+        body = self.evaluator.collect(node.body)
+        env = dict(self.env.frame.env)
+        handlers = [self.evaluator.collect(handler.body) for handler in node.handlers]
+        self.env.frame.env = env
+        orelse = self.evaluator.collect(node.orelse)
+        final = self.evaluator.collect(node.finalbody)
+        self.emitter.add(Try(body, handlers, orelse, final, self.emitter.site(node)))
 
 
 def _does_something(flow: Flow) -> bool:
@@ -362,6 +326,7 @@ def _asks_requires_grad(node: ast.expr) -> bool:
 
 
 def _loaded(node: ast.expr) -> ast.expr:
+    """A target as an expression that is read."""
     if isinstance(node, ast.Name):
         return ast.copy_location(ast.Name(node.id, ast.Load()), node)
     if isinstance(node, ast.Attribute):

@@ -2,5 +2,5 @@
 
 It gives modules, positions, the vocabulary of names and the values an interpreter works with.
 
-May import: core, explore.
+May import: core, explore, static.frameworks.
 """

@@ -1,4 +1,4 @@
-"""The project's own modules: what each defines, and where on disk an imported name lives.
+"""The project's own modules: where on disk an imported name is defined.
 
 Files are read and parsed at most once per process, and never executed or imported.
 """
@@ -9,22 +9,13 @@ import ast
 import contextlib
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, TypeGuard
+from dataclasses import replace
 
-from zerograd.static.read import file_index
 from zerograd.static.read.budget import BYTES, Work
-from zerograd.static.read.file_index import Facts, Function
 from zerograd.static.read.load import from_bytes, read_bytes
+from zerograd.static.read.module import Module, index
 from zerograd.static.read.prefilter import speaks
 from zerograd.static.read.source import Source, Unreadable, parse
-from zerograd.static.read.vocabulary import RIVALS
-
-if TYPE_CHECKING:
-    from zerograd.static.interp.environment import Frame
-    from zerograd.static.read.values import Fn, Klass
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -34,77 +25,6 @@ MOST_RECENT = 1_000_000
 """Characters of modules that are kept parsed; their trees take a hundred times as much."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
-
-
-AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
-"""By attribute: the assigning method (None: the class body), the value, the index in a tuple."""
-
-
-@dataclass(eq=False)
-class Module:
-    """One parsed file and its index."""
-
-    path: str
-    tree: ast.Module
-    imports: dict[str, str] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
-    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
-    globals: dict[str, list[ast.expr]] = field(default_factory=dict)
-    methods: dict[str, frozenset[str]] = field(default_factory=dict)
-    """What is called on each receiver, by the receiver's text."""
-    reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
-    stars: list[str] = field(default_factory=list)
-    facts: dict[ast.AST, Facts] = field(default_factory=dict)
-    top: Facts = field(default_factory=Facts)
-    """What the top level does itself."""
-    asked: list[ast.AST] = field(default_factory=list)
-    attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
-    by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
-    own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
-
-    @cached_property
-    def tested(self) -> set[str]:
-        """Names and attributes that a test, a count or a divisor may depend on."""
-        return file_index.tested(self.asked, self.facts)
-
-    def methods_named(self, name: str) -> list[tuple[ast.ClassDef, Function]]:
-        """The methods of this name in all classes of the module."""
-        if not self.by_name:
-            for klass in self.classes.values():
-                for node in klass.body:
-                    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        self.by_name.setdefault(node.name, []).append((klass, node))
-        return self.by_name.get(name, [])
-
-    def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
-        """The methods that a class defines itself, the first of each name."""
-        if klass not in self.own:
-            defined = (
-                n for n in klass.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-            )
-            self.own[klass] = {node.name: node for node in reversed(list(defined))}
-        return self.own[klass]
-
-    def attributes_of(self, klass: ast.ClassDef) -> AttributeTable:
-        """What a class and its methods assign to each attribute."""
-        if klass not in self.attributes:
-            self.attributes[klass] = _attribute_table(klass, self.facts)
-        return self.attributes[klass]
-
-    @property
-    def packages(self) -> set[str]:
-        """The top-level packages that the file imports from."""
-        return {name.split(".")[0] for name in self.imports.values()}
-
-    @property
-    def imports_torch(self) -> bool:
-        """Whether the file says that it is about torch."""
-        return "torch" in self.packages
-
-    @property
-    def speaks_torch(self) -> bool:
-        """False where the file imports a rival of torch and not torch."""
-        return self.imports_torch or not self.packages & RIVALS
 
 
 class Project:
@@ -117,10 +37,6 @@ class Project:
         self.read: set[str] = set()
         self.spoken = 0
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
-        self.frames: list[Frame] = []
-        self.bases: dict[tuple[ast.ClassDef, int], list[Klass]] = {}
-        self.methods: dict[ast.ClassDef, list[Fn]] = {}
-        self.near: dict[Facts, list[Fn]] = {}
 
     def add(self, source: Source) -> Module:
         """The module that is checked; `Unreadable` if it does not parse."""
@@ -147,11 +63,6 @@ class Project:
                         self.spoken += 1
                         self.work.left -= status.st_size // BYTES
         return self.modules[path]
-
-    def forget(self) -> None:
-        """Let go of what frames and their functions hold of each other: nobody looks for cycles."""
-        for frame in self.frames:
-            frame.env.clear()
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         """Where a dotted name lives: the project's module and the rest of the name."""
@@ -279,86 +190,3 @@ def _indexed(path: str, source: Source) -> Module:
 
 _RECENT: dict[tuple[str, str], Module] = {}
 """Modules that were read lately, the latest last."""
-
-
-def index(path: str, tree: ast.Module) -> Module:
-    """Reads what a module imports, defines and calls."""
-    file = file_index.read(tree)
-    methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
-    module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
-    module.facts, module.top, module.asked = file.functions, file.top, file.asked
-    for node in tree.body:
-        _top_level(module, node)
-    return module
-
-
-def _top_level(module: Module, node: ast.stmt) -> None:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        module.functions[node.name] = node
-    elif isinstance(node, ast.ClassDef):
-        module.classes[node.name] = node
-    elif isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                module.globals.setdefault(target.id, []).append(node.value)
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-        module.globals.setdefault(node.target.id, []).append(node.value)
-    elif isinstance(node, (ast.If, ast.Try, ast.With)):
-        for inner in ast.iter_child_nodes(node):
-            if isinstance(inner, ast.stmt):
-                _top_level(module, inner)
-            elif isinstance(inner, ast.ExceptHandler):
-                for statement in inner.body:
-                    _top_level(module, statement)
-
-
-@lru_cache(maxsize=64)  # each keeps a tree alive
-def assigned_names(loop: ast.AST) -> frozenset[str]:
-    """Names that a loop assigns; those of its inner functions do no harm."""
-    return frozenset(
-        node.id
-        for node in file_index.nodes(loop)
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    )
-
-
-def _attribute_table(klass: ast.ClassDef, known: dict[ast.AST, Facts]) -> AttributeTable:
-    table: AttributeTable = {}
-    for member in klass.body:
-        if isinstance(member, ast.Assign):
-            for target in member.targets:
-                if isinstance(target, ast.Name):
-                    table.setdefault(target.id, []).append((None, member.value, None))
-        if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.args.args:
-            me = member.args.args[0].arg
-            for node in known[member].assigns:
-                for attr, value, index in _stored(node, me):
-                    table.setdefault(attr, []).append((member, value, index))
-    return table
-
-
-def _stored(node: ast.AST, me: str) -> Iterator[tuple[str, ast.expr, int | None]]:
-    """The attributes of an object that a statement assigns."""
-    if isinstance(node, ast.AnnAssign) and node.value is not None:
-        pairs: list[tuple[ast.expr, ast.expr]] = [(node.target, node.value)]
-    elif isinstance(node, ast.Assign):
-        pairs = [(target, node.value) for target in node.targets]
-    else:
-        return
-    for target, value in pairs:
-        if not isinstance(target, ast.Tuple):
-            if _is_attribute_of(target, me):
-                yield target.attr, value, None
-            continue
-        for index, item in enumerate(target.elts):
-            if _is_attribute_of(item, me):
-                if isinstance(value, ast.Tuple) and index < len(value.elts):
-                    yield item.attr, value.elts[index], None
-                else:
-                    yield item.attr, value, index
-
-
-def _is_attribute_of(node: ast.expr, me: str) -> TypeGuard[ast.Attribute]:
-    return (
-        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == me
-    )

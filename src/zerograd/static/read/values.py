@@ -1,6 +1,7 @@
-"""What the reader knows of a value without running anything: whose parameters, whose gradients.
+"""What is known of a value without running anything: whose parameters, whose gradients.
 
-Values are frozen. A key names an object; `a.b` lies within `a`, and `a[*]` is any item of `a`.
+Values are frozen. A key names an object; `a.b` is inside `a`, and `a[*]` is any item of `a`. A function
+keeps the frame that it was defined in, so frames are here, too.
 """
 
 from __future__ import annotations
@@ -8,22 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from zerograd.core.records import replace
 from zerograd.explore.logic import Expr
-
-if TYPE_CHECKING:
-    from zerograd.static.interp.environment import Frame
-    from zerograd.static.read.project import Module
-
-OPTIMIZER = "optimizer"
-SCALER = "scaler"
-LOSS_SCALER = "loss scaler"
-ACCELERATOR = "accelerator"
-FABRIC = "fabric"
-ENGINE = "engine"
-OTHER = "other"
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.read.file_index import Function
+from zerograd.static.read.module import Module
 
 
 @dataclass(frozen=True)
@@ -41,7 +32,7 @@ class Klass:
     module: Module = field(hash=False, compare=False)
     name: str = ""
 
-    def method(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def method(self, name: str) -> Function | None:
         """The class's own method of this name."""
         return self.module.methods_of(self.node).get(name)
 
@@ -51,7 +42,7 @@ class Thing:
     """An object: an optimizer, a module, a wrapper, or something of no known role."""
 
     key: str
-    role: str = ""
+    role: Role = Role.NONE
     params: frozenset[str] | None = None
     """optimizer: the keys of what it steps; None where that cannot be seen."""
     klass: Klass | None = None
@@ -110,7 +101,7 @@ class Table:
 class Fn:
     """A function, method or lambda of the project."""
 
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = field(hash=False)
+    node: Function | ast.Lambda = field(hash=False)
     module: Module = field(hash=False, compare=False)
     name: str = ""
     owner: Value | None = field(default=None, hash=False, compare=False)
@@ -128,12 +119,36 @@ class Bound:
 
 @dataclass(frozen=True)
 class Origin:
-    """A name from outside the project: `torch.optim.Adam`."""
+    """A name from outside the project, such as `torch.optim.Adam`, or a module of the project."""
 
-    name: str
+    name: str = ""
+    path: str | None = None
+    """Of the project's module."""
 
 
 Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Table | Fn | Origin | Bound
+
+
+@dataclass(eq=False)
+class Frame:
+    """One activation of a function, or a module's top level."""
+
+    module: Module
+    prefix: str = ""
+    parent: Frame | None = None
+    env: dict[str, Value] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Parameters that are another frame's variable under a new name."""
+    locals: frozenset[str] = frozenset()
+    owner: Value | None = None
+    klass: Klass | None = None
+    returns: list[Value] = field(default_factory=list)
+    iterables: dict[str, ast.expr] = field(default_factory=dict)
+    """What a loop over a name goes through: `bar = enumerate(loader)`, then `for i, x in bar`."""
+    call: int = 0
+    """The number of the call; 0 for what is not seen to be called."""
+
+
 NOTHING = Tensor(divided=None, scaled=None)
 """A value of which nothing is known."""
 
@@ -143,8 +158,40 @@ def is_object(value: Value) -> bool:
     return isinstance(value, (Thing, Many, Params, Fn, Klass, Table))
 
 
+def called(value: Value, key: str) -> Value:
+    """The value under the name that holds it."""
+    if isinstance(value, Thing):
+        return replace(value, key=key, made=False) if value.made else value
+    if isinstance(value, Many):
+        items = enumerate(value.items)
+        return Many(tuple(called(item, f"{key}[{index}]") for index, item in items))
+    if isinstance(value, Table):
+        return Table(tuple((name, called(item, f"{key}[{name!r}]")) for name, item in value.items))
+    if isinstance(value, (Params, Klass, Fn, Origin)):
+        return value
+    if isinstance(value, Lit) or (isinstance(value, Tensor) and value.roots):
+        return value
+    return Thing(key)
+
+
+def parameters_of(value: Value) -> frozenset[str] | None:
+    """The keys of what an optimizer is given to step; None where that cannot be seen."""
+    if isinstance(value, Params):
+        return value.keys or None
+    if isinstance(value, Thing):
+        return frozenset({value.key})
+    if isinstance(value, Table):
+        found = [item for name, item in value.items if name == "params"]
+        return parameters_of(found[0]) if found else None
+    if isinstance(value, Many) and value.items:
+        parts = [parameters_of(item) for item in value.items]
+        known = [part for part in parts if part is not None]
+        return frozenset().union(*known) if len(known) == len(parts) else None
+    return None
+
+
 def within(inner: str, outer: str) -> bool:
-    """Whether one key is the other or lies inside it."""
+    """Whether one key is the other or is inside it."""
     if inner == outer or inner.startswith((outer + ".", outer + "[")):
         return True
     return outer.endswith("[*]") and inner.startswith(outer[:-2])

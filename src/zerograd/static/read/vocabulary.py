@@ -8,15 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from zerograd.static.read.values import (
-    ACCELERATOR,
-    ENGINE,
-    FABRIC,
-    LOSS_SCALER,
-    OPTIMIZER,
-    OTHER,
-    SCALER,
-)
+from zerograd.static.frameworks.roles import Role
 
 USUAL = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim"}
 """What these names mean where a star import hides their origin."""
@@ -74,15 +66,15 @@ NOT_AN_OPTIMIZER = re.compile(
 SCALER_NAME = re.compile(r"scaler$|(^|_)amp$", re.IGNORECASE)
 
 CONSTRUCTORS = {
-    "GradScaler": SCALER,
-    "ShardedGradScaler": SCALER,
-    "Accelerator": ACCELERATOR,
-    "Fabric": FABRIC,
-    "LightningLite": FABRIC,
-    "NativeScaler": LOSS_SCALER,
-    "NativeScalerWithGradNormCount": LOSS_SCALER,
-    "ApexScaler": LOSS_SCALER,
-    "ApexScalerAccum": LOSS_SCALER,
+    "GradScaler": Role.SCALER,
+    "ShardedGradScaler": Role.SCALER,
+    "Accelerator": Role.ACCELERATOR,
+    "Fabric": Role.FABRIC,
+    "LightningLite": Role.FABRIC,
+    "NativeScaler": Role.LOSS_SCALER,
+    "NativeScalerWithGradNormCount": Role.LOSS_SCALER,
+    "ApexScaler": Role.LOSS_SCALER,
+    "ApexScalerAccum": Role.LOSS_SCALER,
 }
 """Classes of known frameworks by their name."""
 
@@ -162,46 +154,46 @@ LIGHTNING_STEP = "training_step"
 
 
 @lru_cache(maxsize=4096)
-def role_of_call(name: str) -> str:
+def role_of_call(name: str) -> Role:
     """The role of what a constructor or factory of this dotted name gives back."""
     last = name.rsplit(".", 1)[-1]
     if last in CONSTRUCTORS:
         return CONSTRUCTORS[last]
     if SCHEDULER.search(last) or "lr_scheduler" in name or "swa_utils" in name:
-        return OTHER
+        return Role.OTHER
     if OPTIMIZER_CLASSES.match(last) or name.startswith("torch.optim."):
-        return OPTIMIZER
+        return Role.OPTIMIZER
     if (
         last[:1].islower()
         and FACTORIES.search(last)
         and not re.search(r"param|step|state|name|zero", last)
     ):
-        return OPTIMIZER
-    return ""
+        return Role.OPTIMIZER
+    return Role.NONE
 
 
 @lru_cache(maxsize=4096)
-def role_of_use(text: str, methods: frozenset[str]) -> str:
+def role_of_use(text: str, methods: frozenset[str]) -> Role:
     """The role of an unseen object, from its name and from what is called on it in the file."""
     last = re.split(r"[.\[]", text.replace("]", ""))
     name = next((part for part in reversed(last) if part.strip("'\"0123456789-:* ")), text)
     if "backward" in methods:
         if methods & ACCELERATOR_METHODS or "accelerator" in name.lower():
-            return ACCELERATOR
+            return Role.ACCELERATOR
         if methods & FABRIC_METHODS or "fabric" in name.lower():
-            return FABRIC
+            return Role.FABRIC
         if "step" in methods and "zero_grad" not in methods:
-            return ENGINE
+            return Role.ENGINE
     if "accelerator" in name.lower():
-        return ACCELERATOR
+        return Role.ACCELERATOR
     if {"zero_grad", "step"} <= methods:
-        return OPTIMIZER
+        return Role.OPTIMIZER
     if SCHEDULER.search(name):
-        return OTHER
+        return Role.OTHER
     if methods & {"unscale_"} or ({"scale", "update"} <= methods) or {"scale", "step"} <= methods:
-        return SCALER
+        return Role.SCALER
     if OPTIMIZER_NAME.search(name) and not NOT_AN_OPTIMIZER.search(name):
-        return OPTIMIZER
+        return Role.OPTIMIZER
     if SCALER_NAME.search(name):
-        return SCALER
-    return ""
+        return Role.SCALER
+    return Role.NONE

@@ -1,0 +1,178 @@
+"""Assignments: what variables, attributes and items hold from here on."""
+
+from __future__ import annotations
+
+import ast
+
+from zerograd.explore.flow import Set
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.conditions import Conditions
+from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.emitter import Emitter
+from zerograd.static.interp.environment import Environment, Registry
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.gradient_calls import ParameterCalls
+from zerograd.static.interp.objects import Objects
+from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import stripped, text_of
+from zerograd.static.read.values import (
+    NOTHING,
+    Lit,
+    Many,
+    Params,
+    Table,
+    Tensor,
+    Thing,
+    Value,
+)
+
+
+class Assignments:
+    """Stores values."""
+
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        registry: Registry,
+        evaluator: Evaluator,
+        objects: Objects,
+        conditions: Conditions,
+        effects: Effects,
+        parameters: ParameterCalls,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.registry = registry
+        self.evaluator = evaluator
+        self.objects = objects
+        self.conditions = conditions
+        self.effects = effects
+        self.parameters = parameters
+
+    def store(self, target: ast.expr, value: Value, source: ast.expr | None, node: ast.AST) -> None:
+        """Gives a target its value; `source` is the expression that it was computed with."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            self.unpack(target, value, source, node)
+            return
+        if isinstance(target, ast.Starred):
+            self.store(target.value, NOTHING, None, node)
+            return
+        if isinstance(target, ast.Attribute) and target.attr in ("grad", "data", "requires_grad"):
+            owner = self.evaluator.peek(target.value)
+            self.parameters.store(owner, target.attr, value, source, node)
+            return
+        if isinstance(target, ast.Subscript):
+            self.store_item(target, value)
+            return
+        variable = self.env.name(target) if self.is_tested(target) else None
+        if variable is not None:
+            expr = self.conditions.meaning(source) if source is not None else None
+            self.emitter.add(Set(variable, expr))
+        value = self.as_used(target, value, source)
+        if isinstance(target, ast.Name):
+            self.env.frame.env[target.id] = value
+            self.name_loop(target.id, source)
+        elif isinstance(target, ast.Attribute):
+            owner = self.evaluator.peek(target.value)
+            if isinstance(owner, Thing):
+                self.env.heap[(owner.key, target.attr)] = _renamed(
+                    value, f"{owner.key}.{target.attr}"
+                )
+            if not (isinstance(owner, Thing) and owner.key == "self"):
+                self.registry.hand_on(value)
+
+    def name_loop(self, name: str, source: ast.expr | None) -> None:
+        """Remembers the iterable that a name holds, for a later loop over the name."""
+        iterables = self.env.frame.iterables
+        node = stripped(source) if source is not None else None
+        if isinstance(node, ast.Name):
+            node = iterables.get(node.id)
+        if isinstance(node, ast.Call) and text_of(node.func) in ("enumerate", "range"):
+            iterables[name] = node
+        else:
+            iterables.pop(name, None)
+
+    def is_tested(self, target: ast.expr) -> bool:
+        """Whether some test may depend on what is stored here."""
+        tested = self.env.frame.module.tested
+        if isinstance(target, ast.Name):
+            return target.id in tested
+        return isinstance(target, ast.Attribute) and target.attr in tested
+
+    def as_used(self, target: ast.expr, value: Value, source: ast.expr | None) -> Value:
+        """What an unseen call gave back is an object if the file uses it as one."""
+        if not isinstance(value, Tensor) or not isinstance(target, (ast.Name, ast.Attribute)):
+            return value
+        text = text_of(target)
+        methods = self.env.frame.module.methods.get(text, frozenset())
+        role = self.objects.used_as(target)
+        if not role and not methods & vocabulary.OBJECT_METHODS:
+            return value
+        params = None
+        if role is Role.OPTIMIZER and isinstance(source, ast.Call):
+            given = [self.evaluator.peek(arg) for arg in source.args]
+            keys = [item.keys for item in given if isinstance(item, Params)]
+            params = keys[0] if len(keys) == 1 else None
+        thing = Thing(self.env.variable(target) or text, role, params)
+        if not self.emitter.quiet:
+            # It comes from unseen hands: nothing is known of its gradients, each time anew.
+            self.effects.unknown(target, thing.key)
+        return thing
+
+    def store_item(self, target: ast.Subscript, value: Value) -> None:
+        """`holder[key] = value`."""
+        self.evaluator.value(target.slice)
+        holder = self.evaluator.peek(target.value)
+        key = self.evaluator.peek(target.slice)
+        if (
+            isinstance(target.value, ast.Name)
+            and isinstance(holder, Table)
+            and isinstance(key, Lit)
+        ):
+            kept = tuple(item for item in holder.items if item[0] != key.value)
+            self.env.frame.env[target.value.id] = Table((*kept, (key.value, value)))
+        elif isinstance(holder, Thing) and isinstance(key, Lit):
+            self.env.heap[(holder.key, f"[{key.value!r}]")] = value
+
+    def unpack(
+        self, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None, node: ast.AST
+    ) -> None:
+        """`a, b = …`."""
+        sources = _side_by_side(target, source)
+        for index, item in enumerate(target.elts):
+            if isinstance(value, Many) and len(value.items) == len(target.elts):
+                part: Value = value.items[index]
+            elif isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
+                part = value.items[-1]
+            elif isinstance(value, Thing):
+                text = text_of(item)
+                methods = self.env.frame.module.methods.get(text, frozenset())
+                role = vocabulary.role_of_use(text, methods) if value.role else Role.NONE
+                part = Thing(f"{value.key}[{index}]", role)
+            elif isinstance(value, (Params, Tensor)):
+                part = value
+            else:
+                part = NOTHING
+            self.store(item, part, sources[index], node)
+
+
+def _renamed(value: Value, key: str) -> Value:
+    """A value of which nothing is known is called by the attribute that holds it."""
+    return Thing(key) if value == NOTHING else value
+
+
+def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr | None]:
+    """The tests among what `a, b = x, y` gives to each, if it reads none of the names.
+
+    Tests alone: a flag or number known on some ways only splits what is one and the same.
+    """
+    unknown: list[ast.expr | None] = [None] * len(target.elts)
+    if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != len(unknown):
+        return unknown
+    stored = {text_of(part) for part in ast.walk(target) if isinstance(part, ast.expr)}
+    read = {text_of(part) for part in ast.walk(source) if isinstance(part, ast.expr)}
+    starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *source.elts))
+    if starred or stored & read:
+        return unknown
+    return [part if isinstance(part, (ast.Compare, ast.BoolOp)) else None for part in source.elts]

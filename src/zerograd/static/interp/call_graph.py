@@ -1,0 +1,130 @@
+"""What a function reaches through the calls in it, without interpreting it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerograd.static.interp.names import Names
+from zerograd.static.interp.objects import Classes, methods_of
+from zerograd.static.read.budget import EXPRESSION, Work
+from zerograd.static.read.file_index import Facts
+from zerograd.static.read.module import Module
+from zerograd.static.read.values import Fn, Klass, Origin
+
+DEEPEST = 6
+"""Calls that are followed from one function to the next."""
+
+Near = dict[Facts, list[Fn]]
+"""By the facts of some code, the functions of its file that it may call."""
+
+
+class CallGraph:
+    """Says what a function, or one that it calls, does."""
+
+    def __init__(self, work: Work, near: Near, top: Module, names: Names, classes: Classes) -> None:
+        self.work = work
+        self.near = near
+        self.top = top
+        self.names = names
+        self.classes = classes
+
+    def touches_gradients(self, fn: Fn) -> bool:
+        """Whether a function, or one it calls, does anything to gradients."""
+        return self.reaches(fn, "mentions", 0)
+
+    def class_touches_gradients(self, klass: Klass) -> bool:
+        """Whether a method of a class, or of a base, does anything to gradients."""
+        known = klass.module.reached.get((klass.node, "mentions"))
+        if known is None:
+            known = any(
+                self.touches_gradients(method)
+                for base in self.classes.lineage(klass)
+                for method in methods_of(base)
+            )
+            klass.module.reached[(klass.node, "mentions")] = known
+        return known
+
+    def may_step(self, fn: Fn | None) -> bool:
+        """Whether a function, or the top level, or what it calls, may step, by a call or by hand."""
+
+        def reaches(what: str) -> bool:
+            return self.reaches(fn, what, 0) if fn is not None else self.top_reaches(what)
+
+        return reaches("steps") or (reaches("grads") and reaches("updates"))
+
+    def top_reaches(self, what: str) -> bool:
+        """Whether a fact holds for the top level or for what it calls."""
+        facts = self.top.top
+        return getattr(facts, what) or any(
+            self.reaches(inner, what, deep)
+            for inner, deep in self.callees(self.top, facts, None, 0)
+        )
+
+    def reaches(self, fn: Fn, what: str, depth: int) -> bool:
+        """Whether a fact holds for a function or for one that it calls."""
+        known = fn.module.reached.get((fn.node, what))
+        if known is None:
+            self.work.read(EXPRESSION)
+            fn.module.reached[(fn.node, what)] = False
+            facts = fn.module.facts[fn.node]
+            known = getattr(facts, what) or (
+                depth < DEEPEST
+                and any(
+                    self.reaches(inner, what, deep)
+                    for inner, deep in self.callees(fn.module, facts, fn.klass, depth)
+                )
+            )
+            fn.module.reached[(fn.node, what)] = known
+        return known
+
+    def callees(
+        self, module: Module, facts: Facts, klass: Klass | None, depth: int
+    ) -> Iterator[tuple[Fn, int]]:
+        """Functions that code with these facts may call, and how deep they are to be looked for."""
+        inherited = klass if depth < 3 else None
+        yield from ((inner, depth + 1) for inner in self.near_callees(module, facts, inherited))
+        # In an order that is the same in every run: there is a limit to what is imported.
+        for name in sorted(facts.calls):
+            first, last = name.split(".")[0], name.rpartition(".")[2]
+            if first in module.imports:
+                value = self.names.of_module(module, first)
+                if isinstance(value, Origin) and value.path is not None:
+                    value = self.names.attribute(value, last)
+                if isinstance(value, Fn):
+                    yield value, depth + 2
+                elif isinstance(value, Klass):
+                    yield from ((method, depth + 2) for method in self.classes.methods(value))
+
+    def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
+        """Functions of the same file, and inherited methods, that code with these facts may call."""
+        near = self.near.get(facts)
+        if near is None:
+            near = self.near[facts] = list(_in_file(module, facts))
+        yield from near
+        if klass is not None:
+            for base in self.classes.lineage(klass)[1:]:
+                methods = self.classes.methods(base)
+                yield from (method for method in methods if method.name in facts.called)
+
+    def touches_gradients_here(self, fn: Fn) -> bool:
+        """Whether a function does something to gradients, itself or through its own file."""
+        known = fn.module.reached.get((fn.node, "here"))
+        if known is None:
+            fn.module.reached[(fn.node, "here")] = False
+            facts = fn.module.facts[fn.node]
+            known = facts.mentions or any(
+                map(self.touches_gradients_here, self.near_callees(fn.module, facts, fn.klass))
+            )
+            fn.module.reached[(fn.node, "here")] = known
+        return known
+
+
+def _in_file(module: Module, facts: Facts) -> Iterator[Fn]:
+    """The functions of a file that code with these facts may call."""
+    for last in sorted(facts.called):
+        for owner, method in module.methods_named(last):
+            yield Fn(method, module, last, None, None, Klass(owner, module))
+        if last in module.functions:
+            yield Fn(module.functions[last], module, last)
+        elif last in module.classes:
+            yield from methods_of(Klass(module.classes[last], module, last))

@@ -1,0 +1,142 @@
+"""The flow that is built: acts with their sites, in order, up to a limit; some under a gate."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from zerograd.core.events import Event, Kind, Site
+from zerograd.core.records import replace
+from zerograd.explore.flow import Alt, Emit, Flow, Seq
+from zerograd.explore.logic import (
+    WINDOW_LENGTH,
+    Const,
+    Count,
+    Expr,
+    LastIteration,
+    Op,
+    Synchronises,
+)
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.environment import Environment, Nesting, Registry
+from zerograd.static.read.budget import Cut
+from zerograd.static.read.file_index import text_of
+
+
+@dataclass(eq=False)
+class Act(Emit):
+    """An event of the code. `whose` are keys of optimizers, modules or leaf tensors."""
+
+    whose: frozenset[str] = frozenset()
+    anyone: bool = False
+    """It cannot be seen whose gradients it touches."""
+    perhaps: frozenset[str] = frozenset()
+    """backward: objects that the loss may run through."""
+    wrapped: bool = False
+    """backward: run by accelerate, Fabric or an engine."""
+    leaf: bool = False
+    """zero: of one tensor, not of all that a module or an optimizer holds."""
+    within: tuple[ast.AST, ...] = ()
+    """backward of a loss that is not divided: its loop, and the functions between that and the call."""
+
+
+class Gate:
+    """Decides under which test accelerate lets an act through."""
+
+    def __init__(self, env: Environment, nesting: Nesting, registry: Registry) -> None:
+        self.env = env
+        self.nesting = nesting
+        self.registry = registry
+        self.accumulating: str | None = None
+        """The accelerator whose `accumulate` is around."""
+
+    def around(self, act: Act) -> Flow:
+        """The act, under the test that decides whether it happens."""
+        if act.event.kind not in (Kind.STEP, Kind.ZERO):
+            return act
+        if not (self.accumulating or self.registry.prepared) or not self.is_wrapped(act):
+            return act
+        if self.accumulating:
+            return Alt(self.synchronises(), act, Seq(()), act.event.site)
+        return self.outside(act)
+
+    def outside(self, act: Act) -> Flow:
+        """Outside of `accumulate`, accelerate still goes by what its last one said."""
+        module = self.env.top.module
+        for key in act.whose & self.registry.prepared.keys():
+            accelerator = self.registry.prepared[key]
+            if f"{accelerator}.accumulate" in module.facts[module.tree].calls:
+                return Alt(Synchronises(accelerator), act, Seq(()), act.event.site)
+        return act
+
+    def is_wrapped(self, act: Act) -> bool:
+        """Whether accelerate gates the act: its optimizers' step and zero, not a module's zero."""
+        return any(self.registry.roles.get(key) is Role.OPTIMIZER for key in act.whose)
+
+    def synchronises(self) -> Expr:
+        """Whether accelerate closes the window in this iteration."""
+        key = self.accumulating or "accelerate"
+        full = Op("==", (Op("%", (Count(key), WINDOW_LENGTH)), Const(0)))
+        return Op("or", (full, LastIteration(self.nesting.loop)), "accelerator.sync_gradients")
+
+
+MOST_ACTS = 1500
+
+
+class Emitter:
+    """Collects what the code does."""
+
+    def __init__(self, env: Environment, nesting: Nesting, gate: Gate) -> None:
+        self.env = env
+        self.nesting = nesting
+        self.gate = gate
+        self.out: list[Flow] = []
+        self.acts = 0
+        self.quiet = 0
+        """How many times over only a value is asked for: what is done meanwhile does not count."""
+
+    def site(self, node: ast.AST) -> Site:
+        """Where a node is in the source."""
+        return Site(
+            self.env.frame.module.path,
+            getattr(node, "lineno", 1),
+            getattr(node, "col_offset", 0) + 1,
+            getattr(node, "end_lineno", 0) or 0,
+            (getattr(node, "end_col_offset", 0) or 0) + 1,
+        )
+
+    def event(self, kind: Kind, node: ast.AST, **fields: object) -> Event:
+        """An event of this node; `fields` are those that its kind has."""
+        call = text_of(node.func) + "()" if isinstance(node, ast.Call) else ""
+        return replace(Event(kind, self.site(node), call=call, loop=self.nesting.loop), **fields)
+
+    def emit(self, act: Act) -> None:
+        """Adds an act; `Cut` when there are too many."""
+        self.acts += 1
+        if self.acts > MOST_ACTS:
+            raise Cut
+        self.out.append(self.gate.around(act))
+
+    def add(self, flow: Flow) -> None:
+        """Adds something that is not an act."""
+        self.out.append(flow)
+
+    def divert(self) -> list[Flow]:
+        """Begins a flow of its own; gives back the one to return to."""
+        out, self.out = self.out, []
+        return out
+
+    def restore(self, out: list[Flow]) -> list[Flow]:
+        """Returns to a flow; gives back the one that has just ended."""
+        diverted, self.out = self.out, out
+        return diverted
+
+    def silence(self) -> tuple[list[Flow], int]:
+        """From here on nothing that is done counts; gives back what `resume` needs."""
+        self.quiet += 1
+        return self.divert(), self.acts
+
+    def resume(self, before: tuple[list[Flow], int]) -> None:
+        """From here on it counts again."""
+        self.out, self.acts = before
+        self.quiet -= 1

@@ -1,0 +1,83 @@
+"""Goes from a node to the part of the interpreter that knows its kind.
+
+Expressions hold calls, calls run functions, functions hold statements, statements hold expressions. This
+is the one place where that circle closes: a part gets the evaluator, and knows no part above it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zerograd.explore.flow import Flow, Seq
+from zerograd.static.interp.emitter import Emitter
+from zerograd.static.interp.environment import Environment
+from zerograd.static.read.budget import EXPRESSION, Work
+from zerograd.static.read.values import Frame, Value, mix
+
+
+class Evaluator:
+    """Evaluates expressions and statements by their kind."""
+
+    def __init__(self, work: Work, env: Environment, emitter: Emitter) -> None:
+        self.work = work
+        self.env = env
+        self.emitter = emitter
+        self.expressions: dict[type[ast.AST], Callable[[Any], Value]] = {}
+        self.statements: dict[type[ast.AST], Callable[[Any], None]] = {}
+
+    def forget(self) -> None:
+        """Lets go of the parts, which hold this: no collector looks for cycles."""
+        self.expressions.clear()
+        self.statements.clear()
+
+    def value(self, node: ast.expr) -> Value:
+        """The value of an expression; its acts are emitted in order of evaluation."""
+        self.work.read(EXPRESSION)
+        handler = self.expressions.get(node.__class__)
+        if handler is not None:
+            return handler(node)
+        parts = [
+            self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
+        ]
+        return mix(parts)
+
+    def arguments(self, node: ast.Call) -> list[Value]:
+        """The values that a call is handed, keywords last."""
+        positional = [self.value(arg) for arg in node.args]
+        return positional + [self.value(keyword.value) for keyword in node.keywords]
+
+    def peek(self, node: ast.expr) -> Value:
+        """The value of an expression, without its effects."""
+        if node.__class__ is ast.Name:
+            return self.expressions[ast.Name](node)
+        before = self.emitter.silence()
+        try:
+            return self.value(node)
+        finally:
+            self.emitter.resume(before)
+
+    def peek_in(self, frame: Frame, node: ast.expr) -> Value:
+        """The value of an expression in another frame, without its effects."""
+        here, self.env.frame = self.env.frame, frame
+        try:
+            return self.peek(node)
+        finally:
+            self.env.frame = here
+
+    def run(self, body: Sequence[ast.stmt]) -> None:
+        """Interprets statements in order."""
+        for node in body:
+            handler = self.statements.get(node.__class__)
+            if handler is not None:
+                handler(node)
+
+    def collect(self, body: Sequence[ast.stmt]) -> Flow:
+        """The flow of some statements."""
+        out = self.emitter.divert()
+        try:
+            self.run(body)
+            return Seq(tuple(self.emitter.out))
+        finally:
+            self.emitter.restore(out)

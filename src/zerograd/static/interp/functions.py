@@ -1,0 +1,327 @@
+"""Functions and classes of the project: interpreted in place, with the values they are handed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from zerograd.core.records import replace
+from zerograd.explore.flow import Block, Flow, Return, Seq, Set
+from zerograd.explore.logic import Const, Expr, Name
+from zerograd.static.frameworks.roles import Role
+from zerograd.static.interp.call_graph import CallGraph
+from zerograd.static.interp.conditions import Conditions
+from zerograd.static.interp.constructors import Constructors
+from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.emitter import Emitter
+from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.names import Names
+from zerograd.static.interp.objects import Classes, Objects
+from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import parameters, text_of
+from zerograd.static.read.values import (
+    NOTHING,
+    Fn,
+    Frame,
+    Klass,
+    Lit,
+    Many,
+    Thing,
+    Value,
+    join,
+    parameters_of,
+)
+
+
+class Activations:
+    """Enters functions and leaves them."""
+
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        nesting: Nesting,
+        mode: Mode,
+        evaluator: Evaluator,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.nesting = nesting
+        self.mode = mode
+        self.evaluator = evaluator
+
+    def flow_of(self, fn: Fn) -> Flow:
+        """A function as a flow, its parameters unknown."""
+        node = fn.node
+        values: dict[str, Value] = {arg.arg: _unknown_argument(arg) for arg in parameters(node)}
+        if isinstance(fn.owner, Thing) and node.args.args:
+            values[node.args.args[0].arg] = fn.owner
+        out = self.emitter.divert()
+        self.enter(fn, values, {})
+        return Seq(tuple(self.emitter.restore(out)))
+
+    def enter(
+        self,
+        fn: Fn,
+        values: dict[str, Value],
+        aliases: dict[str, str],
+        tests: Mapping[str, Expr] = MappingProxyType({}),
+    ) -> Value:
+        """Interprets a function's body in a frame of its own; gives back what it returns.
+
+        `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`.
+        """
+        number = self.nesting.number()
+        node = fn.node
+        root = self.env.frame is self.env.top and not self.nesting.stack and not self.emitter.out
+        assigned = frozenset(fn.module.facts[node].assigned)
+        frame = Frame(
+            fn.module,
+            "" if root else f"{number}#",
+            fn.frame,
+            dict(values),
+            aliases,
+            assigned | frozenset(values),
+            fn.owner,
+            fn.klass,
+            call=number,
+        )
+        for name in assigned:
+            frame.aliases.pop(name, None)
+        caller = self.env.enter(frame)
+        self.nesting.stack.append(node)
+        self.nesting.inlined.add(node)
+        mode = self.mode
+        state = (mode.in_parameters, mode.some, mode.unguarded, mode.no_grad)
+        mode.in_parameters, mode.some, mode.unguarded = False, False, True
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.evaluator.value(node.body)
+            if any(
+                text_of(d).rstrip("()").endswith(("no_grad", "inference_mode"))
+                for d in node.decorator_list
+            ):
+                mode.no_grad += 1
+            for name, value in values.items():
+                if isinstance(value, Lit):
+                    self.emitter.add(Set(Name(frame.prefix + name), Const(value.value)))
+            for name, test in tests.items():
+                self.emitter.add(Set(Name(frame.prefix + name), test))
+            body = self.evaluator.collect(node.body)
+            self.emitter.add(Block(body, Return(number)))
+            return join(frame.returns) if frame.returns else Lit(None)
+        finally:
+            mode.in_parameters, mode.some, mode.unguarded, mode.no_grad = state
+            self.nesting.stack.pop()
+            self.env.frame = caller
+
+    def returned(self, fn: Fn, owner: Thing) -> Value:
+        """What a method gives back, without its effects."""
+        if fn.node in self.nesting.stack or not fn.node.args.args:
+            return NOTHING
+        before = self.emitter.silence()
+        try:
+            return self.enter(fn, {fn.node.args.args[0].arg: owner}, {})
+        finally:
+            self.emitter.resume(before)
+
+
+def _unknown_argument(arg: ast.arg) -> Value:
+    note = text_of(arg.annotation) if arg.annotation is not None else ""
+    is_optimizer = "Optimizer" in note and "List" not in note and "[" not in note
+    return Thing(arg.arg, Role.OPTIMIZER if is_optimizer else Role.NONE)
+
+
+DEEPEST_CALL = 10
+
+
+class Functions:
+    """Interprets functions where they are called."""
+
+    def __init__(
+        self,
+        env: Environment,
+        emitter: Emitter,
+        registry: Registry,
+        nesting: Nesting,
+        evaluator: Evaluator,
+        names: Names,
+        classes: Classes,
+        objects: Objects,
+        graph: CallGraph,
+        conditions: Conditions,
+        effects: Effects,
+        constructors: Constructors,
+        activations: Activations,
+    ) -> None:
+        self.env = env
+        self.emitter = emitter
+        self.registry = registry
+        self.nesting = nesting
+        self.evaluator = evaluator
+        self.names = names
+        self.classes = classes
+        self.objects = objects
+        self.graph = graph
+        self.conditions = conditions
+        self.effects = effects
+        self.constructors = constructors
+        self.activations = activations
+
+    def construct(self, node: ast.Call, klass: Klass) -> Value:
+        """An object of a project's class; its constructor is interpreted where it matters."""
+        arguments = self.evaluator.arguments(node)
+        role = self.classes.role(klass)
+        if role is Role.OPTIMIZER:
+            if not self.classes.defines(klass, "step"):
+                return self.constructors.make(node, klass.name, role, arguments, klass)
+            role, params = Role.NONE, parameters_of(arguments[0]) if arguments else None
+        else:
+            params = None
+        key = self.env.new_key(node)
+        thing = Thing(key, role, params, klass, made=True)
+        self.registry.fresh.add(key)
+        self.effects.announce(node, key)
+        for base in self.classes.lineage(klass):
+            init = base.method("__init__")
+            if init is not None:
+                fn = Fn(init, base.module, "__init__", thing, None, base)
+                if self.graph.class_touches_gradients(klass):
+                    self.call(fn, node, arguments, force=True)
+                break
+        for argument in arguments:
+            self.registry.hand_on(argument)
+        return thing
+
+    def call(
+        self,
+        fn: Fn,
+        node: ast.Call,
+        arguments: list[Value] | None = None,
+        force: bool = False,
+    ) -> Value:
+        """Interprets the body of a function of the project with the values it is handed."""
+        if arguments is None:
+            arguments = self.evaluator.arguments(node)
+        facts = fn.module.facts[fn.node]
+        visible = (
+            len(self.nesting.stack) < DEEPEST_CALL
+            and fn.node not in self.nesting.stack
+            and not facts.yields
+        )
+        wanted = force or self.graph.touches_gradients(fn) or _gives_optimizer(fn)
+        if not visible or not wanted or self.emitter.quiet > 3:
+            if wanted and not self.emitter.quiet:
+                self.effects.hand_to_unseen(node, arguments, fn.name)
+            used = self._attributes_used(fn) | self._globals_called(fn)
+            result = self.effects.result_of([], arguments, used, node)
+            if any(name.endswith(".scale") for name in facts.calls):
+                result = replace(result, scaled=None)
+            return replace(result, divided=None) if facts.divides else result
+        values, aliases, tests = self._bind(fn, node, arguments)
+        return self.activations.enter(fn, values, aliases, tests)
+
+    def _bind(
+        self, fn: Fn, node: ast.Call, arguments: list[Value]
+    ) -> tuple[dict[str, Value], dict[str, str], dict[str, Expr]]:
+        """What the parameters of a function hold in a call: values, variables and tests."""
+        formal = parameters(fn.node)
+        bound = fn.owner is not None and not isinstance(fn.node, ast.Lambda)
+        decorators = getattr(fn.node, "decorator_list", [])
+        if bound and any(text_of(d) == "staticmethod" for d in decorators):
+            bound = False
+        values: dict[str, Value] = {}
+        aliases: dict[str, str] = {}
+        tests: dict[str, Expr] = {}
+        if bound and formal and fn.owner is not None:
+            values[formal[0].arg] = fn.owner
+            formal = formal[1:]
+        values.update(_defaults(fn))
+        given: list[tuple[str, Value, ast.expr]] = []
+        if not any(isinstance(arg, ast.Starred) for arg in node.args):
+            positional = _positional(fn, bound)
+            surplus = arguments[len(positional) : len(node.args)]
+            if fn.node.args.vararg is not None:
+                values[fn.node.args.vararg.arg] = Many(tuple(surplus))
+            given += [
+                (arg.arg, value, source)
+                for arg, value, source in zip(positional, arguments, node.args, strict=False)
+            ]
+        for keyword, value in zip(node.keywords, arguments[len(node.args) :], strict=False):
+            if keyword.arg is not None:
+                given.append((keyword.arg, value, keyword.value))
+        for name, value, source in given:
+            values[name] = value
+            variable = self.env.variable(source)
+            if variable is not None:
+                aliases[name] = variable
+            elif isinstance(source, (ast.Compare, ast.BoolOp)):
+                tests[name] = self.conditions.expression(source)
+        for arg in formal:
+            unknown = NOTHING if arg.arg in ("args", "kwargs") else Thing(arg.arg)
+            values.setdefault(arg.arg, unknown)
+        return values, aliases, tests
+
+    def _attributes_used(self, fn: Fn) -> frozenset[str]:
+        """What a method may compute with: the attributes of its object that it mentions."""
+        if (
+            not isinstance(fn.owner, Thing)
+            or isinstance(fn.node, ast.Lambda)
+            or not fn.node.args.args
+        ):
+            return frozenset()
+        me = fn.node.args.args[0].arg
+        used = {attr for name, attr in fn.module.facts[fn.node].attributes if name == me}
+        keys = set()
+        for attr in used:
+            value = self.objects.attribute(fn.owner, attr)
+            if isinstance(value, Thing):
+                keys.add(value.key)
+            elif isinstance(value, Fn):
+                keys.add(fn.owner.key)
+        return frozenset(keys)
+
+    def _globals_called(self, fn: Fn) -> frozenset[str]:
+        """What else a function may compute with: the objects outside of it that it calls."""
+        keys = set()
+        for name in fn.module.facts[fn.node].calls:
+            if "." in name or name in fn.module.imports:
+                continue
+            held = fn.frame.env.get(name) if fn.frame is not None else None
+            if held is None and (name in fn.module.globals or name in self.env.top.env):
+                held = self.names.of_module(fn.module, name)
+            if isinstance(held, Thing):
+                keys.add(held.key)
+        return frozenset(keys)
+
+
+def _positional(fn: Fn, bound: bool) -> list[ast.arg]:
+    args = [*fn.node.args.posonlyargs, *fn.node.args.args]
+    return args[1:] if bound else args
+
+
+def _defaults(fn: Fn) -> dict[str, Value]:
+    """The parameters whose defaults are literals."""
+    args = fn.node.args
+    tail = [*args.posonlyargs, *args.args][-len(args.defaults) :] if args.defaults else []
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(tail, args.defaults, strict=False),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    return {
+        arg.arg: Lit(default.value)
+        for arg, default in pairs
+        if isinstance(default, ast.Constant)
+        and isinstance(default.value, (bool, int, float, str, type(None)))
+    }
+
+
+def _gives_optimizer(fn: Fn) -> bool:
+    """A factory of the project: its body says what the optimizer steps."""
+    if vocabulary.role_of_call(fn.name) is not Role.OPTIMIZER or isinstance(fn.node, ast.Lambda):
+        return False
+    return any(
+        vocabulary.role_of_call(name) is Role.OPTIMIZER for name in fn.module.facts[fn.node].calls
+    )

@@ -1,0 +1,190 @@
+"""The interpreter: puts the parts together, and interprets the top level or one function."""
+
+from __future__ import annotations
+
+import ast
+
+from zerograd.core.events import Event, Site
+from zerograd.core.records import replace
+from zerograd.explore.flow import Flow
+from zerograd.static.interp.assignments import Assignments
+from zerograd.static.interp.call_graph import CallGraph, Near
+from zerograd.static.interp.calls import Calls
+from zerograd.static.interp.conditions import Conditions
+from zerograd.static.interp.constructors import Constructors
+from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.emitter import Emitter, Gate
+from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.expressions import Expressions
+from zerograd.static.interp.functions import Activations, Functions
+from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
+from zerograd.static.interp.library_calls import BuiltinCalls, LibraryCalls
+from zerograd.static.interp.loops import Comprehensions, Loops
+from zerograd.static.interp.names import Names
+from zerograd.static.interp.objects import Classes, KnownClasses, Objects
+from zerograd.static.interp.obviously_right import ObviouslyRight
+from zerograd.static.interp.statements import Contexts, Statements
+from zerograd.static.interp.step_calls import StepCalls
+from zerograd.static.interp.unused_loss import idle_loss
+from zerograd.static.read.module import Module
+from zerograd.static.read.project import Project
+from zerograd.static.read.values import Fn
+
+
+class Program:
+    """A file and what it imports; what its interpreters have found out is known to all of them."""
+
+    def __init__(self, project: Project, module: Module) -> None:
+        self.project = project
+        self.module = module
+        self.classes = KnownClasses()
+        self.near: Near = {}
+        self.interpreters: list[Interpreter] = []
+
+    def interpreter(self) -> Interpreter:
+        """An interpreter for the top level, or for one function."""
+        interpreter = Interpreter(self)
+        self.interpreters.append(interpreter)
+        return interpreter
+
+    def forget(self) -> None:
+        """Lets go of what the interpreters hold in circles: no collector looks for cycles."""
+        for interpreter in self.interpreters:
+            interpreter.env.forget()
+            interpreter.evaluator.forget()
+
+
+class Interpreter:
+    """Turns one root (a module's top level or a function) and all that it calls into a flow.
+
+    Nothing is executed. What cannot be seen stays unknown: it may excuse, and it must not accuse.
+    """
+
+    def __init__(self, program: Program) -> None:
+        project, module = program.project, program.module
+        work = project.work
+        env = self.env = Environment(module)
+        registry = self.registry = Registry()
+        nesting = self.nesting = Nesting()
+        mode = Mode()
+        gate = Gate(env, nesting, registry)
+        emitter = self.emitter = Emitter(env, nesting, gate)
+        evaluator = self.evaluator = Evaluator(work, env, emitter)
+        names = self.names = Names(project, env, evaluator)
+        classes = Classes(program.classes, evaluator)
+        graph = self.graph = CallGraph(work, program.near, module, names, classes)
+        self.obviously_right = ObviouslyRight(graph)
+        objects = Objects(env, registry, evaluator, names, classes)
+        conditions = self.conditions = Conditions(env, nesting, gate, evaluator, objects)
+        effects = Effects(env, emitter, registry, nesting, mode)
+        constructors = Constructors(env, emitter, registry, nesting, evaluator, objects, effects)
+        activations = self.activations = Activations(env, emitter, nesting, mode, evaluator)
+        functions = Functions(
+            env, emitter, registry, nesting, evaluator, names, classes, objects, graph,
+            conditions, effects, constructors, activations,
+        )  # fmt: skip
+        parameters = ParameterCalls(env, mode, evaluator, objects, effects, constructors)
+        clears = ClearCalls(emitter, evaluator, classes, objects, effects, constructors, functions)
+        backwards = BackwardCalls(registry, gate, evaluator, objects, effects)
+        steps = StepCalls(
+            emitter, registry, evaluator, classes, objects, conditions, effects, constructors,
+            functions,
+        )  # fmt: skip
+        builtins = BuiltinCalls(evaluator, objects, effects)
+        libraries = LibraryCalls(env, evaluator, effects, constructors, steps, builtins)
+        calls = Calls(
+            env, emitter, registry, evaluator, classes, objects, graph, effects, constructors,
+            activations, functions, parameters, clears, backwards, steps, libraries,
+        )  # fmt: skip
+        assignments = Assignments(
+            env, emitter, registry, evaluator, objects, conditions, effects, parameters
+        )
+        expressions = Expressions(
+            env, emitter, nesting, mode, evaluator, objects, conditions, assignments
+        )
+        loops = Loops(env, emitter, nesting, mode, evaluator, objects, conditions, assignments)
+        comprehensions = Comprehensions(env, emitter, nesting, evaluator, assignments, loops)
+        contexts = Contexts(emitter, nesting, mode, gate, evaluator, objects, assignments)
+        statements = Statements(
+            env, emitter, registry, nesting, mode, evaluator, conditions, effects, parameters,
+            assignments, expressions,
+        )  # fmt: skip
+        evaluator.expressions.update(
+            {
+                ast.Name: names.name,
+                ast.Constant: expressions.constant,
+                ast.Attribute: expressions.attribute,
+                ast.Call: calls.call,
+                ast.Tuple: expressions.sequence,
+                ast.List: expressions.sequence,
+                ast.Dict: expressions.dictionary,
+                ast.Subscript: expressions.subscript,
+                ast.BinOp: expressions.binary,
+                ast.IfExp: expressions.choice,
+                ast.BoolOp: expressions.junction,
+                ast.Lambda: expressions.function,
+                ast.NamedExpr: expressions.named,
+                ast.Await: expressions.inner,
+                ast.Starred: expressions.inner,
+                ast.ListComp: comprehensions.sequence,
+                ast.GeneratorExp: comprehensions.sequence,
+                ast.SetComp: comprehensions.sequence,
+                ast.DictComp: comprehensions.dictionary,
+            }
+        )
+        evaluator.statements.update(
+            {
+                ast.Expr: statements.expression,
+                ast.Assign: statements.assign,
+                ast.AnnAssign: statements.annotated,
+                ast.AugAssign: statements.augmented,
+                ast.Delete: statements.delete,
+                ast.Return: statements.return_,
+                ast.Raise: statements.raise_,
+                ast.Break: statements.break_,
+                ast.Continue: statements.continue_,
+                ast.Assert: statements.assertion,
+                ast.FunctionDef: statements.function,
+                ast.AsyncFunctionDef: statements.function,
+                ast.ClassDef: statements.class_,
+                ast.If: statements.branch,
+                ast.Match: statements.match,
+                ast.Try: statements.attempt,
+                ast.With: contexts.block,
+                ast.AsyncWith: contexts.block,
+                ast.For: loops.for_loop,
+                ast.AsyncFor: loops.for_loop,
+                ast.While: loops.while_loop,
+            }
+        )
+        if hasattr(ast, "TryStar"):
+            evaluator.statements[ast.TryStar] = statements.attempt
+
+    def top_level(self) -> Flow:
+        """The module's top level as a flow."""
+        return self.evaluator.collect(self.env.top.module.tree.body)
+
+    def function(self, fn: Fn) -> Flow:
+        """A function as a flow, its parameters unknown."""
+        return self.activations.flow_of(fn)
+
+    def idle_loss(self, step: Event) -> Site | None:
+        """Where the function of a step, or its loop, computes a loss that it hands to nothing."""
+        around: list[tuple[str, ast.AST]] = []
+        loop = self.nesting.loop_nodes.get(step.loop)
+        if loop is not None:
+            around.append((loop.path, loop.node))
+        if loop is None or loop.path != step.site.path or not _holds(loop.node, step.site.line):
+            own = [node for node in self.nesting.inlined if _holds(node, step.site.line)]
+            own.sort(key=lambda node: getattr(node, "lineno", 0))
+            around[:0] = [(step.site.path, node) for node in own[-1:]]
+        for path, node in around:
+            found = idle_loss(node)
+            if found is not None:
+                return replace(self.emitter.site(found), path=path)
+        return None
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)

@@ -1,0 +1,114 @@
+"""What a name holds: in the frames, in its module, in the modules that it is imported from."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+
+from zerograd.static.interp.environment import Environment
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.read import vocabulary
+from zerograd.static.read.module import Module
+from zerograd.static.read.project import Project
+from zerograd.static.read.values import (
+    Fn,
+    Frame,
+    Klass,
+    Lit,
+    Many,
+    Origin,
+    Params,
+    Table,
+    Thing,
+    Value,
+    called,
+    join,
+)
+
+_BUILTINS = frozenset(dir(builtins))
+_FARTHEST = 4
+"""Imports that are followed from one module to the next."""
+
+
+class Names:
+    """Looks names up."""
+
+    def __init__(self, project: Project, env: Environment, evaluator: Evaluator) -> None:
+        self.project = project
+        self.env = env
+        self.evaluator = evaluator
+        self.evaluating: set[tuple[str, str]] = set()
+
+    def name(self, node: ast.Name) -> Value:
+        """What a name holds where the interpreter is."""
+        held = self.env.held(node.id)
+        return held if held is not None else self.of_module(self.env.frame.module, node.id)
+
+    def of_module(self, module: Module, name: str, depth: int = 0) -> Value:
+        """What a name means in a module."""
+        top = self.env.top
+        if module is top.module and name in top.env:
+            return top.env[name]
+        if name in module.functions:
+            return Fn(module.functions[name], module, name)
+        if name in module.classes:
+            return Klass(module.classes[name], module, name)
+        if name in module.imports:
+            return self.imported(module, module.imports[name], depth)
+        if name in module.globals:
+            return self.variable_of(module, name)
+        for star in module.stars:
+            found = self.project.resolve(module, star)
+            if found is not None and not found[1] and depth < _FARTHEST:
+                inner = found[0]
+                if name in inner.functions or name in inner.classes:
+                    return self.of_module(inner, name, depth + 1)
+        if name in _BUILTINS:
+            return Origin(name)
+        return Origin(vocabulary.USUAL[name]) if name in vocabulary.USUAL else Thing(name)
+
+    def imported(self, module: Module, dotted: str, depth: int = 0) -> Value:
+        """What an import gives."""
+        found = self.project.resolve(module, dotted) if depth < _FARTHEST else None
+        if found is None:
+            return Origin(dotted.lstrip("."))
+        inner, rest = found
+        if not rest:
+            return Origin(path=inner.path)
+        head, _, tail = rest.partition(".")
+        known = head in inner.functions or head in inner.classes or head in inner.imports
+        if not tail and (known or head in inner.globals):
+            return self.of_module(inner, head, depth + 1)
+        return Origin(dotted.lstrip("."))
+
+    def variable_of(self, module: Module, name: str) -> Value:
+        """What a variable of a module holds, as seen from a function."""
+        mark = (module.path, name)
+        if mark in self.evaluating:
+            return Thing(name)
+        self.evaluating.add(mark)
+        frame = Frame(module)
+        try:
+            values = [self.evaluator.peek_in(frame, node) for node in module.globals[name][-3:]]
+        finally:
+            self.evaluating.discard(mark)
+        value = join(values)
+        if isinstance(value, (Thing, Many, Table, Params, Klass, Fn, Origin)):
+            return called(value, name)
+        if isinstance(value, Lit) and len(values) == 1:
+            return value
+        return Thing(name)
+
+    def attribute(self, origin: Origin, attr: str) -> Value:
+        """A name inside a module: of the project, of its packages, or of something outside."""
+        if origin.path is None:
+            return Origin(f"{origin.name}.{attr}")
+        inner = self.project.load(origin.path)
+        if inner is None:
+            return Origin(attr)
+        known = (inner.functions, inner.classes, inner.imports, inner.globals)
+        if not any(attr in names_of for names_of in known):
+            found = self.project.resolve(inner, f".{attr}")
+            if found is not None and not found[1]:
+                return Origin(path=found[0].path)
+        return self.of_module(inner, attr, 1)
