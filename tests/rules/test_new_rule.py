@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.command import Done, zerograd
+from support.copies import extended
 from support.paths import ROOT
 
 RULE = '''"""The gradients are cleared twice in a row.
@@ -94,23 +93,11 @@ for x, y in [(torch.ones(1), torch.ones(1))] * 3:
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with one rule more; the folder it is in."""
-    folder = tmp_path_factory.mktemp("copy")
-    copied = shutil.copytree(
-        ROOT / "src" / "zerograd",
-        folder / "zerograd",
-        ignore=shutil.ignore_patterns("__pycache__"),
+    return extended(
+        tmp_path_factory.mktemp("copy"),
+        {"rules/repeated_clear.py": RULE, "fix/repeated_clear.py": FIX},
+        {"rules/catalogue.py": ('    "self_backward",', '    "repeated_clear",')},
     )
-    (copied / "rules" / "repeated_clear.py").write_text(RULE)
-    catalogue = copied / "rules" / "catalogue.py"
-    text, count = re.subn(
-        r'( +)"orphan_gradient",\n',
-        r'\g<0>\1"repeated_clear",' + "\n",
-        catalogue.read_text(encoding="utf-8"),
-    )
-    assert count == 1
-    catalogue.write_text(text, encoding="utf-8")
-    (copied / "fix" / "repeated_clear.py").write_text(FIX)
-    return folder
 
 
 @pytest.fixture

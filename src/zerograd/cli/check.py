@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from zerograd.cli.options import NoRules, add_output, add_rules, chosen, listed
 from zerograd.cli.output import COULD_NOT, Progress, render, say, write, write_bytes
+from zerograd.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from zerograd.check.check_session import Options, Outcome
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     from zerograd.check import check_session
     from zerograd.rules.selection import UnknownRule
 
-    if arguments.statistics and arguments.format not in ("text", "concise"):
+    if arguments.statistics and not FORMATS[arguments.format].for_people:
         say(f"--statistics goes with --format text, not with {arguments.format}")
         return COULD_NOT
     progress = Progress("checking: {done} of {total} files")
@@ -164,4 +165,4 @@ def _repair(arguments: argparse.Namespace) -> Literal["", "show", "diff", "fix"]
         return "diff"
     if arguments.fix or arguments.unsafe_fixes:
         return "fix"
-    return "show" if arguments.format in ("json", "sarif") else ""
+    return "show" if FORMATS[arguments.format].shows_fixes else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif")
+from zerograd.report.formats import FORMATS
 
 
 def add_rules(group: argparse._ArgumentGroup) -> None:

@@ -8,8 +8,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from zerograd import __version__
-
 if TYPE_CHECKING:
     from zerograd.core.finding import Report
 
@@ -28,23 +26,13 @@ def silent(kind: object, error: object, trace: object) -> None:
 
 def render(report: Report, arguments: argparse.Namespace) -> str:
     """The report as the words ask for it."""
-    if arguments.format == "sarif":
-        from zerograd.report import sarif
-        from zerograd.rules.catalogue import PAGES
-
-        return sarif.render(report, rules=PAGES, version=__version__)
     if arguments.statistics:
         from zerograd.report import text
 
         return text.statistics(report)
-    if arguments.format == "text":
-        from zerograd.report import text
+    from zerograd.report import formats
 
-        return text.render(report, color=colored(arguments))
-    from importlib import import_module
-
-    rendered: str = import_module(f"zerograd.report.{arguments.format}").render(report)
-    return rendered
+    return formats.render(report, arguments.format, color=colored(arguments))
 
 
 def colored(arguments: argparse.Namespace) -> bool:

@@ -1,4 +1,6 @@
 """Renders a report: text, JSON, SARIF, GitHub, GitLab, HTML. Data in, text out.
 
-May import: core.
+`formats` lists them: a format is one module with a function `render`, and one line there.
+
+May import: core, rules.
 """

@@ -7,7 +7,7 @@ from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import fixable
 
 
-def render(report: Report) -> str:
+def render(report: Report, *, color: bool = False) -> str:
     """`path:line:column: CODE name message`, one line each."""
     lines = [
         f"{where(one.site)}: {one.code} {one.name} {visible(one.message)}{fixable(one)}"

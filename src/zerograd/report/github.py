@@ -11,7 +11,7 @@ from zerograd.core.finding import Report
 _LEVELS = {"error": "error", "advice": "warning"}
 
 
-def render(report: Report) -> str:
+def render(report: Report, *, color: bool = False) -> str:
     """One workflow command for each finding and each file that could not be checked."""
     lines = []
     for finding in report.findings:

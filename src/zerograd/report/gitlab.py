@@ -13,7 +13,7 @@ from zerograd.report.fingerprint import digest, fingerprints
 _SEVERITIES = {"error": "major", "advice": "minor"}
 
 
-def render(report: Report) -> str:
+def render(report: Report, *, color: bool = False) -> str:
     """A JSON array of issues."""
     issues = []
     for finding, fingerprint in zip(report.findings, fingerprints(report), strict=True):

@@ -12,7 +12,7 @@ from zerograd.core.finding import Finding, Fix, Report
 VERSION = 1
 
 
-def render(report: Report) -> str:
+def render(report: Report, *, color: bool = False) -> str:
     """The report as one JSON object."""
     return (
         json.dumps(

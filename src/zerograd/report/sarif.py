@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
+from zerograd import __version__
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Fix, Problem, Report
+from zerograd.core.rule import Page
 from zerograd.report.fingerprint import fingerprints
+from zerograd.rules.catalogue import PAGES
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -21,37 +23,13 @@ SCHEMA = (
 _LEVELS = {"error": "error", "advice": "note"}
 
 
-class Described(Protocol):
-    """As much of a rule as a service shows."""
-
-    @property
-    def code(self) -> str:
-        """`ZG101`."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """`stale-gradient`."""
-        ...
-
-    @property
-    def level(self) -> str:
-        """`error` or `advice`."""
-        ...
-
-    @property
-    def doc(self) -> str:
-        """The rule's page."""
-        ...
-
-
-def render(report: Report, *, rules: Sequence[Described] = (), version: str = "0") -> str:
+def render(report: Report, *, color: bool = False) -> str:
     """The report as one SARIF log with one run."""
-    index = {rule.code: number for number, rule in enumerate(rules)}
+    index = {rule.code: number for number, rule in enumerate(PAGES)}
     driver: dict[str, Any] = {
         "name": "zerograd",
-        "semanticVersion": version,
-        "rules": [_rule(rule) for rule in rules],
+        "semanticVersion": __version__,
+        "rules": [_rule(rule) for rule in PAGES],
     }
     run = {
         "tool": {"driver": driver},
@@ -71,12 +49,12 @@ def render(report: Report, *, rules: Sequence[Described] = (), version: str = "0
     return json.dumps(log, indent=2) + "\n"
 
 
-def _rule(rule: Described) -> dict[str, Any]:
+def _rule(rule: Page) -> dict[str, Any]:
     page = rule.doc.strip()
     return {
         "id": rule.code,
         "name": rule.name,
-        "shortDescription": {"text": page.split("\n", 1)[0]},
+        "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": page.split("\n## ", 1)[0].strip()},
         "help": {"text": page, "markdown": page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},

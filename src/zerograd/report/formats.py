@@ -1,0 +1,35 @@
+"""The output formats: one module of this package each, one line here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from zerograd.core.finding import Report
+
+
+class Format(NamedTuple):
+    """What the commands have to know about a format before it renders a report."""
+
+    for_people: bool = False
+    """People read it, so `--statistics` may take its place."""
+    shows_fixes: bool = False
+    """It shows repairs, so a check looks for them even without `--fix`."""
+
+
+FORMATS = {
+    "text": Format(for_people=True),
+    "concise": Format(for_people=True),
+    "json": Format(shows_fixes=True),
+    "github": Format(),
+    "gitlab": Format(),
+    "sarif": Format(shows_fixes=True),
+}
+"""By name of the module, which has a function `render(report, *, color)`."""
+
+
+def render(report: Report, name: str, *, color: bool = False) -> str:
+    """The report in the format of this name."""
+    rendered: str = import_module(f"zerograd.report.{name}").render(report, color=color)
+    return rendered
