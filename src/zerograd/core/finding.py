@@ -78,6 +78,8 @@ class Problem:
     path: str
     message: str
     line: int | None = None
+    names_rank: bool = False
+    """The message itself says which rank it is about."""
 
 
 @dataclass(frozen=True)

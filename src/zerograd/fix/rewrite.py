@@ -15,7 +15,7 @@ from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import look, repair, with_fixes
 from zerograd.static.check_file import Verdict
-from zerograd.static.read.load import cannot_read, read_bytes
+from zerograd.static.read.load import read_bytes
 from zerograd.static.read.source import Unreadable
 
 Mode = Literal["show", "diff", "fix"]
@@ -127,8 +127,6 @@ def exchange(path: str, old: bytes, new: bytes) -> None:
                 os.unlink(temporary)
             raise
     except Unreadable as error:
-        raise NotWritten(f"it {error.problem.message}") from None
+        raise NotWritten(f"it cannot be read again ({error.problem.message})") from None
     except OSError as error:
-        raise NotWritten(
-            cannot_read(error).replace("cannot be read", "it cannot be written")
-        ) from None
+        raise NotWritten(f"it cannot be written: {error.strerror}") from None

@@ -59,10 +59,10 @@ def _problems(parts: list[Part]) -> list[Problem]:
     found: dict[Problem, None] = {}
     for part in parts:
         for problem in part.errors:
-            alone = part.rank is not None and said[problem] < len(parts)
-            named = problem.message.startswith("rank ")
-            message = f"rank {part.rank}: {problem.message}" if alone and not named else None
-            found[problem if message is None else replace(problem, message=message)] = None
+            if part.rank is not None and said[problem] < len(parts) and not problem.names_rank:
+                message = f"rank {part.rank}: {problem.message}"
+                problem = replace(problem, message=message, names_rank=True)
+            found[problem] = None
     return list(found)
 
 

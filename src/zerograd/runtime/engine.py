@@ -166,7 +166,7 @@ class Engine:
         """Something that the ranks have to say, wrong with the run or only with our comparison."""
         if wrong:
             for watch in self.watches:
-                watch.report.errors.append(Problem("zerograd", message))
+                watch.report.errors.append(Problem("zerograd", message, names_rank=True))
         with contextlib.suppress(Exception):
             sys.stderr.write(f"zerograd: {message}\n")
 
