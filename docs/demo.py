@@ -1,6 +1,6 @@
-"""The tour that `make demo` gives: a bug that runs without an error, and what zerograd says of it.
+"""The tour of `make demo`: a bug that causes no error message, and what zerograd reports.
 
-Exits with 0 only if everything shown was as expected.
+Exits with 0 only if all output is as expected.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ RIGHT = "examples/correct.py"
 
 
 def say(text: str) -> None:
-    """A paragraph, set off from what the commands print."""
+    """Print a paragraph, separate from the output of the commands."""
     print(f"\n{textwrap.fill(' '.join(text.split()), 90)}\n", flush=True)
 
 
 def show(*command: str, exit_code: int, expect: str = "") -> bool:
-    """Run a command in full view; whether it ended, and said, what it should."""
+    """Run a command and print its output. Returns whether exit code and output are as expected."""
     print(f"$ {' '.join(command)}", flush=True)
     program = {"python": [sys.executable], "zerograd": [sys.executable, "-m", "zerograd"]}
-    # Its output passes through here, so it cannot see the terminal by itself.
+    # The output is captured here, so the command cannot see the terminal.
     color = ["--color", "always"] if command[0] == "zerograd" and sys.stdout.isatty() else []
     done = subprocess.run(
         [*program[command[0]], *command[1:2], *color, *command[2:]],
@@ -46,7 +46,7 @@ def show(*command: str, exit_code: int, expect: str = "") -> bool:
 def main() -> int:
     """Give the tour."""
     say(f"""Two batches train one weight. {WRONG} forgets to clear the gradients between them;
-        it runs without an error, and its second step uses 8 where 5 is right:""")
+        it runs without an error, but its second step uses 8 instead of 5:""")
     as_expected = [show("python", WRONG, exit_code=0, expect="8.0")]
 
     say("""zerograd reads the same file without running it. It points at the backward() that adds
@@ -54,26 +54,26 @@ def main() -> int:
         something):""")
     as_expected.append(show("zerograd", "check", WRONG, exit_code=1, expect="ZG101"))
 
-    say("""It also runs the file, unchanged, and watches every gradient. Now there is proof: the
-        second backward() brought 5, and 8 was used:""")
+    say("""It also runs the file unchanged and watches every gradient. That proves the bug: the
+        second backward() added 5, and the step used 8:""")
     proof = "expected |grad| 5, got 8"
     as_expected.append(show("zerograd", "run", WRONG, exit_code=1, expect=proof))
 
-    say(f"{RIGHT} clears them, and neither reader has anything to say (exit code 0):")
+    say(f"{RIGHT} clears the gradients, and zerograd reports nothing (exit code 0):")
     as_expected.append(show("zerograd", "check", RIGHT, exit_code=0))
     clean = "nothing to report"
     as_expected.append(show("zerograd", "run", RIGHT, exit_code=0, expect=clean))
 
-    say("""All of examples/, one line for each finding. Files that are right are not mentioned, and
-        the exit code is 1 because some are not, which is what fails a build in CI:""")
+    say("""All of examples/, one line for each finding. Correct files are not listed. The exit code
+        is 1 because there are findings; in CI that fails a build:""")
     everything = ("zerograd", "check", "--format", "concise", "examples/")
     as_expected.append(show(*everything, exit_code=1, expect="ZG101"))
 
     if not all(as_expected):
-        print("\nThe demo did not go as expected; see the lines marked *** above.")
+        print("\nThe output was not as expected; see the lines marked *** above.")
         return 1
-    say("""Now your own code: .venv/bin/zerograd check PATH, or .venv/bin/zerograd run SCRIPT. What
-        a rule means, with a wrong and a right example: .venv/bin/zerograd explain ZG101.""")
+    say("""Now try your own code: .venv/bin/zerograd check PATH, or .venv/bin/zerograd run SCRIPT.
+        .venv/bin/zerograd explain ZG101 shows a rule with a wrong and a right example.""")
     return 0
 
 

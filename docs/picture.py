@@ -1,6 +1,6 @@
-"""Draws README's picture: one weight, two batches, and the bucket between them. torch fills it.
+"""Draws the picture of the README: one weight, two batches, `.grad` after each call.
 
-python docs/picture.py           bring docs/buckets.svg up to date
+python docs/picture.py           write docs/buckets.svg
 python docs/picture.py --check   change nothing; exit with 1 if it would differ
 """
 
@@ -17,7 +17,7 @@ PICTURE = Path(__file__).with_name("buckets.svg")
 
 WIDTH, COLUMN, LEFT = 860, 132, 34
 HEIGHT, BUCKET = 96, 64
-"""A bucket that is full, and how wide it is."""
+"""Height and width of a bucket."""
 ROW = 232
 
 STYLE = """\
@@ -39,15 +39,13 @@ def picture() -> str:
     wrong, used = moments(FORGOTTEN)
     right, clean = moments(CLEARED)
     full = max(used)
-    told = (
-        f"Without a clear the second step uses {number(used[1])} where {number(clean[1])} is right."
-    )
+    title = f"Without a clear the second step uses {number(used[1])} instead of {number(clean[1])}."
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {2 * ROW}" role="img">',
-            f"<title>{escape(told)}</title>",
+            f"<title>{escape(title)}</title>",
             f"<style>\n{STYLE}\n</style>",
-            *_row(0, told, wrong, full, clean),
+            *_row(0, title, wrong, full, clean),
             *_row(ROW, "With one more line:", right, full, clean),
             "</svg>\n",
         ]
@@ -60,14 +58,14 @@ def _row(top: int, title: str, shown: list[Moment], full: float, clean: list[flo
     mixed = False
     for column, moment in enumerate(shown):
         mixed = moment.state == "stale" or (mixed and moment.state == "spent")
-        told = "None" if moment.gradient is None else number(moment.gradient)
-        if moment.call == "step()" and told != (should := number(next(right))):
-            told += f", not {should}"
-        parts += _bucket(LEFT + column * COLUMN, top + 66, moment, told, full, mixed=mixed)
+        label = "None" if moment.gradient is None else number(moment.gradient)
+        if moment.call == "step()" and label != (should := number(next(right))):
+            label += f", not {should}"
+        parts += _bucket(LEFT + column * COLUMN, top + 66, moment, label, full, mixed=mixed)
     return parts
 
 
-def _bucket(x: int, y: int, moment: Moment, told: str, full: float, *, mixed: bool) -> list[str]:
+def _bucket(x: int, y: int, moment: Moment, label: str, full: float, *, mixed: bool) -> list[str]:
     level = round(HEIGHT * (moment.gradient or 0) / full)
     middle, bottom = x + BUCKET // 2, y + HEIGHT
     wrong = "wrong" if mixed else ""
@@ -77,13 +75,13 @@ def _bucket(x: int, y: int, moment: Moment, told: str, full: float, *, mixed: bo
         f'<text class="call" x="{middle}" y="{y - 12}">{escape(moment.call)}</text>',
         f'<rect class="{fill}" x="{x}" y="{bottom - level}" width="{BUCKET}" height="{level}"/>',
         f'<path class="bucket" d="M{x} {y}V{bottom}H{x + BUCKET}V{y}"/>',
-        f'<text class="{wrong}" x="{middle}" y="{bottom + 20}">{escape(told)}</text>',
+        f'<text class="{wrong}" x="{middle}" y="{bottom + 20}">{escape(label)}</text>',
         f'<text class="faint" x="{middle}" y="{bottom + 38}">{below}</text>',
     ]
 
 
 def main() -> int:
-    """Write the picture, or say that it is out of date."""
+    """Write the picture, or check that it is up to date."""
     made = picture()
     if sys.argv[1:] == ["--check"]:
         same = PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == made

@@ -1,4 +1,4 @@
-"""A linear layer shown the same example three times, and never cleared: the gradients pile up.
+"""A linear layer that sees the same example three times and is never cleared: gradients add up.
 
 It prints:
 

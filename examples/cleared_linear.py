@@ -1,4 +1,4 @@
-"""The same linear layer, cleared before each backward: every step uses its own gradient.
+"""The same linear layer, cleared before each backward: every step uses its own gradient only.
 
 It prints:
 

@@ -1,4 +1,4 @@
-"""One weight, two batches, each with its zero_grad(): the second step uses 5, as it should.
+"""One weight, two batches, zero_grad() before each: the second step uses 5, which is right.
 
 It prints:
 

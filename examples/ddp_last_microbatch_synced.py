@@ -1,4 +1,4 @@
-"""Only the micro-batch after which the step comes is synchronised: the ranks share all of a window.
+"""Only the last micro-batch of a window is synchronised: that averages the whole window.
 
 torchrun --nproc-per-node 2 -m zerograd run examples/ddp_last_microbatch_synced.py
 """

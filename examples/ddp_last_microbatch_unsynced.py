@@ -1,4 +1,4 @@
-"""The micro-batch after which the step comes is the one that is not synchronised.
+"""The last micro-batch of a window, before the step, is not synchronised.
 
 torchrun --nproc-per-node 2 -m zerograd run examples/ddp_last_microbatch_unsynced.py
 """

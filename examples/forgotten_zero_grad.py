@@ -1,4 +1,4 @@
-"""One weight, two batches, one forgotten zero_grad(): the second step uses 8 where 5 is right.
+"""One weight, two batches, one forgotten zero_grad(): the second step uses 8 instead of 5.
 
 It prints:
 
@@ -18,7 +18,7 @@ loss1.backward()
 print(f"batch 1: this batch's gradient 3.0, used by step() {weight.grad.item():.1f}")
 optimizer.step()
 
-# optimizer.zero_grad() is missing here, so 5 is added onto the 3 that was already used.
+# optimizer.zero_grad() is missing here, so 5 is added to the 3 that step() already used.
 loss2 = 5 * weight
 loss2.backward()
 print(f"batch 2: this batch's gradient 5.0, used by step() {weight.grad.item():.1f}")

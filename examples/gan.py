@@ -1,4 +1,4 @@
-"""A GAN in one dimension: the generator's backward fills the discriminator, which clears in time.
+"""A GAN in one dimension: the generator's backward adds to the discriminator, which clears in time.
 
 It prints:
 

@@ -1,6 +1,6 @@
-"""Ten micro-batches in windows of four: three steps, each on the gradient of one big batch.
+"""Ten micro-batches in windows of four: three steps, each with the gradient of one big batch.
 
-The last window holds two micro-batches. It is stepped too, and divided by two.
+The last window has two micro-batches. It is stepped too, and divided by two.
 
 It prints:
 

@@ -1,4 +1,4 @@
-"""The same windows with zero_grad() for every micro-batch: only the last of each is used.
+"""The same windows with zero_grad() for every micro-batch: each step uses only the last.
 
 It prints:
 

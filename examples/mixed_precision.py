@@ -1,4 +1,4 @@
-"""float16 autocast with a GradScaler: unscale_() before the clip, so that the clip sees the truth.
+"""float16 autocast with a GradScaler: unscale_() before the clip, so the clip sees real gradients.
 
 It prints:
 

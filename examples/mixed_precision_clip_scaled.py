@@ -1,6 +1,6 @@
-"""The same without unscale_(): the clip cuts gradients that are 1024 times too large.
+"""The same without unscale_(): the clip sees gradients that are 1024 times too large.
 
-What the step then uses is 1024 times too small, and the model hardly learns.
+The step then uses gradients that are 1024 times too small, and the model hardly learns.
 
 It prints:
 

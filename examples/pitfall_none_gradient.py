@@ -1,4 +1,4 @@
-"""Pitfall 3: param.grad.zero_() before any backward(). There is no gradient yet to zero.
+"""Pitfall 3: param.grad.zero_() before any backward(). No parameter has a gradient yet.
 
 It raises AttributeError: 'NoneType' object has no attribute 'zero_'
 """

@@ -1,4 +1,4 @@
-"""Pitfall 3, corrected: zero a gradient only where there is one.
+"""Pitfall 3, corrected: zero only gradients that are not None.
 
 It prints:
 

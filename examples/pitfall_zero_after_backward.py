@@ -1,4 +1,4 @@
-"""Pitfall 2: zero_grad() between backward() and step(). The step has nothing to use.
+"""Pitfall 2: zero_grad() between backward() and step(). The step has no gradients to use.
 
 It prints:
 

@@ -1,4 +1,4 @@
-"""Pitfall 2, corrected: zero_grad() after step(), which is as good as before backward().
+"""Pitfall 2, corrected: zero_grad() after step(), which is as good as one before backward().
 
 It prints:
 

@@ -1,4 +1,4 @@
-"""Clearing to None or to zeros: both start each backward afresh, only one keeps the memory.
+"""Clearing to None or to zeros: both train the same, but only zeros keep the memory.
 
 It prints:
 

@@ -1,7 +1,7 @@
-"""Texts of different lengths, four to a window: what each loop steps on, against one big batch.
+"""Texts of different lengths, four in a window: the error of each step against one big batch.
 
-The usual loop divides each mean loss by four, so a token of a short text weighs more than one of a
-long text, and the last window, of two, is halved. The stepper weighs by tokens. It prints:
+The usual loop divides each mean loss by four: a token of a short text counts more than one of a long
+text, and the last window, of two texts, is halved. The stepper weights by tokens. It prints:
 
     loss / 4       windows off by 196 %, 143 %, 68 %
     Stepper        windows off by 0 %, 0 %, 0 %
@@ -20,7 +20,7 @@ LENGTHS = [3, 4, 6, 80, 2, 50, 13, 5, 9, 51]
 def make():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 50)).double()
-    # Long texts speak of other things than short ones.
+    # Long texts use other tokens than short texts.
     texts = [torch.randint(0, 5 + length // 2, (length + 1,)) for length in LENGTHS]
     return model, torch.optim.SGD(model.parameters(), lr=0.0), texts
 

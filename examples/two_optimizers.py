@@ -1,4 +1,4 @@
-"""An encoder and a decoder with an optimizer each, both cleared: each step uses its own gradient.
+"""An encoder and a decoder with one optimizer each, both cleared: each step uses its own gradient.
 
 It prints:
 

@@ -1,4 +1,4 @@
-"""The same with the decoder never cleared: its gradients pile up while the encoder's are right.
+"""The same, but the decoder is never cleared: its gradients add up, the encoder's are right.
 
 It prints:
 

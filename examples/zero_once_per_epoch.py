@@ -1,4 +1,4 @@
-"""zero_grad() once per epoch instead of once per batch: only an epoch's first step is right.
+"""zero_grad() once per epoch instead of once per batch: only the first step of an epoch is right.
 
 It prints:
 
