@@ -166,7 +166,7 @@ class Effects:
             return Tensor()
         things = frozenset(a.key for a in arguments if isinstance(a, Thing))
         result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
-        summed = node is not None and _is_constant(keyword(node, "reduction"), "sum")
+        summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return replace(
             result,
             maybe=(result.maybe | things | perhaps) - result.roots,
@@ -197,10 +197,8 @@ def keyword(node: ast.Call, *wanted: str) -> ast.expr | None:
     return next((keyword.value for keyword in node.keywords if keyword.arg in wanted), None)
 
 
-def is_true(node: ast.expr | None) -> bool:
-    """Whether an argument is the literal True."""
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _is_constant(node: ast.expr | None, value: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value == value
+def is_constant(node: ast.expr | None, value: object) -> bool:
+    """Whether an argument is this literal."""
+    return (
+        isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
+    )

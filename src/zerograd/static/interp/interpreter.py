@@ -91,7 +91,7 @@ class Interpreter:
             emitter, registry, evaluator, classes, objects, conditions, effects, constructors,
             functions,
         )  # fmt: skip
-        builtins = BuiltinCalls(evaluator, objects, effects)
+        builtins = BuiltinCalls(evaluator, objects, parameters)
         libraries = LibraryCalls(env, evaluator, effects, constructors, steps, builtins)
         calls = Calls(
             env, emitter, registry, evaluator, classes, objects, graph, effects, constructors,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from zerograd.static.frameworks.roles import Role
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import Effects, is_true, keyword
+from zerograd.static.interp.effects import Effects, is_constant, keyword
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.interp.step_calls import StepCalls, without_limit
 from zerograd.static.read import vocabulary
@@ -34,10 +35,10 @@ from zerograd.static.read.values import (
 class BuiltinCalls:
     """Handles `zip`, `enumerate`, `list`, `getattr` and their like."""
 
-    def __init__(self, evaluator: Evaluator, objects: Objects, effects: Effects) -> None:
+    def __init__(self, evaluator: Evaluator, objects: Objects, parameters: ParameterCalls) -> None:
         self.evaluator = evaluator
         self.objects = objects
-        self.effects = effects
+        self.parameters = parameters
 
     def call(self, node: ast.Call, name: str) -> Value | None:
         """What a call of one of these gives back; None if it is none of them."""
@@ -111,15 +112,12 @@ class BuiltinCalls:
         return NOTHING
 
     def set_attribute(self, node: ast.Call, name: str) -> Value | None:
-        """`setattr(p, "grad", …)`."""
-        if (
-            len(node.args) == 3
-            and isinstance(node.args[1], ast.Constant)
-            and node.args[1].value == "grad"
-        ):
-            self.effects.clear(self.evaluator.value(node.args[0]), node, to_none=True)
-            return Lit(None)
-        return None
+        """`setattr(p, "grad", value)` does what `p.grad = value` does."""
+        if len(node.args) != 3 or not is_constant(node.args[1], "grad"):
+            return None
+        owner, value = self.evaluator.value(node.args[0]), self.evaluator.value(node.args[2])
+        self.parameters.store(owner, "grad", value, node.args[2], node)
+        return Lit(None)
 
 
 _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {
@@ -179,7 +177,7 @@ class LibraryCalls:
         if vocabulary.WRAPPERS.search(last) and node.args:
             return unwrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
         self.effects.hand_to_unseen(node, arguments, last)
-        leaf = last == "Parameter" or is_true(keyword(node, "requires_grad"))
+        leaf = last == "Parameter" or is_constant(keyword(node, "requires_grad"), True)
         built = last[:1].isupper() and (
             not name.startswith("torch.") or name.startswith("torch.nn.")
         )

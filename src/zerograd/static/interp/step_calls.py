@@ -10,7 +10,7 @@ from zerograd.explore.flow import Alt, Seq
 from zerograd.static.frameworks.roles import Role
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import NOBODY, Effects, is_true, keyword
+from zerograd.static.interp.effects import NOBODY, Effects, is_constant, keyword
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Registry
 from zerograd.static.interp.evaluator import Evaluator
@@ -119,7 +119,7 @@ class StepCalls:
         else:
             # Wrappers that take the loss, or a closure that cannot be seen, may do the rest as well.
             self.effects.unknown(node, owner.key)
-        if is_true(keyword(node, "zero_grad", "set_to_none", "zero_grads")):
+        if is_constant(keyword(node, "zero_grad", "set_to_none", "zero_grads"), True):
             self.effects.clear(owner, node, to_none=True)
         return Lit(None)
 
