@@ -21,7 +21,7 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import decisions as paths_module
 from zerograd.explore import explore as explore_module
 from zerograd.explore import logic
-from zerograd.explore.decisions import MOST_DECISIONS, Decisions
+from zerograd.explore.decisions import MOST_DECISIONS, Decision, Decisions, weight
 from zerograd.explore.explore import Result, Window, explore
 from zerograd.explore.flow import (
     RAISE,
@@ -185,7 +185,7 @@ class Run:
     word: list[tuple[Event, Decisions]] = field(default_factory=list)
     values: dict[Variable, Value] = field(default_factory=dict)
     answers: dict[Fact, bool] = field(default_factory=dict)
-    decided: set[tuple[str, bool]] = field(default_factory=set)
+    decided: set[Decision] = field(default_factory=set)
     tries: list[Try | None] = field(default_factory=list)
 
     def value(self, expr: Expr) -> Value:
@@ -220,7 +220,7 @@ class Run:
             raise Left(flow.label)
         elif isinstance(flow, Alt):
             taken = bool(self.value(flow.test))
-            self.decided.add((logic.show(flow.test), taken))
+            self.decided.add(Decision(logic.show(flow.test), taken))
             self.run(flow.then if taken else flow.orelse)
         elif isinstance(flow, Block):
             self.until(flow.body, flow.label)
@@ -265,7 +265,7 @@ class Run:
                 if isinstance(error, Left) and not (flow.handlers and error.args == (RAISE,)):
                     raise
                 where = f"an exception in line {flow.site.line}"
-                self.decided |= {(where, True), (f"{where} that is caught", True)}
+                self.decided.add(Decision(where, True, weight=2))
                 self.guarded(None, self.random.choice(flow.handlers))
             else:
                 self.guarded(None, flow.orelse)
@@ -314,7 +314,7 @@ def test_whatever_a_run_breaks_was_predicted(flow: Flow, rules: list[Rule], seed
             edge = book.take(node, event)
             node = edge.node
             for rule, violation in edge.broken:
-                if len(decided) <= MOST_DECISIONS:
+                if weight(decided) <= MOST_DECISIONS:
                     key = (rule.code, violation)
                     assert key in predicted
                     assert any(path <= decided for path in predicted[key]), (
@@ -327,7 +327,7 @@ def test_whatever_a_run_breaks_was_predicted(flow: Flow, rules: list[Rule], seed
 def test_decisions_are_capped_and_none_is_idle(flow: Flow, rules: list[Rule]) -> None:
     for paths in found(explore(flow, rules)).values():
         assert paths
-        assert all(len(path) <= MOST_DECISIONS for path in paths)
+        assert all(weight(path) <= MOST_DECISIONS for path in paths)
         assert not any(one < other for one in paths for other in paths)
 
 
@@ -377,7 +377,7 @@ def loop(*body: Flow, ident: int = 1, **more: object) -> Loop:
     return Loop(Seq(body), ident, at(60), **more)  # type: ignore[arg-type]
 
 
-def decisions(flow: Flow, code: str = "ZG101") -> list[set[tuple[str, bool]]] | None:
+def decisions(flow: Flow, code: str = "ZG101") -> list[set[Decision]] | None:
     """The smallest sets of decisions that lead to a finding; None where there is none."""
     rules = [rule for rule in RULES if rule.code == code]
     paths = [path for out in explore(flow, rules).outcomes for path in out.decisions]
@@ -393,7 +393,7 @@ def test_a_straight_loop_needs_no_decision() -> None:
 
 
 def test_a_clear_in_one_arm_leaves_one_decision() -> None:
-    assert decisions(loop(when(X, ZERO), BACKWARD, STEP)) == [{("x", False)}]
+    assert decisions(loop(when(X, ZERO), BACKWARD, STEP)) == [{Decision("x", False)}]
 
 
 def test_both_arms_giving_the_finding_is_no_decision() -> None:
@@ -403,15 +403,18 @@ def test_both_arms_giving_the_finding_is_no_decision() -> None:
 
 def test_arms_cancel_under_another_decision_too() -> None:
     inner = when(X, Seq([BACKWARD, CLIP]), BACKWARD)
-    assert decisions(loop(when(Y, ZERO), inner, STEP)) == [{("y", False)}]
+    assert decisions(loop(when(Y, ZERO), inner, STEP)) == [{Decision("y", False)}]
 
 
 def test_a_test_that_cancels_late_is_told_to_those_who_wait_for_news() -> None:
     known: paths_module.Configurations = {}
     key = (0, logic.NOTHING)
-    first, second = frozenset({("y", True), ("x", True)}), frozenset({("y", True), ("x", False)})
+    first, second = (
+        frozenset({Decision("y", True), Decision("x", True)}),
+        frozenset({Decision("y", True), Decision("x", False)}),
+    )
     assert paths_module.add(known, key, [first]) == {first}
-    assert paths_module.add(known, key, [second]) == {frozenset({("y", True)})}
+    assert paths_module.add(known, key, [second]) == {frozenset({Decision("y", True)})}
     assert paths_module.add(known, key, [first, second]) == set()
 
 
@@ -419,12 +422,12 @@ def test_a_test_agrees_with_itself() -> None:
     again = loop(when(X, ZERO), when(X, Seq([BACKWARD, STEP])))
     assert decisions(again) is None
     apart = loop(when(X, ZERO), when(Op("not", (X,)), Seq([BACKWARD, STEP])))
-    assert decisions(apart) == [{("x", False)}]
+    assert decisions(apart) == [{Decision("x", False)}]
 
 
 def test_a_test_may_change_its_mind_when_what_it_reads_is_assigned() -> None:
     changed = loop(Set(Name("x")), when(X, ZERO), Set(Name("x")), when(X, Seq([BACKWARD, STEP])))
-    assert decisions(changed) == [{("x", False), ("x", True)}]
+    assert decisions(changed) == [{Decision("x", False), Decision("x", True)}]
 
 
 def test_a_test_that_is_not_stable_may_change_its_mind() -> None:
@@ -460,9 +463,9 @@ def test_a_test_for_nan_comes_out_as_in_a_healthy_run() -> None:
 def test_an_invariant_test_encloses_the_calls_in_its_arms() -> None:
     inside = Seq([BACKWARD, STEP])
     result = explore(loop(when(X, inside)), RULES)
-    assert result.enclosures[("x", True)] == {at(2), at(3)}
+    assert result.enclosures[Decision("x", True)] == {at(2), at(3)}
     changing = replace(when(X, inside), changing=frozenset({Name("x")}))
-    assert ("x", True) not in explore(loop(changing), RULES).enclosures
+    assert Decision("x", True) not in explore(loop(changing), RULES).enclosures
 
 
 # Loops, jumps and exceptions
@@ -492,7 +495,7 @@ def test_break_leaves_the_loop_and_continue_the_iteration() -> None:
 
 def test_return_leaves_the_block() -> None:
     called = Block(Seq([when(X, Jump(Return(1))), ZERO]), Return(1))
-    assert decisions(loop(called, BACKWARD, STEP)) == [{("x", True)}]
+    assert decisions(loop(called, BACKWARD, STEP)) == [{Decision("x", True)}]
 
 
 def test_what_follows_an_endless_loop_is_reached_by_break_only() -> None:
@@ -521,7 +524,7 @@ def test_finally_does_not_run_for_those_who_left_before() -> None:
 def test_an_exception_counts_twice() -> None:
     body = Seq([BACKWARD, STEP, ZERO])
     assert decisions(loop(Try(body, [NOTHING], NOTHING, NOTHING, at(70)))) == [
-        {("an exception in line 70", True), ("an exception in line 70 that is caught", True)}
+        {Decision("an exception in line 70", True, weight=2)}
     ]
 
 

@@ -1,17 +1,40 @@
-"""Where an exploration stands, and on which branch decisions that depends.
+"""The configurations that an exploration has reached, and the branch decisions that lead to each.
 
-Sets of decisions are kept as small as they can be: what is implied goes, and so does a test both of
-whose arms lead to the same place.
+A path is a set of decisions. Of several paths to one configuration only the smallest are kept: a path that
+contains another is dropped, and so is a test both of whose arms lead to the same configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from zerograd.explore.logic import Fact, Known
 
 MOST_DECISIONS = 3
-Decision = tuple[str, bool]
+"""The greatest weight of a path that is followed."""
+
+
+class Decision(NamedTuple):
+    """An outcome of a test that the exploration had to assume."""
+
+    test: str
+    """As source text."""
+    outcome: bool
+    weight: int = 1
+    """How many ordinary decisions it counts for: the rarer the outcome, the more."""
+    scope: tuple[int, ...] = ()
+    """The calls and loops in which the test is asked, where the same text may mean another test."""
+
+    @property
+    def unweighted(self) -> Decision:
+        """The same outcome of the same test, whatever it weighs."""
+        return self if self.weight == 1 else self._replace(weight=1)
+
+    def __str__(self) -> str:
+        return self.test if self.outcome else f"not ({self.test})"
+
+
 Decisions = frozenset[Decision]
 Configuration = tuple[int, Known]
 """A state, by its number in the exploration, and what is known."""
@@ -52,9 +75,9 @@ def _cancel(paths: set[Decisions]) -> None:
     while changed:
         changed = False
         for path in list(paths):
-            for text, taken in path:
-                rest = path - {(text, taken)}
-                if rest | {(text, not taken)} in paths:
+            for decision in path:
+                rest = path - {decision}
+                if rest | {opposite(decision)} in paths:
                     paths -= {other for other in paths if rest <= other}
                     paths.add(rest)
                     changed = True
@@ -67,7 +90,7 @@ def smallest(paths: set[Decisions]) -> list[Decisions]:
     """The sets that imply all others, the shortest first."""
     kept = set(paths)
     _reduce(kept)
-    return sorted(kept, key=lambda path: (len(path), sorted(path)))
+    return sorted(kept, key=lambda path: (weight(path), sorted(path)))
 
 
 def merge(into: Configurations, more: Configurations) -> None:
@@ -77,9 +100,27 @@ def merge(into: Configurations, more: Configurations) -> None:
 
 
 def decide(paths: Iterable[Decisions], decision: Decision) -> set[Decisions]:
-    """The paths with one more decision; those that would have too many are given up."""
-    decided = {path | {decision} for path in paths}
-    return {path for path in decided if len(path) <= MOST_DECISIONS}
+    """The paths with one more decision; those that would weigh too much are given up."""
+    decided = {_with(path, decision) for path in paths}
+    return {path for path in decided if weight(path) <= MOST_DECISIONS}
+
+
+def _with(path: Decisions, decision: Decision) -> Decisions:
+    """The path with one more decision; of two that are the same, the heavier one counts."""
+    for other in path:
+        if other.unweighted == decision.unweighted:
+            return path if other.weight >= decision.weight else path - {other} | {decision}
+    return path | {decision}
+
+
+def weight(path: Decisions) -> int:
+    """How many ordinary decisions a path counts for."""
+    return sum(decision.weight for decision in path)
+
+
+def opposite(decision: Decision) -> Decision:
+    """The other outcome of the same test."""
+    return decision._replace(outcome=not decision.outcome)
 
 
 def join(

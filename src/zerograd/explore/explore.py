@@ -58,8 +58,9 @@ from zerograd.explore.reachability import is_clean
 MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
 Learned = list[tuple[Fact, bool]]
-Question = tuple[Expr, str, bool | None, tuple[Learned, Learned]]
-"""What is left of a test, its text, its outcome in a healthy run, and what either outcome tells."""
+Question = tuple[Expr, str, tuple[int, ...], bool | None, tuple[Learned, Learned]]
+"""What is left of a test, its text and scope, its outcome in a healthy run, and the facts that
+follow from either outcome."""
 
 
 # The same flow is explored for several groups of rules, in the same configurations.
@@ -76,7 +77,7 @@ def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
         return truth
     rest = logic.residual(alt.test, values)
     learns = (logic.facts(rest, True), logic.facts(rest, False))
-    return rest, logic.show(rest), logic.healthy(rest), learns
+    return rest, logic.show(rest), logic.scope(rest), logic.healthy(rest), learns
 
 
 @lru_cache(maxsize=4096)
@@ -229,16 +230,17 @@ class _Exploration:
             if isinstance(answer, bool):
                 add(arms[not answer], (state, known), paths)
                 continue
-            rest, text, usual, learns = answer
+            rest, text, scope, usual, learns = answer
             for index, arm in enumerate(arms):
                 facts = learns[index]
                 learned[index].update(facts)
                 decided: Iterable[Decisions] = paths
                 if not alt.free[index] and usual is not (index == 0):
-                    decided = decide(paths, (text, index == 0))
-                    if alt.optional and index == 1:
-                        decided = decide(decided, (f"{text}, as asked for", False))
-                    self.enclose(alt, rest, (text, index == 0))
+                    # A switch for the clear: whoever uses it wants what follows.
+                    weight = 2 if alt.optional and index == 1 else 1
+                    decision = Decision(text, index == 0, weight, scope)
+                    decided = decide(paths, decision)
+                    self.enclose(alt, rest, decision.unweighted)
                 if decided:
                     add(arm, (state, known.union(facts)), decided)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
@@ -250,7 +252,7 @@ class _Exploration:
             return
         self.enclosed.add((id(alt), decision))
         if logic.stable(test) and not logic.reads(test) & alt.changing:
-            arm = alt.then if decision[1] else alt.orelse
+            arm = alt.then if decision.outcome else alt.orelse
             inside = self.enclosures.setdefault(decision, set())
             inside.update(part.event.site for part in walk(arm) if isinstance(part, Emit))
 
@@ -365,11 +367,11 @@ class _Exploration:
         else:
             out = self.run(flow.body, entry)
         out = self.run(flow.orelse, out)
-        # An exception between two calls is rarer than either arm of a branch: it counts twice.
-        where = f"an exception in line {flow.site.line}"
+        # An exception between two calls is rarer than either arm of a branch.
+        thrown = Decision(f"an exception in line {flow.site.line}", True, weight=2)
         failed: Configurations = {}
         for key, paths in seen.items():
-            decided = decide(decide(paths, (where, True)), (f"{where} that is caught", True))
+            decided = decide(paths, thrown)
             if decided:
                 add(failed, key, decided)
         for handler in flow.handlers:

@@ -116,6 +116,13 @@ class Opaque:
     reads: frozenset[Variable] = frozenset()
     stable: bool = True
     """Gives the same answer until something it reads is assigned."""
+    call: int = 0
+    """The call in which it is evaluated: in another one, the same text is another expression."""
+
+    @cached_property
+    def fact(self) -> Fact:
+        """Its truth, as something a path can know."""
+        return Fact(_canonical(self), self.reads)
 
 
 Expr = Const | Variable | Op | Opaque
@@ -175,6 +182,8 @@ def show(expr: Expr) -> str:
         return repr(expr.value)
     if isinstance(expr, Name):
         return expr.text.rsplit("#", 1)[-1]
+    if isinstance(expr, LastIteration):
+        return "the last iteration"
     if isinstance(expr, Variable):
         return str(expr)
     if isinstance(expr, Opaque) or expr.text:
@@ -184,6 +193,17 @@ def show(expr: Expr) -> str:
     return f" {expr.op} ".join(show(arg) for arg in expr.args)
 
 
+def scope(expr: Expr) -> tuple[int, ...]:
+    """The calls and loops that tell expressions apart which `show` gives the same text."""
+    if isinstance(expr, Opaque):
+        return (expr.call,) if expr.call else ()
+    if isinstance(expr, LastIteration):
+        return (expr.loop,)
+    if isinstance(expr, Op) and not expr.text:
+        return tuple(number for arg in expr.args for number in scope(arg))
+    return ()
+
+
 def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
     """The value under what is known."""
     if isinstance(expr, Const):
@@ -191,7 +211,7 @@ def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unk
     if isinstance(expr, Variable):
         return known.get(expr, UNKNOWN)
     if isinstance(expr, Opaque):
-        return known.get(Fact(expr.text, expr.reads), UNKNOWN)
+        return known.get(expr.fact, UNKNOWN)
     if expr.op in ("and", "or"):
         return _junction(expr, known)
     if expr.op == "not":
@@ -302,7 +322,7 @@ def assigned(known: Known, variable: Variable) -> Known:
 
 def fact_of(expr: Expr) -> Fact:
     """The truth of an expression, as something a path can know."""
-    if isinstance(expr, Op):
+    if isinstance(expr, (Op, Opaque)):
         return expr.fact
     return Fact(_canonical(expr), reads(expr))
 
@@ -312,7 +332,7 @@ def _canonical(expr: Expr) -> str:
     if isinstance(expr, Const):
         return repr(expr.value)
     if isinstance(expr, Opaque):
-        return expr.text
+        return f"{expr.call}#{expr.text}" if expr.call else expr.text
     if isinstance(expr, Variable):
         return str(expr)
     return f"({expr.op} {' '.join(map(_canonical, expr.args))})"

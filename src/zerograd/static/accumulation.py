@@ -256,7 +256,7 @@ def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
     for expr in exprs:
         for part in logic.parts(expr):
             if isinstance(part, Opaque) and _is_size(part):
-                found.add(Fact(part.text, part.reads))
+                found.add(part.fact)
     return frozenset(found)
 
 
@@ -268,7 +268,7 @@ def _besides_sizes(expr: Expr) -> frozenset[Variable]:
 
 
 def _is_size(expr: Expr) -> bool:
-    return isinstance(expr, Opaque) and expr.text.rpartition("#")[2].startswith("len(")
+    return isinstance(expr, Opaque) and expr.text.startswith("len(")
 
 
 def _micro_batches(flow: Flow) -> set[Variable]:

@@ -10,7 +10,7 @@ from zerograd.core.events import Event, Kind, Site
 from zerograd.core.finding import Finding, Note
 from zerograd.core.rule import Rule
 from zerograd.explore import logic
-from zerograd.explore.decisions import Decisions
+from zerograd.explore.decisions import Decisions, opposite, weight
 from zerograd.explore.explore import Outcome, Result, Window, explore
 from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, relooped, walk
 from zerograd.explore.logic import WINDOW_LENGTH
@@ -257,9 +257,9 @@ class _Search:
             return
         for decisions in outcome.decisions:
             counted = _counted(decisions, result, violation.site, violation.step)
-            if len(counted) <= max(outcome.rule.most_decisions, 1):
+            if weight(counted) <= max(outcome.rule.most_decisions, 1):
                 key = (outcome.rule, violation.site)
-                self.outcomes.setdefault(key, []).append((outcome, len(counted), counted))
+                self.outcomes.setdefault(key, []).append((outcome, weight(counted), counted))
 
     def unstepped(self, flow: Flow, stepped: list[Subject], interpreter: Interpreter) -> None:
         """An optimizer that is built, cleared and given gradients, and never stepped."""
@@ -359,7 +359,7 @@ def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:
         label=violation.label,
         notes=tuple(Note(evidence.site, evidence.message) for evidence in violation.evidence),
         certain=count < 2,
-        when=tuple(sorted(text if taken else f"not ({text})" for text, taken in decisions)),
+        when=tuple(sorted({str(decision) for decision in decisions})),
         help=violation.help,
         step=violation.step,
     )
@@ -370,14 +370,14 @@ def _counted(decisions: Decisions, result: Result, site: Site, step: Site | None
     return frozenset(
         decision
         for decision in decisions
-        if not {site, step} & result.enclosures.get(decision, set())
+        if not {site, step} & result.enclosures.get(decision.unweighted, set())
     )
 
 
 def _cancels(paths: set[Decisions]) -> bool:
     """Whether both arms of some test lead here."""
     singles = {next(iter(path)) for path in paths if len(path) == 1}
-    return any((text, not taken) in singles for text, taken in singles)
+    return any(opposite(decision) in singles for decision in singles)
 
 
 def _handed_counter(flow: Flow) -> bool:

@@ -120,7 +120,7 @@ class Conditions:
         """What a variable holds that is given a value; None where nothing can be computed with it."""
         if isinstance(node, _COMPUTED) or (isinstance(node, ast.Call) and _is_computed(node)):
             expr = self.expression(node)
-            if not isinstance(expr, Opaque) or expr.text.rpartition("#")[2].startswith("len("):
+            if not isinstance(expr, Opaque) or expr.text.startswith("len("):
                 return expr
         return Const("an object") if _is_something(node) else None
 
@@ -202,7 +202,7 @@ class Conditions:
                 stable = stable and simple
             elif isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
                 stable = False
-        return Opaque(self.env.frame.prefix + text_of(node), frozenset(names), stable)
+        return Opaque(text_of(node), frozenset(names), stable, self.env.frame.call)
 
     def exists_check(self, node: ast.expr) -> tuple[str, bool] | None:
         """The object whose existence a test asks for (`if opt is not None`), and in which arm it is."""

@@ -76,17 +76,18 @@ class Activations:
         number = self.nesting.number()
         node = fn.node
         root = self.env.frame is self.env.top and not self.nesting.stack and not self.emitter.out
+        call = 0 if root else number
         assigned = frozenset(fn.module.facts[node].assigned)
         frame = Frame(
             fn.module,
-            "" if root else f"{number}#",
+            f"{call}#" if call else "",
             fn.frame,
             dict(values),
             aliases,
             assigned | frozenset(values),
             fn.owner,
             fn.klass,
-            call=number,
+            call=call,
         )
         for name in assigned:
             frame.aliases.pop(name, None)
@@ -110,7 +111,7 @@ class Activations:
             for name, test in tests.items():
                 self.emitter.add(Set(Name(frame.prefix + name), test))
             body = self.evaluator.collect(node.body)
-            self.emitter.add(Block(body, Return(number)))
+            self.emitter.add(Block(body, Return(call)))
             return join(frame.returns) if frame.returns else Lit(None)
         finally:
             mode.in_parameters, mode.some, mode.unguarded, mode.no_grad = state

@@ -302,7 +302,7 @@ class Statements:
             if wild and case.guard is None and index == 0:
                 flow = body
                 continue
-            test = Opaque(frame.prefix + text, self.env.reads(node.subject))
+            test = Opaque(text, self.env.reads(node.subject), call=frame.call)
             flow = Alt(test, body, flow, self.emitter.site(case.pattern))
         self.emitter.add(flow)
 

@@ -146,7 +146,7 @@ class Frame:
     iterables: dict[str, ast.expr] = field(default_factory=dict)
     """What a loop over a name goes through: `bar = enumerate(loader)`, then `for i, x in bar`."""
     call: int = 0
-    """The number of the call; 0 for what is not seen to be called."""
+    """The number of the call; 0 for a root and a top level, which nothing is seen to call."""
 
 
 NOTHING = Tensor(divided=None, scaled=None)
