@@ -1,9 +1,9 @@
-"""Writes what the tool itself says into README.md and docs/fixes.md: its output, its rules, its fixes.
+"""Writes output of the tool, its rules and its fixes into README.md and docs/fixes.md.
 
     python docs/readme.py           bring the pages up to date
     python docs/readme.py --check   change nothing; show what differs and exit with 1
 
-A part stands between `<!-- name:begin -->` and `<!-- name:end -->`. Nothing outside is touched.
+A part is between `<!-- name:begin -->` and `<!-- name:end -->`. The rest is not changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def finding() -> str:
 
 
 def proof() -> str:
-    """The first line that a watched run tells."""
+    """The first line that a watched run prints."""
     told = _said("run").stderr.split("\n", 1)[0]
     return f"```console\n$ zerograd run {EXAMPLE}\n{told}\n```"
 
@@ -60,7 +60,7 @@ def rules() -> str:
 
 
 def fixes() -> str:
-    """What each rule's page says about its repair."""
+    """The line about the fix on each rule's page."""
     rows = ["| code | name | repair |", "|---|---|---|"]
     for rule in sorted(RULES, key=lambda rule: rule.code):
         found = re.search(r"\n\nFix: (.+?)\n\n", rule.doc, re.DOTALL)
@@ -74,11 +74,11 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"finding": finding, "proof": proof, "rules": rules},
     "docs/fixes.md": {"fixes": fixes},
 }
-"""The pages, and who says which part of them."""
+"""The generated parts of each page."""
 
 
 def renewed(text: str, page: str) -> str:
-    """The text of a page with every part said anew."""
+    """The text of a page with every part renewed."""
     for name, say in PARTS[page].items():
         part = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.DOTALL)
         if len(part.findall(text)) != 1:
@@ -89,10 +89,10 @@ def renewed(text: str, page: str) -> str:
 
 
 def main() -> int:
-    """Bring the pages up to date, or say what is not."""
+    """Renew the pages, or show what differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only compare")
-    parser.add_argument("path", nargs="?", type=Path, help="a README that lies elsewhere")
+    parser.add_argument("path", nargs="?", type=Path, help="another README")
     options = parser.parse_args()
     pages = {name: ROOT / name for name in PARTS}
     if options.path is not None:
@@ -106,7 +106,7 @@ def _renew(page: str, path: Path, *, check: bool) -> bool:
     after = renewed(before, page)
     if before != after and check:
         lines = difflib.unified_diff(
-            before.splitlines(), after.splitlines(), page, "as the tool says it", lineterm=""
+            before.splitlines(), after.splitlines(), page, "as generated", lineterm=""
         )
         print(*lines, sep="\n")
         return False

@@ -1,7 +1,7 @@
-"""A hook of mkdocs: the pages that the tool writes itself, made when the site is.
+"""A hook of mkdocs that generates pages from the tool itself.
 
-A page for each rule with the finding as the tool prints it, the command's own help, what Python sees,
-and the lessons as pages.
+These are a page for each rule with the finding as the tool prints it, the help of the command, the
+Python API, and the lessons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READERS = {"both": "source and runs", "static": "source only", "runtime": "runs 
 
 
 def on_config(config: Any) -> Any:
-    """Put the rules into the navigation, and leave out pages that are not there yet."""
+    """Add the rules to the navigation, and remove missing pages."""
     rules = ["rules/index.md", *(f"rules/{page.code}.md" for page in PAGES)]
     config.nav = list(_there(config.nav, Path(config.docs_dir), rules))
     return config
@@ -44,7 +44,7 @@ def _there(nav: list[Any], folder: Path, rules: list[str]) -> Iterator[Any]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made here."""
+    """Add the generated pages."""
     from mkdocs.structure.files import File
 
     for name, content in generated():
@@ -53,7 +53,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def generated() -> Iterator[tuple[str, str]]:
-    """Every page that is made here, and its name."""
+    """The name and the text of every generated page."""
     yield "rules/index.md", rules()
     for page in PAGES:
         yield f"rules/{page.code}.md", rule(explained(page))
@@ -100,7 +100,7 @@ def rule(parts: Explained) -> str:
 
 
 def command() -> str:
-    """What `--help` says, of the command and of each of its parts."""
+    """The `--help` of the command and of each of its subcommands."""
     lines = ["# The command", "", _help("zerograd"), ""]
     for name in COMMANDS:
         lines += [f"## zerograd {name}", "", _help("zerograd", name), ""]
@@ -119,7 +119,7 @@ def _help(*words: str) -> str:
 
 
 def python() -> str:
-    """Every public name, with its signature and what it says of itself."""
+    """Every public name with its signature and docstring."""
     lines = ["# Python", "", "`import zerograd` loads neither torch nor anything heavy.", ""]
     for name in zerograd.__all__:
         thing = getattr(zerograd, name)

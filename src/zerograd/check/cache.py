@@ -1,8 +1,7 @@
-"""What the last check found out, so that the next one reads only what has changed.
+"""Keeps the verdicts of a check, so that the next check reads only changed files.
 
-A verdict is good as long as the file it is about, the files it was found with, and zerograd itself
-are what they were. A cache that is missing, broken or of another version is no cache: nothing here
-ever fails a check.
+A verdict is valid as long as its file, the files that were read for it, and zerograd itself have not
+changed. A cache that is missing, broken or of another version is ignored: it never fails a check.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from zerograd.static.check_file import CLEAN, Verdict
 
 MAGIC = b"zerograd cache\n"
 RACY_NS = 100_000_000
-"""A file changed this shortly before it was read may change again and keep its time."""
+"""A file that changed this shortly before it was read may change again and keep its time stamp."""
 FORGOTTEN_S = 30 * 24 * 3600
-"""A cache file that no check has used for so long is removed."""
+"""A cache file that no check has used for this long is removed."""
 
 Stamp = tuple[int, int]
-"""When a file was changed, and how big it is; (0, 0) for a file that is not there."""
+"""The time of the last change and the size of a file; (0, 0) for a missing file."""
 
 _PACKED: tuple[type[Any], ...] = (Site, Note, Edit, Fix, Finding, Problem, Verdict)
 _KIND = {kind: number for number, kind in enumerate(_PACKED)}
@@ -62,7 +61,7 @@ def stamp(path: str) -> Stamp:
 
 
 def directory() -> str:
-    """Where caches are kept: ZEROGRAD_CACHE_DIR, or the user's cache directory."""
+    """The directory of caches: ZEROGRAD_CACHE_DIR, or the user's cache directory."""
     if own := os.environ.get("ZEROGRAD_CACHE_DIR"):
         return own
     home = os.path.expanduser("~")
@@ -76,7 +75,7 @@ def directory() -> str:
 
 
 Entry = tuple[int, int] | tuple[int, int, object, tuple[tuple[str, int, int], ...]]
-"""A stamp alone for a clean file; else with the packed verdict and what it was found with."""
+"""Only a stamp for a clean file; else also the packed verdict and the files read for it."""
 
 
 class Cache:
@@ -84,7 +83,7 @@ class Cache:
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._key = repr((__version__, sys.version_info[:3], _code(), os.getcwd(), *roots))
-        # Any hash does for a name: the whole key stands in the file.
+        # The hash is only a file name: the file contains the whole key.
         name = f"{zlib.crc32(self._key.encode('utf-8', 'backslashreplace')):08x}.cache"
         self._path = os.path.join(directory(), name)
         self._start = time.time_ns()
@@ -109,7 +108,7 @@ class Cache:
                 self._old, self._old_quiet = old, quiet
 
     def get(self, path: str, mtime: int, size: int) -> Verdict | None:
-        """The verdict on a file, if it still holds."""
+        """The verdict on a file, if it is still valid."""
         entry = self._old.get(path)
         if entry is None or entry[0] != mtime or entry[1] != size:
             return None
@@ -135,7 +134,7 @@ class Cache:
             self._new[path] = (mtime, size, pack(verdict), depends)
 
     def load_settings(self, path: str) -> tuple[Settings | None, list[Problem]]:
-        """`settings.load`, without reading again a file that is known to hold no settings."""
+        """`settings.load`, without reading a file again that is known to have no settings."""
         now = stamp(path)
         if self._old_quiet.get(path) == now:
             self._quiet[path] = now
@@ -146,7 +145,7 @@ class Cache:
         return found, problems
 
     def save(self) -> None:
-        """Write what this check knows, all at once, so that another one reads all or nothing."""
+        """Write the cache in one step, so that another process reads all of it or none."""
         if (self._new, self._quiet) == (self._old, self._old_quiet):
             self._touch()
             return
@@ -163,7 +162,7 @@ class Cache:
                 os.unlink(temporary)
 
     def _touch(self) -> None:
-        """Show that the file is in use, at most once a day."""
+        """Mark the file as used, at most once a day."""
         with contextlib.suppress(OSError):
             if time.time() - os.stat(self._path).st_mtime > 24 * 3600:
                 os.utime(self._path)
@@ -174,7 +173,7 @@ def _sum(data: bytes) -> bytes:
 
 
 def _code() -> tuple[tuple[str, int, int], ...]:
-    """The stamps of zerograd's own modules: other code finds other things."""
+    """The stamps of zerograd's own modules: a changed checker invalidates every verdict."""
     found = []
     todo = [os.path.dirname(os.path.abspath(__file__))]
     while todo:
@@ -188,7 +187,7 @@ def _code() -> tuple[tuple[str, int, int], ...]:
 
 
 def _forget(folder: str) -> None:
-    """Remove cache files that nobody uses any more."""
+    """Remove cache files that were not used for a long time."""
     now = time.time()
     with os.scandir(folder) as entries:
         for entry in entries:

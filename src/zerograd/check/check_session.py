@@ -1,7 +1,7 @@
-"""One check from the words of the command line to a report: find, recall, judge, select.
+"""One check, from the arguments of the command to its report.
 
-What is found out about a file does not depend on what the user selects, so that the cache serves
-every selection.
+The files are found, their verdicts are taken from the cache or computed, and the selected findings are
+reported. A verdict does not depend on the selection, so the cache is valid for every selection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for; None where it leaves the word to the settings."""
+    """The arguments of the command; None where the settings decide."""
 
     paths: tuple[str, ...]
     select: tuple[str, ...] | None = None
@@ -43,7 +43,7 @@ class Options:
     stdin: bytes | None = None
     stdin_filename: str = ""
     repair: Literal["", "show", "diff", "fix"] = ""
-    """Fixes: not looked for, shown with their findings, shown as a diff, made."""
+    """Fixes are: not computed, shown with their findings, shown as a diff, applied."""
     unsafe: bool = False
 
 
@@ -54,7 +54,7 @@ class Outcome:
     report: Report
     failed: bool
     diff: bytes = b""
-    """What would change, where that was asked for."""
+    """The changes, with `--diff`."""
     stdin: bytes | None = None
     """Standard input, repaired."""
 
@@ -65,12 +65,12 @@ class Outcome:
 
 
 def run(options: Options, progress: Progress) -> Outcome:
-    """Check everything that was asked for; `UnknownRule` if a word on the command line is none."""
+    """Run a check; `UnknownRule` if the command line names a rule that does not exist."""
     chooser = _Chooser(options)
     memory = Cache(options.paths) if options.cache else None
     loader = memory.load_settings if memory else load_settings
     discovery = Discovery(options.exclude, include_tests=options.include_tests, loader=loader)
-    # A file that is named is read whatever it holds, even if a directory holds it, too.
+    # A named file is always read, even if it is also in a named directory that excludes it.
     for path in sorted(options.paths, key=os.path.isdir):
         if path != "-":
             discovery.add(path)
@@ -132,7 +132,7 @@ def _rewriter(options: Options) -> Rewriter | None:
 def _rewritten(
     rewriter: Rewriter, targets: Sequence[Target], verdicts: list[Verdict], chooser: _Chooser
 ) -> list[Verdict]:
-    """The verdicts once every file is repaired; those that rest on a repaired file are asked again."""
+    """The verdicts after the repair; files that depend on a repaired file are checked again."""
     from zerograd.static.time_limit import Job, judge_path
 
     left = list(verdicts)
@@ -149,7 +149,7 @@ def _rewritten(
 def _verdicts(
     targets: Sequence[Target], memory: Cache | None, options: Options, progress: Progress
 ) -> list[Verdict]:
-    """The verdict on each file, from the cache where it knows better than to read again."""
+    """The verdict on each file, from the cache if the file has not changed."""
     if memory is None:
         known: list[Verdict | None] = [None] * len(targets)
     else:
@@ -177,7 +177,7 @@ def _cores() -> int:
 
 
 class _Chooser:
-    """Collects what counts into one report."""
+    """Collects the selected findings in one report."""
 
     def __init__(self, options: Options) -> None:
         self.report = Report()
@@ -190,10 +190,10 @@ class _Chooser:
             expand(word, _pages())
 
     def add(self, verdict: Verdict, settings: Settings) -> None:
-        """Take what the command line and the settings want to hear of one file."""
+        """Add the findings of one file that the command line and the settings select."""
         self.report.errors += verdict.problems
         for finding in verdict.findings:
-            # Two files that call one function find the same in it.
+            # Two files that call the same function both have its findings.
             same = (finding.code, finding.site)
             if same in self._seen or not self.wants(finding, settings):
                 continue
@@ -204,7 +204,7 @@ class _Chooser:
             self.failed |= finding.level == "error" or explicit
 
     def wants(self, finding: Finding, settings: Settings) -> bool:
-        """Whether the command line and the settings want to hear of a finding."""
+        """Whether the command line and the settings select a finding."""
         if not (finding.certain or self._options.pedantic or settings.pedantic):
             return False
         selection = self._selection(finding.site.path, self.understood(settings))
@@ -215,11 +215,11 @@ class _Chooser:
         return lambda finding: self.wants(finding, settings)
 
     def any(self, verdict: Verdict, settings: Settings) -> bool:
-        """Whether there is anything in a verdict that is wanted."""
+        """Whether any finding of a verdict is selected."""
         return any(self.wants(finding, settings) for finding in verdict.findings)
 
     def _selection(self, path: str, settings: Settings) -> Selection | None:
-        """What counts in a file; None is everything."""
+        """The selected rules for a file; None means all."""
         select = self._options.select if self._options.select is not None else settings.select
         ignore = (*self._options.ignore, *settings.ignored_in(path))
         if select is None and not ignore:
@@ -230,7 +230,7 @@ class _Chooser:
         return self._selections[key]
 
     def understood(self, settings: Settings) -> Settings:
-        """The settings without the words that are no rules; each of these is said once."""
+        """The settings without unknown rules; each unknown rule is reported once."""
         if id(settings) not in self._checked:
             by_file = settings.per_file_ignores
             self._checked[id(settings)] = replace(
@@ -262,7 +262,7 @@ def _unknown(word: str) -> str:
 
 
 def _pages() -> tuple[Page, ...]:
-    """All rules, loaded only where some are named: most checks read everything from the cache."""
+    """All rules. They are loaded only if a rule is named: many checks just read the cache."""
     from zerograd.rules.catalogue import PAGES
 
     return PAGES

@@ -1,7 +1,7 @@
-"""Which files a check reads: directories walked, .gitignore and excludes kept, tests left out.
+"""Finds the files of a check: walks directories, obeys .gitignore and excludes, skips tests.
 
-A file that the user names is always checked. Directories behind symbolic links are not entered, so
-no walk goes round in circles. Each file is looked at once: its time and size serve the cache, too.
+A file that the user names is always checked. Symbolic links to directories are not followed, so a walk
+always ends. Each file is examined once: the cache uses the same time and size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Loader = Callable[[str], "tuple[Settings | None, list[Problem]]"]
 
 
 class Target(NamedTuple):
-    """A file to check, when it was last changed, and the settings that hold for it."""
+    """A file to check, the time of its last change, and its settings."""
 
     path: str
     mtime: int
@@ -43,24 +43,24 @@ class Target(NamedTuple):
 
 @dataclass
 class Found:
-    """The files of one check, and the paths that could not be looked into."""
+    """The files of one check, and the paths that could not be read."""
 
     targets: list[Target] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 class _Directory(NamedTuple):
-    """A directory to walk, and what holds in it."""
+    """A directory to walk, with its settings and excludes."""
 
     prefix: str
-    """What stands before the names in it, as the user will see them."""
+    """The prefix of the names in it, as the user sees them."""
     absolute: str
     settings: Settings
     filters: tuple[tuple[Patterns, str], ...]
-    """What excludes, the strongest last; each with the way here from where it was written."""
+    """The patterns that exclude, the strongest last, each with the path from its file to here."""
 
     def below(self, name: str) -> _Directory:
-        """A directory in this one."""
+        """A directory inside this one."""
         filters = tuple((patterns, f"{way}{name}/") for patterns, way in self.filters)
         absolute = os.path.join(self.absolute, name)
         return _Directory(self.prefix + name + os.sep, absolute, self.settings, filters)
@@ -86,7 +86,7 @@ class Discovery:
         self._tests_left_out = False
 
     def add(self, path: str) -> None:
-        """Take a file, or every file worth checking below a directory."""
+        """Add a file, or every file below a directory that should be checked."""
         if os.pardir not in path:
             path = os.path.normpath(path)
         try:
@@ -143,7 +143,7 @@ class Discovery:
             self._problem(top, _NOTHING_BUT_TESTS if self._tests_left_out else _NOTHING)
 
     def _walk(self, here: _Directory, *, is_top: bool) -> Iterator[_Directory]:
-        """Take the files of one directory; the directories in it that are worth entering."""
+        """Add the files of one directory; the directories in it that should be walked."""
         try:
             with os.scandir(here.prefix or ".") as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
@@ -172,7 +172,7 @@ class Discovery:
                 self._take_entry(entry, here)
 
     def _entered(self, here: _Directory, names: set[str]) -> _Directory:
-        """The directory with what its own ignore file and settings say."""
+        """The directory with its own ignore file and settings."""
         *ignores, own, ours = here.filters
         settings = here.settings
         if ".gitignore" in names:
@@ -188,7 +188,7 @@ class Discovery:
         try:
             status = entry.stat()
         except OSError as error:
-            # Editors lock a file with a link to nowhere.
+            # Editors lock a file with a broken link.
             if not entry.name.startswith(".#"):
                 self._problem(path, _why_not(error))
             return
@@ -228,7 +228,7 @@ def _is_test(name: str, *, is_directory: bool) -> bool:
 
 
 def _way(directory: str, root: str) -> str:
-    """The way from `root` to a directory below it, as the patterns of `root` see it."""
+    """The path from `root` to a directory below it, as the patterns of `root` need it."""
     way = os.path.relpath(directory, root or ".").replace(os.sep, "/")
     return "" if way == "." else f"{way}/"
 
@@ -242,7 +242,7 @@ def _read_ignore(directory: str, name: str = ".gitignore") -> Patterns:
 
 
 def _ignores_above(directory: str) -> list[tuple[Patterns, str]]:
-    """The ignore files of the git repository that a directory lies in, the outermost first."""
+    """The ignore files of the git repository around a directory, the outermost first."""
     found: list[tuple[Patterns, str]] = []
     above = directory
     while True:

@@ -1,7 +1,7 @@
 """Path patterns as .gitignore writes them, for .gitignore itself and for every exclude setting.
 
-The last pattern that matches decides, `!` takes back, and a pattern speaks of paths relative to the
-directory it was written in.
+The last pattern that matches decides, `!` negates, and a pattern matches paths relative to the
+directory of its file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Patterns:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules: list[tuple[bool, bool]] = []
-        # Most patterns are a name, a path or an ending. Looked up as such they cost nothing, while
-        # the regular expressions of one long .gitignore take longer to compile than a walk takes.
+        # Most patterns are a name, a path or an ending. Sets find these at once, while compiling the
+        # regular expressions of one long .gitignore would take longer than the walk.
         self._names: dict[str, list[int]] = {}
         self._paths: dict[str, list[int]] = {}
         self._suffixes: list[tuple[str, int]] = []
@@ -54,11 +54,11 @@ class Patterns:
             try:
                 self._globs.append((re.compile(source, re.DOTALL), number))
             except re.error:
-                # git takes a pattern that it cannot read for one that matches nothing.
+                # In git, an invalid pattern matches nothing.
                 return
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
-        """True: matched. False: taken back. None: nothing here speaks of this path."""
+        """True: matched. False: negated. None: no pattern matches this path."""
         name = path[path.rfind("/") + 1 :]
         numbers = [*self._names.get(name, ()), *self._paths.get(path, ())]
         if name.endswith(self._tails):
@@ -119,7 +119,7 @@ def _glob(text: str) -> str:
 
 
 def _class_end(text: str, start: int) -> int:
-    """Where the bracket that closes a class stands; a `]` in first place is a member."""
+    """The position of the bracket that closes a class; a `]` in first place is a member."""
     if text[start : start + 1] in ("!", "^"):
         start += 1
     return text.find("]", start + 1)

@@ -1,6 +1,6 @@
 """`[tool.zerograd]` of the nearest pyproject.toml above a file.
 
-Settings that cannot be read are a `Problem` and count as not written: the check goes on without them.
+Settings that cannot be read are reported as a `Problem`, and the check goes on without them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What one pyproject.toml says; `root` is the directory it stands in."""
+    """The settings of one pyproject.toml; `root` is its directory."""
 
     root: str = ""
     path: str = ""
@@ -41,7 +41,7 @@ class Settings:
     excluded: Patterns = field(default=Patterns(()), compare=False)
 
     def ignored_in(self, path: str) -> tuple[str, ...]:
-        """What is ignored in this file: everywhere, and for its path."""
+        """The rules that are ignored in a file: those for all files, and those for its path."""
         found = list(self.ignore)
         if self.per_file_ignores:
             relative = relative_to(path, self.root)
@@ -55,12 +55,12 @@ DEFAULT = Settings()
 
 
 def relative_to(path: str, root: str) -> str:
-    """The path as patterns of `root` see it."""
+    """The path relative to `root`, as patterns need it."""
     return os.path.relpath(path, root or ".").replace(os.sep, "/")
 
 
 def load(path: str) -> tuple[Settings | None, list[Problem]]:
-    """The settings of one pyproject.toml, None if it holds none; and what is wrong with it."""
+    """The settings of one pyproject.toml, None without any; and its problems."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
@@ -82,7 +82,7 @@ def _parse(data: bytes) -> Mapping[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    # A byte order mark is what some editors leave, and no reason to refuse.
+    # Some editors write a byte order mark, which TOML does not allow.
     return tomllib.loads(data.decode("utf-8-sig"))
 
 

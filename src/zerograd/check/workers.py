@@ -1,7 +1,7 @@
-"""Many files, several processes: every file gets its verdict, whatever happens to a process.
+"""Checks many files with several processes: every file gets a verdict, even if a process dies.
 
-A process that dies, or stays silent longer than a file may take, costs the file it was at and no
-other. What is done in a moment is done by this process alone.
+A process that dies, or takes longer than a file may take, loses only the file it was checking. A short
+check starts no process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     Pipe = Connection[Any, Any]
 
 GRACE = 18.0
-"""Seconds beyond the limit before a process that does not even hear its alarm is ended: on a busy
-machine it takes long to have worked for a second."""
+"""Seconds after the time limit until a process that ignores its alarm is killed. On a busy machine a
+second of computing can take long."""
 PATIENCE = 20.0
 """Seconds that a process may need to read a chunk of files, slow disks included."""
 CHUNK = 64
 MOMENT = 0.2
-"""Seconds after which more processes are worth their start."""
+"""Seconds after which it pays to start more processes."""
 
 _FORKS = sys.platform == "linux"
 _DIED = "ended the process that checked it; exclude it, and report this as a bug in zerograd"
@@ -42,7 +42,7 @@ Span = deque[tuple[int, Job]]
 
 
 def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
-    """The verdicts on all files, in order; `progress` is told how many there are so far."""
+    """The verdicts on all files, in order; `progress` gets the number of finished files."""
     verdicts: list[Verdict] = []
     start = time.monotonic()
     for job in jobs:
@@ -58,12 +58,12 @@ def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[V
 
 
 def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
-    """Judge chunks of files until there are no more: what a process of the pool does."""
-    # Syntax trees are many objects and no garbage: looking for cycles in them takes a tenth of the
-    # time, and what there is of cycles `Project.forget` takes apart.
+    """The main function of a process: check chunks of files until there are no more."""
+    # Syntax trees are many objects and no garbage: the collector would take a tenth of the time.
+    # `Project.forget` breaks the few cycles there are.
     gc.disable()
-    # The parent hears Ctrl-C and ends us. Its ends of all pipes came along with the fork: left open
-    # here, they would hide its death from us and our siblings.
+    # The parent handles Ctrl-C and ends us. The fork has copied its ends of all pipes: left open here,
+    # they would keep us and our siblings from noticing that the parent has died.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stranger in strangers:
         stranger.close()
@@ -77,12 +77,12 @@ def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
 
 
 class _Worker:
-    """A process and what it was given to do."""
+    """A process and the files it has to check."""
 
     def __init__(self, siblings: Sequence[_Worker], span: Span) -> None:
         import multiprocessing
 
-        # This program has one thread, so a fork is safe; it has everything imported already.
+        # This program has one thread, so a fork is safe; and all modules are already imported.
         context: Any = multiprocessing.get_context("fork" if _FORKS else "spawn")
         self.pipe: Pipe
         self.pipe, theirs = context.Pipe()
@@ -99,12 +99,12 @@ class _Worker:
     def give(self, chunk: dict[int, Job]) -> None:
         self.chunk, self.busy = chunk, True
         self.at, self.since = None, time.monotonic()
-        # That a process has just died is noticed when it is listened to.
+        # A dead process is noticed when its pipe is read.
         with contextlib.suppress(OSError):
             self.pipe.send(list(chunk.items()))
 
     def patience(self) -> float:
-        """Seconds that it may still stay silent."""
+        """Seconds until its time is over."""
         allowed = PATIENCE if self.at is None else LIMIT + GRACE
         return max(0.0, self.since + allowed - time.monotonic())
 
@@ -115,10 +115,10 @@ class _Worker:
 
 
 class _Pool:
-    """The processes, and the files that are still to be given to them.
+    """The processes, and the files that are still to be checked.
 
-    Each goes through files that lie together, because these import the same modules. One that is
-    done takes half of what the slowest has left.
+    Each process gets neighbouring files, because these import the same modules. A process that has
+    finished takes half of what the slowest one has left.
     """
 
     def __init__(self, jobs: Sequence[Job], done: int, progress: Progress) -> None:
@@ -128,16 +128,16 @@ class _Pool:
         self.verdicts: dict[int, Verdict] = {}
         self.spans: list[Span] = []
         self.lost: deque[dict[int, Job]] = deque()
-        """What processes that were lost have left behind."""
+        """Files of processes that died."""
         self.workers: list[_Worker] = []
 
     def end(self) -> None:
-        """End every process, at work or not."""
+        """End every process."""
         for worker in self.workers:
             worker.end()
 
     def run(self, processes: int) -> list[Verdict]:
-        """Judge every file with so many processes."""
+        """Check every file with this many processes."""
         from multiprocessing.connection import wait
 
         share = -(-len(self.jobs) // processes)
@@ -163,13 +163,13 @@ class _Pool:
             worker.give(chunk)
 
     def _next(self, span: Span) -> dict[int, Job]:
-        """What a process is given next; nothing when nothing is left."""
+        """The next files for a process; none if nothing is left."""
         if self.lost:
             return self.lost.popleft()
         if not span:
             longest = max(self.spans, key=len)
             span.extendleft([longest.pop() for _ in range((len(longest) + 1) // 2)])
-        # Small chunks at the end keep all of them busy.
+        # Small chunks at the end keep all processes busy.
         size = max(1, min(CHUNK, len(span) // 8))
         return dict(span.popleft() for _ in range(min(size, len(span))))
 
@@ -181,7 +181,7 @@ class _Pool:
             return
         worker.since = time.monotonic()
         if message is None:
-            # What it did not speak of is clean.
+            # A file without a message is clean.
             self.verdicts.update(dict.fromkeys(worker.chunk, CLEAN))
             worker.busy = False
             if chunk := self._next(worker.span):
@@ -195,7 +195,7 @@ class _Pool:
             del worker.chunk[number]
 
     def _lose(self, worker: _Worker, why: str) -> None:
-        """Go on without a process: blame the file it was at, and give the others to a new one."""
+        """Replace a dead process: report the file it was checking, and give its other files to a new one."""
         self.workers.remove(worker)
         worker.end()
         rest = worker.chunk
@@ -205,7 +205,7 @@ class _Pool:
         if culprit is not None:
             job = rest.pop(culprit)
             self.verdicts[culprit] = Verdict(problems=(Problem(job.path, why),), lasting=False)
-        # If it is not known which file it was, one by one it will show.
+        # If that file is unknown, they are checked one by one.
         parts = [rest] if worker.at is not None else [{one: job} for one, job in rest.items()]
         self.lost.extendleft(part for part in parts if part)
         self._start(worker.span)

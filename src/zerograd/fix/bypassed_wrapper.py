@@ -31,7 +31,7 @@ def _edits(scene: Scene, call: ast.Call, text: str) -> tuple[Edit, ...]:
 
 
 def _wrappers(scene: Scene) -> Iterator[str]:
-    """What may be the wrapper: around the call, what prepares, what steps as an engine."""
+    """Objects that may be the wrapper: used around the call, with `prepare`, or stepped as an engine."""
     code = scene.code
     for above in code.ancestors(scene.here):
         if isinstance(above, ast.With):

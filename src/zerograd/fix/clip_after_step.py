@@ -9,7 +9,7 @@ from zerograd.fix.context import Repair, Scene
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """The clip is moved before the step that came too early for it."""
+    """The clip is moved before the step that used the gradients unclipped."""
     clip = clip_of(scene, scene.here)
     call, step = scene.call(scene.note(0)), scene.statement(scene.note(0))
     place, arms = closing(scene, step, call)

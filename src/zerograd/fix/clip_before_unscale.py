@@ -44,7 +44,7 @@ def _body(function: ast.AST) -> list[ast.stmt]:
 
 
 def _tests(scene: Scene) -> str:
-    """The test under which the loss is scaled and the clip does not stand."""
+    """The test under which the loss is scaled, if the clip is not under it."""
     backward, here = scene.statement(scene.note(0)), scene.here
     found = []
     child: ast.AST = backward

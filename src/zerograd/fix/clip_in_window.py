@@ -29,7 +29,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 
 def _accumulating(scene: Scene) -> str:
-    """The accelerator in whose `accumulate` block the clip stands."""
+    """The accelerator whose `accumulate` block contains the clip."""
     for above in scene.code.ancestors(scene.here):
         if isinstance(above, ast.With):
             for item in above.items:

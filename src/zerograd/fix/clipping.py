@@ -29,7 +29,7 @@ class Clip:
 
     @property
     def plain(self) -> bool:
-        """Whether nobody is told what the clip has measured."""
+        """Whether the result of the clip is unused."""
         leaves = [node for one in self.unit for node in own_nodes(one)]
         return not any(
             isinstance(node, ast.stmt) and not isinstance(node, (ast.Expr, ast.If, ast.For))
@@ -69,7 +69,7 @@ def _unscales(node: ast.AST) -> bool:
 def moves(
     scene: Scene, clip: Clip, call: ast.Call, place: Place, *, safe: bool
 ) -> Iterator[Repair]:
-    """The clip moved; by itself, or with an `unscale_` where the step goes through a scaler."""
+    """Ways to move the clip: alone, or with an `unscale_` where the step goes through a scaler."""
     message = "move the clip before the step"
     yield Repair(message, partial(scene.carry, clip.unit, place, CLIP_WORDS), safe)
     if len(clip.unit) > 1:
@@ -82,7 +82,7 @@ def moves(
 
 
 def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
-    """`Refused` where what a unit is moved past needs its result, or changes what it is handed."""
+    """`Refused` if a statement on the way reads the unit's result or changes its arguments."""
     if bound(unit) & (used(between) | bound(between)):
         raise Refused("its result is used on the way to where it belongs")
     if used(unit) & bound(between):
@@ -90,12 +90,12 @@ def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
 
 
 def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:
-    """Whether its result is used before it, which means in the next iteration."""
+    """Whether its result is read above it, that is, in the next iteration."""
     return bool(bound(unit) & used(block[: block.index(unit[0])]))
 
 
 def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[Place, bool]:
-    """Before the step, or before all the arms that hold one; and whether there are several."""
+    """The place before the step, or before all branches that contain one; and whether there are several."""
     loop = scene.loop(site_of_step)
     owner = scene.stepped(call)
     every = [one for one in steps(loop or scene.code.tree) if scene.stepped(one) == owner]

@@ -1,4 +1,4 @@
-"""What a repair looks at: a finding, the code around it, and what the calls in it are about."""
+"""What a repair works with: a finding, the code around it, and the objects that its calls use."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _NAMES = (ast.Name, ast.Attribute)
 
 @dataclass(frozen=True)
 class Repair:
-    """One way to repair a finding; whether it holds is for others to find out."""
+    """One way to repair a finding. A second check decides whether it works."""
 
     message: str
     edits: Callable[[], tuple[Edit, ...]]
-    """Or `Refused`, with the reason."""
+    """The edits, or `Refused` with the reason."""
     safe: bool = True
 
 
 @dataclass(frozen=True)
 class Place:
-    """Between two statements: before one, or after one."""
+    """A place between two statements: before one, or after one."""
 
     before: ast.stmt | None = None
     after: ast.stmt | None = None
@@ -50,10 +50,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Window:
-    """Where a window begins, and whether that is sure.
+    """Where a window begins, and whether that is certain.
 
-    It is not where a backward of an earlier phase adds to it as well, whether meant or not, and where
-    something is done to the gradients before its own backward.
+    It is uncertain if a backward of an earlier phase adds to the window, or if the gradients are used
+    before the window's own backward.
     """
 
     start: Place
@@ -67,16 +67,16 @@ class Scene:
         self.code = code
         self.finding = finding
         self.others = others
-        """All that is found in the file."""
+        """All findings of the file."""
 
-    # The ends of the finding
+    # The places of the finding
 
     def statement(self, site: Site) -> ast.stmt:
         """The statement that a place belongs to."""
         return self.code.statement(site)
 
     def call(self, site: Site) -> ast.Call:
-        """The call that stands exactly there."""
+        """The call at exactly this place."""
         node = self.code.node(site)
         if not isinstance(node, ast.Call):
             raise Refused("it is no call")
@@ -95,13 +95,13 @@ class Scene:
 
     @property
     def step(self) -> Site:
-        """The step at which it shows."""
+        """The step that uses the wrong gradients."""
         if self.finding.step is None:
             raise Refused("no step shows it")
         return self.finding.step
 
     def also(self, *about: Windows) -> bool:
-        """Whether a rule about this side of windows is broken in the same function."""
+        """Whether the same function breaks a rule about these properties of windows."""
         here = self.code.function(self.here)
         for one in self.others:
             if BY_CODE[one.code].windows in about and one.site.path == self.finding.site.path:
@@ -112,7 +112,7 @@ class Scene:
     # Edits
 
     def put(self, place: Place, *lines: str) -> tuple[Edit, ...]:
-        """New lines at a place."""
+        """Edits that insert lines at a place."""
         if place.before is not None:
             return (self.code.insert_before(place.before, *lines),)
         assert place.after is not None
@@ -121,22 +121,22 @@ class Scene:
     def carry(
         self, unit: Sequence[ast.stmt], place: Place, words: re.Pattern[str], *ahead: str
     ) -> tuple[Edit, ...]:
-        """Statements moved to a place, with new lines ahead of them."""
+        """Edits that move statements to a place, with new lines before them."""
         if any(node in (place.before, place.after) for one in unit for node in ast.walk(one)):
             raise Refused("a statement cannot be moved into itself")
         lines = self.code.taken(unit, words)
         return (self.code.delete(unit, words), *self.put(place, *ahead, *lines))
 
-    # Whose it is
+    # Optimizers and scalers
 
     def stepped(self, call: ast.Call) -> str:
-        """The optimizer that a call steps, as the code there calls it."""
+        """The optimizer that a call steps, as an expression of that code."""
         if not isinstance(call.func, ast.Attribute):
             raise Refused("it is no step of an optimizer")
         return self.code.text(call.args[0] if self._through(call) else call.func.value)
 
     def scaler(self, call: ast.Call) -> str:
-        """The scaler that a call steps through; "" for a step of the optimizer itself."""
+        """The scaler that a call steps through; "" if it calls the optimizer itself."""
         if not self._through(call) or method(call) != "step":
             return ""
         assert isinstance(call.func, ast.Attribute)
@@ -157,7 +157,7 @@ class Scene:
         )
 
     def closure(self, call: ast.Call) -> ast.FunctionDef | None:
-        """The function of this file that a step is handed."""
+        """The function of this file that is an argument of the step."""
         first = call.args[0] if call.args else None
         name = text_of(first).rpartition(".")[2] if isinstance(first, _NAMES) else ""
         for node in ast.walk(self.code.tree):
@@ -166,7 +166,7 @@ class Scene:
         return None
 
     def scaling(self, backward: ast.stmt) -> str:
-        """The scaler that has scaled what a statement back-propagates."""
+        """The scaler that scaled the loss of a backward."""
         for around in (backward, self.loop(backward), self.code.function(backward)):
             found = {
                 self.code.text(call.func.value)
@@ -180,7 +180,7 @@ class Scene:
     # Blocks
 
     def loop(self, statement: ast.stmt) -> ast.stmt | None:
-        """The innermost loop of its function around a statement."""
+        """The innermost loop around a statement, within its function."""
         for above in self.code.ancestors(statement):
             if isinstance(above, Function):
                 return None
@@ -189,7 +189,7 @@ class Scene:
         return None
 
     def after(self, step: ast.stmt) -> Place:
-        """Right after a step; after the scaler's update where that follows."""
+        """The place right after a step, or after the scaler's update if that follows."""
         block = self.code.block(step)
         number = self.code.index(step)
         while number + 1 < len(block) and is_call_of(block[number + 1], "update"):
@@ -197,14 +197,14 @@ class Scene:
         return Place(after=block[number])
 
     def behind(self, calls_of_step: Sequence[ast.Call]) -> Place:
-        """After the last of several steps, or of the arms that hold them."""
+        """The place after the last of several steps, or of the branches that contain them."""
         statements = [self.code.statement_of(call) for call in calls_of_step]
         block = self.code.meet(*statements)
         last = max(self.number(one, block) for one in statements)
         return self.after(block[last])
 
     def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Window:
-        """Where the window begins that a step closes: a clear belongs there."""
+        """The window that a step closes: a clear belongs where it begins."""
         block = self.code.meet(backward, step)
         mixing, closing = self.number(backward, block), self.number(step, block)
         last = max((n for n in range(closing + 1) if backwards(block[n])), default=mixing)
@@ -214,7 +214,7 @@ class Scene:
         filling = next(n for n in range(first, last + 1) if n == last or backwards(block[n]))
         ahead = block[first:filling]
         sure = mixing >= first and not mentions_gradients(ahead)
-        # What the phase before has stepped may be cleared at its end.
+        # The phase before may clear at its end what it has stepped.
         before = {self.stepped(call) for call in steps(block[first - 1])} if first else set()
         for number in reversed(range(first, filling)):
             if is_clear(block[number]) and cleared(block[number]) not in before:
@@ -226,7 +226,7 @@ class Scene:
         return Window(Place(before=block[0]), sure)
 
     def number(self, statement: ast.stmt, block: list[ast.stmt]) -> int:
-        """The number of the statement of a block that another is part of."""
+        """The index in a block of the statement that contains another one."""
         one = self.code.within(statement, block)
         if one is None:
             raise Refused("the statements stand in different blocks")
@@ -234,7 +234,7 @@ class Scene:
 
 
 def clearing(scene: Scene, statement: ast.stmt) -> ast.stmt:
-    """The whole of a clear: the loop over parameters, the `if` around it."""
+    """The outermost statement that does nothing but this clear: a loop over parameters, an `if`."""
     if not is_clear(statement):
         raise Refused("the statement does more than clear")
     holder = scene.code.holder(statement)

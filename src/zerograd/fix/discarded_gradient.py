@@ -1,4 +1,4 @@
-"""ZG102: the clear goes to the start of its window, or after the step; a forgotten step is added."""
+"""ZG102: the clear is moved to the start of its window or after the step; a forgotten step is added."""
 
 from __future__ import annotations
 

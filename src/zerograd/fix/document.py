@@ -1,7 +1,7 @@
-"""A file as it lies on the disk, and the same file with edits applied.
+"""The bytes of a file, and the same file with edits applied.
 
-Only what the edits say changes: encoding, byte order mark, line ends and, in a notebook, every byte
-outside the sources of the cells concerned, stay what they were.
+Only the edited text changes: encoding, byte order mark, line ends and, in a notebook, every byte
+outside the sources of the edited cells stay as they were.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Overlap(Exception):
-    """Edits that want to change the same text."""
+    """Two edits change the same text."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The characters as they are, line ends and all."""
+        """The decoded text with its original line ends."""
         return decode(self.data, self.path, cookie=not self._notebook)
 
     @property
@@ -63,7 +63,7 @@ class Document:
 
 
 def edit_text(text: str, edits: Sequence[Edit]) -> str:
-    """A text with edits applied; new lines end as the others do."""
+    """A text with edits applied; new lines get the line ends of the text."""
     lines = [line for line in _LINE.findall(text) if line]
     starts = [0]
     for line in lines:
@@ -100,7 +100,7 @@ def _edit_cell(text: str, number: int, edits: Sequence[Edit]) -> str:
 
 
 def _literal(value: str, like: str) -> str:
-    """A string as JSON, with characters escaped where the file escapes them."""
+    """A string as JSON, with escaped characters if the file escapes them."""
     escapes = like.isascii() and re.search(r"\\u[0-9a-f]{4}", like) is not None
     return json.dumps(value, ensure_ascii=escapes)
 
@@ -125,7 +125,7 @@ def _list(text: str, start: int, old: list[str], after: str) -> str:
 
 
 def _source_of(text: str, number: int) -> tuple[int, int]:
-    """Where the source of a cell stands in a notebook's JSON."""
+    """The span of a cell's source in a notebook's JSON."""
     top = _members(text, _space(text, 0))
     if "cells" in top:
         cells = list(_items(text, top["cells"][0]))
@@ -137,7 +137,7 @@ def _source_of(text: str, number: int) -> tuple[int, int]:
 
 
 def _members(text: str, start: int) -> dict[str, tuple[int, int]]:
-    """Where the values of a JSON object stand, by key."""
+    """The spans of the values of a JSON object, by key."""
     found = {}
     at = _space(text, start + 1)
     while text[at] != "}":
@@ -151,7 +151,7 @@ def _members(text: str, start: int) -> dict[str, tuple[int, int]]:
 
 
 def _items(text: str, start: int) -> Iterable[tuple[int, int]]:
-    """Where the items of a JSON array stand."""
+    """The spans of the items of a JSON array."""
     at = _space(text, start + 1)
     while text[at] != "]":
         end = _skip(text, at)

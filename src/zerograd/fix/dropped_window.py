@@ -15,7 +15,7 @@ from zerograd.static.read.file_index import stripped
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """The guard asks for the last batch, too; where that cannot be known, one step after the loop."""
+    """The guard is also true for the last batch; if that is unknown, a step follows the loop."""
     step = scene.here
     loop = scene.loop(step)
     if not isinstance(loop, ast.For):
@@ -30,7 +30,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 
 def _guard(scene: Scene, step: ast.stmt, loop: ast.stmt) -> ast.If:
-    """The `if` that holds the step back, or that leaves the iteration before it."""
+    """The `if` around the step, or the one that continues the loop before it."""
     around = takewhile(lambda above: above is not loop, scene.code.ancestors(step))
     tests = [above for above in around if isinstance(above, ast.If)]
     counting = [one for one in tests if any(map(is_modulo, ast.walk(one.test)))]
@@ -44,7 +44,7 @@ def _guard(scene: Scene, step: ast.stmt, loop: ast.stmt) -> ast.If:
 
 
 def _last(scene: Scene, loop: ast.For) -> tuple[str, str] | None:
-    """How to ask whether this is the loop's last batch, and whether it is not."""
+    """The test for the loop's last batch, and its opposite."""
     call = loop.iter
     target = loop.target
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -75,7 +75,7 @@ def _asked(scene: Scene, guard: ast.If, last: tuple[str, str], *, skips: bool) -
 
 
 def _again(scene: Scene, guard: ast.If, loop: ast.For) -> tuple[Edit, ...]:
-    """What the guard does, once more after the loop, where a window is open."""
+    """The body of the guard, repeated after the loop if a window is open."""
     code = scene.code
     leaving = (ast.Continue, ast.Break, ast.Return)
     if not steps(guard) or loop.orelse or guard.orelse:

@@ -1,7 +1,7 @@
-"""Whole statements inserted, moved, deleted and wrapped, as edits of the text.
+"""Inserts, moves, deletes and wraps whole statements, as edits of the text.
 
-Nothing is printed from the tree: what is not touched stays byte for byte, comments and layout included.
-What cannot be done so is `Refused`, with the reason. Lines and columns count from 1, in characters.
+No code is printed from the tree: comments and layout outside the edits stay byte for byte. An edit
+that is impossible this way raises `Refused` with the reason. Lines and columns count from 1.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _INDENT = "    "
 
 
 class Refused(Exception):
-    """An edit that cannot be made without touching more than it should; says why."""
+    """An edit is impossible without changing more than it should; the message says why."""
 
 
 class Span(NamedTuple):
-    """From a place to a place, the end exclusive."""
+    """A part of the text; the end is exclusive."""
 
     line: int
     column: int
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 class Code:
-    """The text of a module with its tree: where statements stand, and the edits that change them."""
+    """The text of a module and its tree: where statements are, and the edits that change them."""
 
     def __init__(self, text: str, tree: ast.Module, path: str) -> None:
         self.lines = text.split("\n")
@@ -53,10 +53,10 @@ class Code:
                 if isinstance(block, list):
                     self._blocks.update((one, block) for one in block)
 
-    # Where things stand
+    # Positions
 
     def span(self, node: ast.AST) -> Span:
-        """Where a node stands, decorators included."""
+        """The span of a node, decorators included."""
         line, end_line = node.lineno, node.end_lineno  # type: ignore[attr-defined]
         first = first_line(node) if isinstance(node, ast.stmt) else line
         column = len(self._indent(first)) if first != line else self._column(node, "col_offset")
@@ -70,7 +70,7 @@ class Code:
         return len(line.encode("utf-8", "surrogatepass")[:offset].decode("utf-8", "ignore"))
 
     def text(self, node: ast.expr) -> str:
-        """The source of an expression as it stands there; on one line, or `Refused`."""
+        """The source of an expression on one line; `Refused` if it has several."""
         span = self.span(node)
         if span.line != span.end_line:
             raise Refused("an expression runs over several lines")
@@ -91,7 +91,7 @@ class Code:
         return best
 
     def node(self, site: Site) -> ast.AST:
-        """The node that stands exactly there."""
+        """The node at exactly this place."""
         wanted = (site.line, site.column, site.end_line, site.end_column)
         for node in ast.walk(self.statement(site)):
             if hasattr(node, "end_lineno") and self.span(node) == wanted:
@@ -100,7 +100,7 @@ class Code:
         raise Refused("the place is no expression of this file")
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What encloses a node, from the inside out."""
+        """The nodes around a node, the innermost first."""
         while node in self._parents:
             node = self._parents[node]
             yield node
@@ -110,33 +110,33 @@ class Code:
         return next((a for a in self.ancestors(node) if isinstance(a, Function)), self.tree)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements among which it stands."""
+        """The block that contains a statement."""
         return self._blocks[statement]
 
     def index(self, statement: ast.stmt) -> int:
-        """Its number among them."""
+        """The index of a statement in its block."""
         return self.block(statement).index(statement)
 
     def holder(self, statement: ast.stmt) -> ast.AST:
-        """What the block belongs to: a loop, an arm of an `if`, a function, the module."""
+        """The node that a statement's block belongs to: a loop, an `if`, a function, the module."""
         return self._parents[statement]
 
     def within(self, node: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
-        """The statement of a block that a node is, or is part of."""
+        """The statement of a block that is or contains a node."""
         for one in (node, *self.ancestors(node)):
             if isinstance(one, ast.stmt) and self._blocks.get(one) is block:
                 return one
         return None
 
     def statement_of(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that a node is part of."""
+        """The innermost statement that is or contains a node."""
         for one in (node, *self.ancestors(node)):
             if isinstance(one, ast.stmt):
                 return one
         raise Refused("it is no part of a statement")
 
     def meet(self, *statements: ast.stmt) -> list[ast.stmt]:
-        """The innermost block that holds all of them."""
+        """The innermost block that contains all these statements."""
         for node in (statements[0], *self.ancestors(statements[0])):
             block = self._blocks.get(node) if isinstance(node, ast.stmt) else None
             if block and all(self.within(other, block) is not None for other in statements):
@@ -150,19 +150,19 @@ class Code:
         return text[: len(text) - len(text.lstrip())]
 
     def starts_line(self, statement: ast.stmt) -> bool:
-        """Whether nothing stands before it, neither on its line nor joined to it."""
+        """Whether a statement is the first on its line, and no backslash joins it to the line above."""
         span = self.span(statement)
         before = self.lines[span.line - 1][: span.column - 1]
         joined = span.line > 1 and self.lines[span.line - 2].endswith("\\")
         return not before.strip() and not joined
 
     def ends_line(self, statement: ast.stmt) -> bool:
-        """Whether nothing but a comment follows it on its line."""
+        """Whether nothing but a comment follows a statement on its line."""
         span = self.span(statement)
         return _REST.match(self.lines[span.end_line - 1][span.end_column - 1 :]) is not None
 
     def _comments_above(self, line: int) -> int:
-        """The first of the comment lines that stand right above a line, or the line itself."""
+        """The first of the comment lines right above a line, or the line itself."""
         indent = self._indent(line)
         while line > 1:
             above = self.lines[line - 2]
@@ -172,7 +172,7 @@ class Code:
         return line
 
     def _owned_above(self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None) -> int:
-        """The first line of a unit with the comments that are about it alone."""
+        """The first line of a unit, including the comments that are about it alone."""
         first, last = self.span(unit[0]).line, self.span(unit[-1]).end_line
         top = self._comments_above(first)
         if top == first:
@@ -183,7 +183,7 @@ class Code:
         return top if alone or (words is not None and words.search(said)) else first
 
     def level(self, statement: ast.stmt) -> str:
-        """One level of indentation, as the code around a statement has it."""
+        """One level of indentation, as the code around a statement uses it."""
         own = self._indent(self.span(statement).line)
         for above in self.ancestors(statement):
             if isinstance(above, ast.stmt) and self.starts_line(above):
@@ -201,11 +201,11 @@ class Code:
     # Edits
 
     def edit(self, span: Span, text: str) -> Edit:
-        """Put a text in the place of another."""
+        """Replace a part of the text."""
         return Edit(self._path, *span, text)
 
     def insert_before(self, statement: ast.stmt, *lines: str) -> Edit:
-        """New lines above a statement and its comments; on its line where it shares one."""
+        """Insert lines above a statement and its comments; on its line if it shares the line."""
         span = self.span(statement)
         if not self.starts_line(statement):
             return self.edit(Span(*span[:2], *span[:2]), f"{_one(lines)}; ")
@@ -215,7 +215,7 @@ class Code:
         return self.edit(Span(at, 1, at, 1), text)
 
     def insert_after(self, statement: ast.stmt, *lines: str) -> Edit:
-        """New lines below a statement; on its line where it shares one."""
+        """Insert lines below a statement; on its line if it shares the line."""
         span = self.span(statement)
         if not self._has_own_lines(statement):
             return self.edit(Span(*span[2:], *span[2:]), f"; {_one(lines)}")
@@ -229,7 +229,7 @@ class Code:
         return self.starts_line(statement) and self.ends_line(statement)
 
     def delete(self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None = None) -> Edit:
-        """Take statements that stand one after the other out of their block."""
+        """Delete consecutive statements of a block."""
         block = self.block(unit[0])
         if len(unit) == len(block):
             raise Refused("the block would be left empty")
@@ -244,7 +244,7 @@ class Code:
         return self.edit(Span(*before[2:], *end[2:]), "")
 
     def erase(self, statement: ast.stmt) -> Edit:
-        """Take a statement away, and leave what is said about it."""
+        """Delete a statement, and keep its comment."""
         span = self.span(statement)
         rest = _REST.match(self.lines[span.end_line - 1], span.end_column - 1)
         if not self.starts_line(statement) or rest is None:
@@ -258,7 +258,7 @@ class Code:
     def taken(
         self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None = None, more: str = ""
     ) -> list[str]:
-        """The lines of some statements without their indentation, or with one level `more`."""
+        """The lines of some statements without their indentation, each after the prefix `more`."""
         if not (self.starts_line(unit[0]) and self.ends_line(unit[-1])):
             if len(unit) > 1 or isinstance(unit[0], (ast.If, ast.For, ast.With)):
                 raise Refused("a statement shares its line with others")
@@ -285,7 +285,7 @@ class Code:
                     yield from range(node.lineno + 1, (node.end_lineno or 0) + 1)
 
     def wrap(self, unit: Sequence[ast.stmt], test: str) -> Edit:
-        """Put statements under an `if`."""
+        """Wrap statements in an `if`."""
         if not (self.starts_line(unit[0]) and self.ends_line(unit[-1])):
             raise Refused("a statement shares its line with others")
         first, last = self.span(unit[0]).line, self.span(unit[-1]).end_line
@@ -295,7 +295,7 @@ class Code:
         return self.edit(Span(first, 1, last, len(self.lines[last - 1]) + 1), text)
 
     def unwrap(self, statement: ast.If) -> Edit:
-        """Take the test away from around its statements."""
+        """Replace an `if` by its statements."""
         first, last = self.span(statement).line, self.span(statement).end_line
         header = self.lines[first - 1 : self.span(statement.body[0]).line - 1]
         own = self.starts_line(statement) and self.starts_line(statement.body[0])
@@ -309,7 +309,7 @@ class Code:
 
 
 def _one(lines: Sequence[str]) -> str:
-    """The only line, where there is no room for more."""
+    """The only line, if there is one; `Refused` for more, which need lines of their own."""
     if len(lines) != 1 or lines[0].endswith(":") or "#" in lines[0]:
         raise Refused("there is no line of its own for it")
     return lines[0]

@@ -1,4 +1,4 @@
-"""ZG104: the backward of the loss that is handed to nothing."""
+"""ZG104: the backward of the unused loss is inserted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerograd.fix.syntax import is_clear
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """The backward is put after the loss, among the statements of the step."""
+    """The backward is inserted after the loss, in the block of the step."""
     step, loss = scene.here, scene.statement(scene.note(1))
     if not isinstance(loss, ast.Assign) or not isinstance(loss.targets[0], ast.Name):
         raise Refused("it cannot be seen which loss is meant")

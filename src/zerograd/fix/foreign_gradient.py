@@ -1,4 +1,4 @@
-"""ZG106: the clear goes before the optimizer's own backward."""
+"""ZG106: the clear is moved before the optimizer's own backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerograd.fix.syntax import CLEAR_WORDS, cleared
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """A clear that comes right after the step is moved; where there is none, one is inserted."""
+    """A clear right after the step is moved; without one, a clear is inserted."""
     code, backward, step = scene.code, scene.here, scene.statement(scene.step)
     if code.function(backward) is not code.function(step):
         raise Refused("the backward and the step stand in different functions")

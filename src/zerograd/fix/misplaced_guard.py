@@ -1,4 +1,4 @@
-"""ZG302: the guard counts so that its windows come out right; which way does is found by trying."""
+"""ZG302: the count in the guard is corrected; the second check tells which correction is right."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _tight(scene: Scene, node: ast.expr) -> str:
 
 
 def _counts(scene: Scene, test: ast.AST) -> Iterator[tuple[ast.expr, ast.BinOp]]:
-    """Each `count % N` of a guard with the comparison it stands in, or where it is given a name."""
+    """Each `count % N` of a guard, or of the variable that the guard tests, with its comparison."""
     places = [test]
     loop = scene.loop(scene.code.statement(scene.finding.site))
     if loop is not None and not any(map(is_modulo, ast.walk(test))):

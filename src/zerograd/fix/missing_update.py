@@ -1,4 +1,4 @@
-"""ZG207: `scaler.update()` after the step; an `unscale_` of every micro-batch goes to the step."""
+"""ZG207: `scaler.update()` after the step; an `unscale_` of every micro-batch is moved to the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerograd.fix.syntax import CLIP_WORDS, clips, is_call_of, own_nodes, steps
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """An update after the last step of the scaler, or before the step is left out."""
+    """An update after the scaler's last step, or where the step is skipped."""
     code, here = scene.code, scene.here
     around = scene.loop(here) or code.function(here)
     through = [call for call in steps(around) if scene.scaler(call)]
@@ -34,7 +34,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 
 def _moves(scene: Scene, here: ast.stmt, step: ast.stmt, *, safe: bool) -> Iterator[Repair]:
-    """An `unscale_` of every micro-batch goes under the guard of the step, its clip with it."""
+    """An `unscale_` of every micro-batch is moved under the guard of the step, with its clip."""
     block = scene.code.meet(here, step)
     first, last = scene.number(here, block), scene.number(step, block)
     together = [one for one in block[first + 1 : last] if clips(one)][:1]

@@ -1,4 +1,4 @@
-"""ZG107: ask whether there is a gradient; or `zero_grad()` where a line has no room to ask."""
+"""ZG107: a test for None around the use, or `zero_grad()` if the line has no room for a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerograd.static.read.file_index import text_of
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """The statement is put under `if p.grad is not None`."""
+    """The statement moves under `if p.grad is not None`."""
     code, here = scene.code, scene.here
     if not isinstance(here, (ast.Expr, ast.AugAssign)):
         raise Refused("what it gives is used")

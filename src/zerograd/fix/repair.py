@@ -1,7 +1,8 @@
-"""Findings repaired: a way to repair one counts only after the repaired text was checked again.
+"""Repairs the findings of a file, and checks the repaired text again.
 
-A fix holds when the text still parses, its finding is gone, and no other has come. Fixes of one file
-are made one after the other, each in the text that the one before has left, until none holds.
+A fix is applied only if the text still parses, and a second check shows that the finding is gone and
+no new one has appeared. The fixes of a file are applied one after the other, each to the text that
+the fix before it has left.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zerograd.static.read.source import Source, Unreadable, parse
 from zerograd.static.time_limit import guarded
 
 MOST = 20_000_000
-"""Characters that are checked again for one file: some hundred ways for a long one."""
+"""Characters that may be checked again for one file: a few hundred attempts for a long one."""
 
 Wanted = Callable[[Finding], bool]
 
@@ -40,7 +41,7 @@ class Repaired:
 
 @dataclass
 class Tries:
-    """How much may still be tried for one file: counted, not timed."""
+    """How many characters may still be checked for one file: counted, not timed."""
 
     left: int = MOST
 
@@ -54,7 +55,7 @@ class Tries:
 
 
 def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
-    """Every wanted finding of a document fixed that can be; only safely, or else `unsafe` too."""
+    """Repair the wanted findings of a document: only safely, or where `unsafe` is set, all."""
     done = Repaired(document, look(document))
     tries = Tries()
     tried: set[tuple[str, str, int]] = set()
@@ -64,7 +65,7 @@ def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
         if not todo:
             if not moved:
                 break
-            # What could not be done before another fix may be done after it.
+            # A repair that failed may succeed after another one.
             tried, moved = set(), False
             continue
         finding, key = todo[0]
@@ -80,7 +81,7 @@ def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
 
 
 def _keyed(done: Repaired) -> Iterator[tuple[Finding, tuple[str, str, int]]]:
-    """The findings of the document itself, each told apart whatever is inserted above it."""
+    """The document's own findings, each with a key that does not depend on the lines above it."""
     if not done.verdict.findings:
         return
     source = done.document.source
@@ -96,7 +97,7 @@ def _keyed(done: Repaired) -> Iterator[tuple[Finding, tuple[str, str, int]]]:
 def with_fixes(
     document: Document, verdict: Verdict, wanted: Wanted, tries: Tries | None = None
 ) -> Verdict:
-    """The verdict with a fix for each wanted finding that has one, and the reason where not."""
+    """The verdict with a fix for each wanted finding, or with the reason why it has none."""
     tries = tries or Tries()
     findings = tuple(
         with_fix(document, finding, verdict, tries) if wanted(finding) else finding
@@ -106,7 +107,7 @@ def with_fixes(
 
 
 def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Tries) -> Finding:
-    """A finding with the first fix that holds, or with the reason why there is none."""
+    """A finding with the first fix that works, or with the reason why there is none."""
     try:
         source = document.source
         code = Code(source.text, parse(source), source.path)
@@ -138,7 +139,7 @@ def module_of(rule: Page) -> str | None:
 
 
 def repairs(code: Code, finding: Finding, others: Sequence[Finding]) -> Iterator[Repair]:
-    """Ways to repair a finding, the best first; nothing says yet that they hold. Or `Refused`."""
+    """Ways to repair a finding, the best first, none of them checked yet; or `Refused`."""
     name = module_of(BY_CODE[finding.code])
     if name is None:
         raise Refused("there is no machine's repair for it")
@@ -156,7 +157,7 @@ def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
 
 
 def holds(document: Document, finding: Finding, before: Verdict) -> bool:
-    """Whether a document lacks a finding that it had before, and has none that it had not."""
+    """Whether the finding is gone from the repaired document and no new one has appeared."""
     after = look(document)
     if len(after.problems) > len(before.problems):
         return False
@@ -164,7 +165,7 @@ def holds(document: Document, finding: Finding, before: Verdict) -> bool:
         f.code == finding.code for f in before.findings
     ):
         return False
-    # A window that is whole now may show what was wrong with its end: that is advice.
+    # A complete window may show that its end is wrong, too: that is advice, and no new bug.
     completes = finding.level == "error" or BY_CODE[finding.code].windows is Windows.LENGTH
     old, new = (_counts(one, but_windows=completes) for one in (before, after))
     return all(count <= old[what] for what, count in new.items())

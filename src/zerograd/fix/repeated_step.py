@@ -1,4 +1,4 @@
-"""ZG105: the second of two steps that are alike is taken away."""
+"""ZG105: the second of two equal steps is removed."""
 
 from __future__ import annotations
 

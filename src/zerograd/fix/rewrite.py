@@ -1,4 +1,4 @@
-"""What a check repairs: files replaced at once and whole, or only a diff of what would change."""
+"""Writes repaired files, each replaced as a whole, or shows a diff of what would change."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from zerograd.static.read.load import read_bytes
 from zerograd.static.read.source import Unreadable
 
 Mode = Literal["show", "diff", "fix"]
-"""Say what could be fixed; show what would change; change it."""
+"""Report what could be fixed; show what would change; change it."""
 
 Wanted = Callable[[Finding], bool]
 
 
 class NotWritten(Exception):
-    """A file that was left as it is; says why."""
+    """A file was not written; the message says why."""
 
 
 @dataclass
 class Rewriter:
-    """Goes from file to file, and remembers what it has done."""
+    """Repairs one file after the other, and counts what it has done."""
 
     mode: Mode
     unsafe: bool = False
@@ -39,7 +39,7 @@ class Rewriter:
     changed: set[str] = field(default_factory=set)
 
     def file(self, path: str, verdict: Verdict, wanted: Wanted) -> Verdict:
-        """Repair a file of the disk; the verdict on what is left."""
+        """Repair a file on disk; the verdict on what is left."""
         try:
             document = Document(path, read_bytes(path))
         except Unreadable as error:
@@ -79,7 +79,7 @@ def difference(before: Document, after: Document) -> bytes:
     """A unified diff, byte for byte, so that `git apply -p0` and `patch` take it."""
     name = os.fsencode(before.path)
     old, new = (one.data.splitlines(keepends=True) for one in (before, after))
-    # `splitlines` of bytes ends a line at \r as well, which no diff does.
+    # `splitlines` of bytes also ends a line at \r, which a diff does not.
     old, new = _joined(old), _joined(new)
     lines = []
     for line in difflib.diff_bytes(difflib.unified_diff, old, new, name, name, lineterm=b"\n"):
@@ -99,9 +99,9 @@ def _joined(lines: list[bytes]) -> list[bytes]:
 
 
 def exchange(path: str, old: bytes, new: bytes) -> None:
-    """Put new bytes in the place of old ones, all at once, or `NotWritten`.
+    """Replace the bytes of a file at once, or raise `NotWritten`.
 
-    The mode stays, a link stays a link, and a file that is not what it was when it was read is left.
+    The mode is kept, a link stays a link, and a file that has changed since it was read is not touched.
     """
     target = os.path.realpath(path)
     try:

@@ -1,4 +1,4 @@
-"""ZG205: the step goes through the scaler, which is then updated."""
+"""ZG205: the scaler makes the step, and is updated after it."""
 
 from __future__ import annotations
 

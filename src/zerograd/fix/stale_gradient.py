@@ -1,4 +1,4 @@
-"""ZG101: the clear goes where the window begins, or right after the step that used the gradients."""
+"""ZG101: a clear at the beginning of the window, or right after the step that used the gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HARMLESS = ("item", "isnan", "isfinite", "isinf", "len", "size", "numel", "abs"
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """A clear for what is stepped: moved from the wrong level, or a new one."""
+    """A clear of what is stepped: freed of its test, moved into the loop, or a new one."""
     code, backward, step = scene.code, scene.here, scene.statement(scene.step)
     node = code.node(scene.step)
     if not isinstance(node, ast.Call) or not steps(step):
@@ -75,7 +75,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 
 def _foreign(scene: Scene) -> bool:
-    """Whether it is known that an earlier phase only lends what it adds for the step."""
+    """Whether another finding says that the gradients come from another optimizer's phase."""
     return any(
         BY_CODE[one.code].applies_to is Feature.SEVERAL_OPTIMIZERS and one.step == scene.step
         for one in scene.others
@@ -83,7 +83,7 @@ def _foreign(scene: Scene) -> bool:
 
 
 def _used(scene: Scene, step: ast.stmt, owner: str) -> ast.stmt:
-    """The step after which nothing was cleared, where it is one of the same object."""
+    """The earlier step after which nothing was cleared, if it steps the same object."""
     try:
         call = scene.call(scene.note(0))
         first = scene.statement(scene.note(0))
@@ -94,7 +94,7 @@ def _used(scene: Scene, step: ast.stmt, owner: str) -> ast.stmt:
 
 
 def _tests(scene: Scene, step: ast.stmt, block: list[ast.stmt]) -> Iterator[ast.expr]:
-    """The tests under which a step stands in a block."""
+    """The tests between a block and a step in it."""
     for node in (step, *scene.code.ancestors(step)):
         if isinstance(node, ast.If) and node is not step:
             yield node.test
@@ -103,7 +103,7 @@ def _tests(scene: Scene, step: ast.stmt, block: list[ast.stmt]) -> Iterator[ast.
 
 
 def _counts(scene: Scene, test: ast.expr) -> bool:
-    """Whether a test counts micro-batches: a clear at each of them would drop a window's others."""
+    """Whether a test counts micro-batches: a clear at each of them would drop the others."""
     loop = scene.loop(scene.code.statement_of(test))
     names = used([ast.Expr(test)])
     if any(map(is_modulo, ast.walk(test))) or "sync_gradients" in ast.unparse(test):
@@ -123,7 +123,7 @@ def _new(scene: Scene, owner: str, place: Place, *, safe: bool = True) -> Repair
 
 
 def _two_steps(scene: Scene) -> bool:
-    """Whether one pass of a loop steps twice: a clear between is one repair, one step another."""
+    """Whether one iteration steps twice: then one clear more or one step less could be meant."""
     first = scene.statement(scene.note(0))
     here = scene.here
     if scene.loop(here) is None or first is scene.statement(scene.step):
@@ -132,7 +132,7 @@ def _two_steps(scene: Scene) -> bool:
 
 
 def _asked(scene: Scene, backward: ast.stmt, owner: str) -> list[ast.If | ast.IfExp]:
-    """Tests that are about a clear of the same object, and about no part of the training."""
+    """Tests around a clear of the same object that guard no part of the training."""
     around = scene.loop(backward) or scene.code.function(backward)
     found = []
     for node in own_nodes(around):
@@ -147,7 +147,7 @@ def _asked(scene: Scene, backward: ast.stmt, owner: str) -> list[ast.If | ast.If
 
 
 def _freed(scene: Scene, asked: list[ast.If | ast.IfExp], *, safe: bool) -> Iterator[Repair]:
-    """The clear without its test, where that asks for something that every iteration computes."""
+    """The clear without its test, if the test depends on a value that every iteration computes."""
     for node in asked:
         if not isinstance(node, ast.If) or not is_clear(node):
             continue
@@ -165,7 +165,7 @@ def _freed(scene: Scene, asked: list[ast.If | ast.IfExp], *, safe: bool) -> Iter
 
 
 def _misplaced(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[ast.stmt]:
-    """Clears that stand outside the loop, with nothing but the loop between."""
+    """Clears outside the loop, with no training between them and the loop."""
     loop = scene.loop(scene.code.meet(backward, step)[0])
     while loop is not None:
         block = scene.code.block(loop)
@@ -181,7 +181,7 @@ def _misplaced(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[ast
 
 
 def _read_after(scene: Scene, step: ast.stmt) -> bool:
-    """Whether the gradients are looked at after the step."""
+    """Whether the gradients are read after the step."""
     loop = scene.loop(step)
     one: ast.AST = step
     while one is not loop and isinstance(one, ast.stmt) and not isinstance(one, Function):
@@ -193,7 +193,7 @@ def _read_after(scene: Scene, step: ast.stmt) -> bool:
 
 
 def _by_hand(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[Repair]:
-    """`w -= lr * w.grad`: the gradient is taken away before the backward, or after the use."""
+    """`w -= lr * w.grad`: the gradient is set to None before the backward, or after its use."""
     found = {
         scene.code.text(node)
         for node in own_nodes(step)

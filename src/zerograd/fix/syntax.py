@@ -1,4 +1,4 @@
-"""What statements are about, as far as their words say: steps, backward calls, clears, clips, names."""
+"""What statements do, judged by their names alone: steps, backward calls, clears, clips, variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLEARS = re.compile(r"^(zero_grad|zero_grads|clear_grad|clear_grads|reset_grad)
 
 
 def own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a statement, but for those of functions that are only defined in it."""
+    """The nodes of a statement, without those of functions that it defines."""
     yield statement
     todo = list(ast.iter_child_nodes(statement))[::-1]
     while todo:
@@ -33,14 +33,14 @@ def calls(statement: ast.AST) -> Iterator[ast.Call]:
 
 
 def method(call: ast.Call) -> str:
-    """The last part of what is called."""
+    """The last part of a call's name."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def is_step(call: ast.Call) -> bool:
-    """Whether a call steps an optimizer, as far as its words say."""
+    """Whether a call steps an optimizer, judged by its names."""
     if not isinstance(call.func, ast.Attribute):
         return False
     owner = text_of(call.func.value).rpartition(".")[2]
@@ -63,7 +63,7 @@ def clips(statement: ast.AST) -> list[ast.Call]:
 
 
 def is_call_of(statement: ast.stmt, *methods: str) -> ast.Call | None:
-    """The call that a statement is nothing but, if it is one of these methods."""
+    """The call, if a statement is only a call of one of these methods."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return statement.value if method(statement.value) in methods else None
     return None
@@ -98,7 +98,7 @@ def cleared(statement: ast.stmt) -> str:
 
 
 def is_modulo(node: ast.AST) -> bool:
-    """Whether it is `a % b`, of numbers."""
+    """Whether a node is `a % b` of numbers, not of a string."""
     return (
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mod)
@@ -107,19 +107,19 @@ def is_modulo(node: ast.AST) -> bool:
 
 
 def is_gradient(node: ast.AST) -> bool:
-    """Whether it is `x.grad`, and not `torch.autograd.grad`."""
+    """Whether a node is `x.grad`, and not `torch.autograd.grad`."""
     if not isinstance(node, ast.Attribute) or node.attr != "grad":
         return False
     return text_of(node.value).rpartition(".")[2] not in ("autograd", "func")
 
 
 def mentions_gradients(nodes: Iterable[ast.AST]) -> bool:
-    """Whether `.grad` is read or written there."""
+    """Whether statements read or write `.grad`."""
     return any(is_gradient(node) for one in nodes for node in own_nodes(one))
 
 
 def names_in(text: str) -> set[str]:
-    """The names that an expression starts from."""
+    """The variables that an expression begins with."""
     return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
@@ -138,7 +138,7 @@ def bound(statements: Iterable[ast.stmt]) -> set[str]:
 
 
 def binds(statements: Iterable[ast.stmt], expression: str) -> bool:
-    """Whether statements bind a name that an expression starts from."""
+    """Whether statements bind a variable that an expression begins with."""
     return not names_in(expression).isdisjoint(bound(statements))
 
 

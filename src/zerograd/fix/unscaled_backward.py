@@ -12,7 +12,7 @@ from zerograd.fix.syntax import is_call_of
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """`loss.backward()` becomes `scaler.scale(loss).backward()`; an idle `scale` goes."""
+    """`loss.backward()` becomes `scaler.scale(loss).backward()`; an unused `scale` is removed."""
     code, here = scene.code, scene.here
     call = scene.call(scene.finding.site)
     scaler = scene.scaler(scene.call(scene.step))

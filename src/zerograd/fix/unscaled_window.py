@@ -1,4 +1,4 @@
-"""ZG301: what the backward is given is divided by the length of the window."""
+"""ZG301: the loss is divided by the length of the window in its backward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """`loss.backward()` becomes `(loss / N).backward()`: what is logged stays what it was."""
+    """`loss.backward()` becomes `(loss / N).backward()`, so that logged losses do not change."""
     call = scene.call(scene.finding.site)
     if "different" in scene.finding.message:
         for divisor in _divisors(scene):
@@ -29,7 +29,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 
 
 def _lengths(scene: Scene) -> Iterator[str]:
-    """How many backward calls make a window, as the code calls it."""
+    """The number of backward calls per window, as an expression of the code."""
     loop = scene.loop(scene.here)
     around = loop or scene.code.function(scene.here)
     if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and not steps(loop):
@@ -68,7 +68,7 @@ def _tight(scene: Scene, node: ast.expr) -> str:
 
 
 def _divisors(scene: Scene) -> Iterator[ast.expr]:
-    """What losses are divided by, from the backward upwards."""
+    """The divisors of losses in the statements above the backward."""
     around = scene.loop(scene.here) or scene.code.function(scene.here)
     for node in reversed(list(own_nodes(around))):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):

@@ -1,4 +1,4 @@
-"""ZG103: the clear goes where the window closes, right after the step."""
+"""ZG103: the clear is moved to where the window closes, right after the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerograd.fix.syntax import CLEAR_WORDS, cleared, is_modulo, own_nodes, step
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
-    """The clear is moved behind the guard of the step."""
+    """The clear is moved under the guard, after the step."""
     unit = clearing(scene, scene.here)
     around = scene.loop(unit) or scene.code.function(unit)
     found = steps(around)
@@ -21,7 +21,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     if len({scene.stepped(call) for call in own}) != 1:
         raise Refused("it cannot be seen which step closes the window")
     moved = partial(scene.carry, [unit], scene.behind(own), CLEAR_WORDS)
-    # Whoever leaves out a batch may count on the clear at the start of the next one.
+    # A loop that skips batches may rely on the clear at the start of the next iteration.
     skips = sum(isinstance(node, ast.Continue) for node in own_nodes(around))
     guards = sum(_holds_back(node) for node in own_nodes(around))
     safe = skips == guards and not scene.also(Windows.LENGTH)

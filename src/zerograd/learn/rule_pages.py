@@ -1,4 +1,4 @@
-"""A rule's page taken apart, and the finding that its bad example gives: made by running the tool."""
+"""The parts of a rule's page, and the finding of its bad example, made by running the tool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ opt_d = torch.optim.SGD(D.parameters(), lr=0.01)
 scaler = torch.amp.GradScaler("cpu")
 loader = [(torch.randn(2, 3), 10 + torch.randn(2, 1)) for _ in range(2 * N + 2)]
 """
-"""What the examples on the pages stand on."""
+"""The names that the examples on the pages use."""
 
 ACCELERATED = """\
 from accelerate import Accelerator
@@ -49,11 +49,11 @@ LAYOUT = re.compile(
     r"\n\n## Bad\n\n```python\n(?P<bad>.+?)```\n\n## Good\n\n```python\n(?P<good>.+?)```\n",
     re.DOTALL,
 )
-"""Summary, why, `## Bad`, `## Good`, and nothing after."""
+"""Summary, reasons, `## Bad`, `## Good`, and nothing else."""
 
 
 def prelude(code: str) -> str:
-    """What an example stands on."""
+    """The code that runs before an example."""
     if "DistributedDataParallel" in code:
         return PRELUDE + SHARED
     return PRELUDE + ACCELERATED if "accelerator" in code else PRELUDE
@@ -61,7 +61,7 @@ def prelude(code: str) -> str:
 
 @dataclass(frozen=True)
 class Explained:
-    """A rule for a person: the law, why it matters, and an example that breaks it and one that does not."""
+    """The parts of a rule's page: what it says, why it matters, a bad and a good example."""
 
     page: Page
     summary: str
@@ -72,7 +72,7 @@ class Explained:
 
     @cached_property
     def found(self) -> tuple[str, Report] | None:
-        """How the tool was asked about the bad example, and what it said; None where it cannot be."""
+        """The command that was run on the bad example, and its report; None if it cannot run here."""
         if not self.bad:
             return None
         snippet = Snippet(self.bad, prelude(self.bad))
@@ -86,7 +86,7 @@ class Explained:
 
 
 def explained(page: Page) -> Explained:
-    """A rule's page taken apart; one without examples is all text."""
+    """The parts of a rule's page; a page without examples is only text."""
     parts = LAYOUT.fullmatch(page.doc)
     if parts is None:
         summary, _, why = page.doc.strip().partition("\n\n")

@@ -1,6 +1,6 @@
-"""A piece of code that is shown, read, run and watched: the same text each time.
+"""A piece of code that is shown, checked, run and watched: the same text each time.
 
-What it stands on (imports, a model, data) is given apart, so that lines count from the piece's own first.
+The code before it (imports, a model, data) is kept apart, so that line 1 is the snippet's first line.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True)
 class Snippet:
-    """Code, under the name of a file, and what is there before it begins."""
+    """Code with the name of a file, and the code that runs before it."""
 
     code: str
     given: str = ""
     name: str = "train.py"
 
     def check(self) -> Report:
-        """What the reader of source finds in it."""
+        """Check it without running it."""
         above = self.given.count("\n")
         report = check_text(self.given + self.code, self.name)
         findings = [_moved(finding, above) for finding in report.findings]
@@ -35,7 +35,7 @@ class Snippet:
         return replace(report, findings=findings, sources=sources)
 
     def watch(self, raises: tuple[type[Exception], ...] = ()) -> Report:
-        """What the reader of runs finds in it; errors that belong to it are left to it."""
+        """Run and watch it; exceptions of the types `raises` belong to the example."""
         from zerograd.runtime.watch import Watch
 
         with Watch(on="collect") as report:
@@ -48,9 +48,9 @@ class Snippet:
         after: Callable[[str, Names], object] | None = None,
         raises: tuple[type[Exception], ...] = (),
     ) -> Names:
-        """Run it; its names. `before` sees what is given, `after` each statement that has run."""
+        """Run it; its variables. `before` is called with the given ones, `after` after each statement."""
         lines = self.code.splitlines(keepends=True)
-        # Excerpts of a watched run are taken from here: there is no such file.
+        # Excerpts of a watched run come from here, because there is no such file.
         linecache.cache[self.name] = (len(self.code), None, lines, self.name)
         names: Names = {"__name__": "snippet"}
         exec(compile(self.given, f"above {self.name}", "exec"), names)

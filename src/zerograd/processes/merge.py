@@ -1,4 +1,4 @@
-"""One report of many: what the processes of a run have found, each place once, with its ranks."""
+"""Merges the reports of the processes of a run: each finding once, with its ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Place = tuple[str, str, int]
 
 
 def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = None) -> Report:
-    """What all have found; `own` is the report of a process that has no part among them."""
+    """The merged report; `own` is the report of a process that is not among the parts."""
     parts = list(parts)
     report = Report()
     if own is not None and rank is not None:
@@ -41,7 +41,7 @@ def _place(finding: Finding) -> _Place:
 
 
 def _one(findings: list[Finding]) -> Finding:
-    """The finding of the first; as often as on the rank that has seen it most."""
+    """The finding of the first rank, with the highest count of all ranks."""
     first = findings[0]
     ranks = {rank for one in findings for rank in one.ranks}
     steps = [one.site.iteration for one in findings if one.site.iteration is not None]
@@ -54,7 +54,7 @@ def _one(findings: list[Finding]) -> Finding:
 
 
 def _problems(parts: list[Part]) -> list[Problem]:
-    """The same of all once; what only some say, with their rank."""
+    """Problems of all processes once; problems of some ranks with their rank."""
     said = Counter(problem for part in parts for problem in part.errors)
     found: dict[Problem, None] = {}
     for part in parts:
@@ -67,9 +67,9 @@ def _problems(parts: list[Part]) -> list[Problem]:
 
 
 def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
-    """What the first rank was watched for, and whatever has trained beside the ranks."""
+    """The summary of the first rank, together with processes that trained without a rank."""
     if own is not None and parts and not own.steps:
-        own = None  # it has only launched the others
+        own = None  # it only launched the others
     ranked = [part for part in parts if part.rank is not None]
     others = [part.watched for part in parts if part.rank is None]
     first = next((part.watched for part in ranked if part.watched is not None), None)

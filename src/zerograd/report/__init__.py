@@ -1,6 +1,6 @@
 """Renders a report: text, JSON, SARIF, GitHub, GitLab, HTML. Data in, text out.
 
-`formats` lists them: a format is one module with a function `render`, and one line there.
+A format is one module with a function `render`, and one line in `formats`.
 
 May import: core, rules.
 """

@@ -1,4 +1,4 @@
-"""One line for each finding, as editors and `grep` like it."""
+"""One line for each finding, for editors and `grep`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The lines of source around a finding, with a mark under each call that has a part in it.
+"""The lines of source around a finding, with a mark under each call that belongs to it.
 
-Marks stand under the characters they mean, whatever tabs and wide characters come before.
+Marks are exactly under their call, also after tabs and wide characters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Paint = Callable[[str, str], str]
 
 
 class Mark(NamedTuple):
-    """A call to underline, with what, and what to say about it."""
+    """A call to underline, the character to use, and a label."""
 
     site: Site
     sign: str
@@ -86,7 +86,7 @@ def _width(text: str) -> int:
 
 
 def _fit(line: str, column: int) -> tuple[str, int]:
-    """As much of a line as fits around a column, and how many characters went before it."""
+    """The part of a line that fits around a column, and how many characters precede it."""
     cut = max(0, column - BEFORE) if len(line) > WIDEST else 0
     text = _shown(line[cut : cut + WIDEST])
     return ("…" if cut else "") + text + ("…" if len(line) > cut + WIDEST else ""), cut

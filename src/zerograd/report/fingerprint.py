@@ -1,7 +1,7 @@
-"""A name for a finding that survives edits elsewhere in the file.
+"""A name for a finding that does not change with edits elsewhere in the file.
 
-It is made of what the finding is about, the rule, the file and the text of the line, and never of a
-line number; the second finding of the same kind on such a line is another one.
+It is a hash of the rule, the file and the text of the line, never of a line number. Several findings
+with the same text are numbered.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ def fingerprints(report: Report) -> Iterator[str]:
 
 
 def digest(*parts: str) -> str:
-    """A name for the parts."""
+    """The hash of some parts."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()

@@ -1,6 +1,6 @@
 """Workflow commands: findings as annotations on the changed lines of a pull request.
 
-A value can hold anything: what would end it or begin another one is escaped.
+Characters that would end a value or begin another one are escaped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def render(report: Report, *, color: bool = False) -> str:
 
 
 def _place(site: Site) -> dict[str, object]:
-    # A line in a cell is no line of the notebook's file.
+    # A line number in a cell is not a line number of the notebook's file.
     if site.cell is not None:
         return {"file": site.path}
     place: dict[str, object] = {"file": site.path, "line": site.line, "col": site.column}

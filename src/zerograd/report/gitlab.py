@@ -1,6 +1,6 @@
 """GitLab's Code Quality report.
 
-A finding keeps its fingerprint when lines above it come and go.
+A finding keeps its fingerprint when other lines change.
 """
 
 from __future__ import annotations

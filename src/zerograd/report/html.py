@@ -1,7 +1,7 @@
-"""A run as one page: a file that needs no network, no server and nothing beside it.
+"""A run as one web page: a single file that needs no network and no server.
 
-What stands in the page as text is written here; the timeline and the norms are drawn by
-`assets/page.js` from the data at the page's end. The page runs no script but that one.
+This module writes the text of the page. `assets/page.js` draws the timeline and the norms from the
+data at the end of the page; the page runs no other script.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class Rank:
     """One process of a run."""
 
     name: str
-    """`rank 0`; nothing where there is only one."""
+    """`rank 0`; empty if there is only one process."""
     timeline: Timeline
     watched: Watched
     findings: list[int]
-    """The number in the page of each finding of this rank."""
+    """For each finding of this rank: its number in the page."""
     clean: bool = True
 
 
 @dataclass
 class Shown:
-    """A finding, and what the page adds to it."""
+    """A finding, and what the page shows with it."""
 
     finding: Finding
     measured: Measured | None = None
     ranks: list[str] = field(default_factory=list)
-    """Where it was found, if there are several ranks."""
+    """The ranks that found it, if there are several."""
 
 
 @dataclass
 class Page:
-    """All that a page tells."""
+    """The contents of a page."""
 
     program: str
     ranks: list[Rank]
@@ -58,7 +58,7 @@ class Page:
     errors: list[Problem]
     sources: Mapping[str, Sequence[str]]
     rules: Mapping[str, tuple[str, str]]
-    """By code: the rule's name, and its law in one line."""
+    """By code: the rule's name and its first line."""
     version: str
 
 
@@ -83,7 +83,7 @@ def render(page: Page) -> Iterator[str]:
     yield "</main>"
     yield _FOOT.format(version=_text(page.version))
     yield '<script type="application/json" id=data>'
-    # What a name holds cannot end the element, nor begin another one.
+    # No name can end the element or begin another one.
     yield from (part.replace("<", "\\u003c") for part in _JSON.iterencode(_data(page)))
     yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"
 
@@ -143,7 +143,7 @@ def _asset(name: str) -> str:
 
 
 def _text(words: object) -> str:
-    """Words fit to stand in the page, whatever they hold."""
+    """Text escaped for the page."""
     return escape(visible(str(words)))
 
 
@@ -165,7 +165,7 @@ def _top(page: Page) -> str:
 
 
 def _verdict(page: Page) -> tuple[str, str]:
-    """How it went, as a class and in words."""
+    """The result, as a CSS class and in words."""
     levels = Counter(one.finding.level for one in page.findings)
     told = [_count(levels["error"], "error")] if levels["error"] else []
     told += [f"{_number(levels['advice'])} advice"] if levels["advice"] else []
@@ -272,7 +272,7 @@ def _seen(shown: Shown) -> str:
 
 
 def _numbers(measured: Measured) -> str:
-    """What should have been there, and what was, to scale."""
+    """The expected and the used gradient norm as bars, to scale."""
     most = max(measured.expected, measured.got)
     whole = math.isfinite(most) and most > 0
 
@@ -387,7 +387,7 @@ def _rule(code: str, page: Page, why: str = "") -> str:
 
 
 def _data(page: Page) -> dict[str, object]:
-    """What the script draws."""
+    """The data that the script draws."""
     findings = [
         {
             "code": visible(one.finding.code),
@@ -437,7 +437,7 @@ def _norm_data(norms: Norms | None) -> dict[str, object] | None:
 
 
 def _packed(numbers: array[int] | array[float]) -> str:
-    """Numbers as a typed array of the browser takes them: little-endian, in base64."""
+    """Numbers for a typed array of the browser: little-endian, in base64."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()

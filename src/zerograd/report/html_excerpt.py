@@ -1,4 +1,4 @@
-"""The lines of source around a finding, as HTML: both of its ends marked, with what to say of each."""
+"""The lines of source around a finding as HTML, with a mark and a label for each call."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _lines(marks: Sequence[tuple[Site, str, str]], lines: Sequence[str]) -> Iter
 
 
 def _marked(line: str, marks: Sequence[tuple[Site, str, str]]) -> str:
-    """A line, the call of its first mark under a mark."""
+    """A line with the call of its first mark highlighted."""
     line = line[:WIDEST]
     if not marks:
         return _shown(line) or " "
@@ -67,7 +67,7 @@ def _marked(line: str, marks: Sequence[tuple[Site, str, str]]) -> str:
     start = min(max(site.column - 1, 0), len(line))
     end = site.end_column - 1 if site.end_line in (0, site.line) else 0
     if end <= start:
-        # Only the line is known: all of it that is no space.
+        # Only the line is known: mark all of it but the spaces.
         start, end = len(line) - len(line.lstrip()), len(line.rstrip())
     return (
         f"{_shown(line[:start])}<mark class={kind}>{_shown(line[start:end])}</mark>"

@@ -1,6 +1,6 @@
 """A report as JSON: the format other programs read, the same for check, run and replay.
 
-The keys are a contract: nothing is left out, null says that there is none.
+The keys are a contract: every key is always present, null means that there is no value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How a place is written, and how text of a stranger's file is made fit to be shown.
+"""Writes places, and makes text from unknown files safe to show.
 
-What is shown never moves the cursor: control characters come out as visible signs.
+Shown text never moves the cursor: control characters are replaced by visible signs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zerograd.core.finding import Problem
 
 _VISIBLE = {number: chr(0x2400 + number) for number in range(0x20)}
 _VISIBLE |= dict.fromkeys((0x7F, *range(0x80, 0xA0)), "\N{REPLACEMENT CHARACTER}")
-# Characters that turn the direction of text make a line look like another one.
+# Characters that change the direction of text could disguise a line.
 _VISIBLE |= dict.fromkeys(
     (*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}"
 )
@@ -34,5 +34,5 @@ def where_problem(problem: Problem) -> str:
 
 
 def key(site: Site) -> str:
-    """Under which key a report keeps the lines around a site."""
+    """The key of a site's lines in a report."""
     return site.path if site.cell is None else f"{site.path}#{site.cell}"

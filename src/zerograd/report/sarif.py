@@ -1,6 +1,6 @@
 """SARIF 2.1.0, the format that code scanning services read.
 
-Every result names its rule by index, and every rule of the catalogue comes with its page.
+Every result names its rule by index, and every rule of the catalogue is included with its page.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _result(finding: Finding, fingerprint: str, index: dict[str, int]) -> dict[s
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
-    """One fix; for a cell of a notebook there is no region of the file to replace."""
+    """One fix; not for notebooks, because an edit of a cell is no region of the file."""
     changes: dict[str, list[dict[str, Any]]] = {}
     for edit in fix.edits:
         region = {
@@ -128,7 +128,7 @@ def _notification(problem: Problem) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """The path as a URI: relative stays relative, to the root of the checkout."""
+    """The path as a URI; a relative path stays relative to the root of the checkout."""
     uri = quote(path.replace(os.sep, "/").encode("utf-8", "surrogateescape"))
     if not os.path.isabs(path):
         return uri

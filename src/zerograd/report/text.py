@@ -1,6 +1,6 @@
-"""Findings for a person: what is wrong, where, since which earlier line, and what to do.
+"""Findings for people: what is wrong, where, because of which earlier line, and what to do.
 
-The same on a terminal and in a pipe, but for the colours.
+The text is the same on a terminal and in a pipe, except for the colours.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _STYLES = {
 
 
 def colored(style: str, text: str) -> str:
-    """The text in the colour of its part."""
+    """The text in the colour of a style."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
 def plain(style: str, text: str) -> str:
-    """The text as it is."""
+    """The text without colour."""
     return text
 
 
@@ -64,7 +64,7 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
 
 
 def _seen(finding: Finding) -> str:
-    """How often a run has shown it, and first when: `4 times, first at step 2`."""
+    """How often a run has shown it, and when first: `4 times, first at step 2`."""
     parts = []
     if finding.seen is not None:
         parts.append("once" if finding.seen == 1 else f"{finding.seen} times")
@@ -77,7 +77,7 @@ def _seen(finding: Finding) -> str:
 
 
 def fixable(finding: Finding) -> str:
-    """A mark behind what a machine can repair."""
+    """A mark for a finding that has a fix."""
     if finding.fix is None:
         return ""
     return "  [*] fixable with " + ("--fix" if finding.fix.safe else "--unsafe-fixes")
@@ -93,7 +93,7 @@ def _problem(problem: Problem, paint: Paint) -> str:
 
 
 def summary(report: Report) -> str:
-    """One line that says how it went."""
+    """One line with the result."""
     levels = Counter(finding.level for finding in report.findings)
     parts = [
         _count(levels["error"], "error", "errors"),
@@ -119,12 +119,12 @@ def remaining(report: Report) -> str:
 
 
 def block(finding: Finding, report: Report, *, color: bool = False) -> str:
-    """One finding alone, as it is told while a program runs."""
+    """One finding alone, as it is printed while a program runs."""
     return "\n".join(_finding(finding, report, colored if color else plain)) + "\n\n"
 
 
 def closing(report: Report, name: str, *, color: bool = False) -> str:
-    """What a run has shown: what was watched, by which rules, and each finding in one line."""
+    """The result of a run: what was watched, by which rules, and each finding in one line."""
     paint = colored if color else plain
     lines = [paint("bold", f"zerograd watched {visible(name)}")]
     rows = [] if report.watched is None else list(_watched(report.watched))
@@ -174,7 +174,7 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 
 def _codes(codes: Iterable[str]) -> str:
-    """Codes in order, neighbours drawn together: `ZG101–ZG106, ZG108`."""
+    """Codes in order, as ranges: `ZG101–ZG106, ZG108`."""
     numbers: dict[str, list[int]] = {}
     for code in codes:
         letters = code.rstrip(digits)
@@ -183,7 +183,7 @@ def _codes(codes: Iterable[str]) -> str:
 
 
 def _runs(numbers: Iterable[int], before: str = "") -> str:
-    """Numbers in order, neighbours drawn together: `0–3, 7`."""
+    """Numbers in order, as ranges: `0–3, 7`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

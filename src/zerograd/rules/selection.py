@@ -1,6 +1,6 @@
-"""Which rules count: `select` and `ignore`, by code, by name, or by the beginning of a code.
+"""Selects rules: `select` and `ignore`, by code, by name, or by the beginning of a code.
 
-An advice fails a check only where it was selected itself; `ignore` is stronger than `select`.
+Advice fails a check only if its rule was selected; `ignore` is stronger than `select`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ EVERYTHING = ("ALL", "ZG")
 
 
 class Named(Protocol):
-    """As much of a rule as it takes to choose it."""
+    """The part of a rule that is needed to select it."""
 
     @property
     def code(self) -> str:
@@ -28,18 +28,18 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """The codes that count, and those among them that were asked for one by one."""
+    """The selected codes, and those among them that were selected by their code, name or prefix."""
 
     codes: frozenset[str]
     explicit: frozenset[str] = frozenset()
 
 
 class UnknownRule(ValueError):
-    """A word that stands for no rule; the message names what it may have been meant to be."""
+    """A name that matches no rule; the message suggests similar ones."""
 
 
 def expand(word: str, rules: Sequence[Named]) -> frozenset[str]:
-    """The codes that a word of `select` or `ignore` stands for."""
+    """The codes that one item of `select` or `ignore` matches."""
     upper = word.strip().upper()
     if upper in EVERYTHING:
         return frozenset(rule.code for rule in rules)
@@ -69,7 +69,7 @@ def _hint(word: str, rules: Sequence[Named]) -> str:
 def resolve(
     select: Iterable[str] | None, ignore: Iterable[str], rules: Sequence[Named]
 ) -> Selection:
-    """The selection that the words make; without `select` it is every rule."""
+    """The selection for `select` and `ignore`; without `select`, all rules."""
     if select is None:
         codes = frozenset(rule.code for rule in rules)
         explicit: frozenset[str] = frozenset()
