@@ -1,7 +1,7 @@
-"""Findings that were read by a person, and what they turned out to be.
+"""Findings that a person has read, with a verdict for each.
 
-A finding is known again by its package, path, code and enclosing function, so a verdict outlives a
-line that moves; among several in one function, the nearest line decides which is which.
+A finding is recognised by its package, path, code and enclosing function, so a verdict stays valid
+when lines move. Among several findings in one function, the nearest line decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """What stays the same about a finding when lines move."""
+    """The part of a finding that does not change when lines move."""
 
     package: str
     path: str
@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Found:
-    """A finding that claims to be certain, at its place."""
+    """A certain finding and its place."""
 
     place: Place
     line: int
@@ -51,13 +51,13 @@ class Verdict:
 
 @dataclass
 class Judged:
-    """The findings of one run, sorted by what is known about them."""
+    """The findings of one run, sorted by verdict."""
 
     true: list[tuple[Found, Verdict]] = field(default_factory=list)
     false: list[tuple[Found, Verdict]] = field(default_factory=list)
     unread: list[Found] = field(default_factory=list)
     gone: list[Verdict] = field(default_factory=list)
-    """Verdicts on what the checker no longer says: a false alarm mended, or a bug lost."""
+    """Verdicts on findings that the checker no longer reports: fixed false alarms or lost bugs."""
 
 
 class VerdictError(Exception):
@@ -65,7 +65,7 @@ class VerdictError(Exception):
 
 
 def read_verdicts(path: Path) -> list[Verdict]:
-    """One JSON object a line; a row whose verdict is still null is one that nobody has read."""
+    """Read one JSON object per line. With a null verdict, nobody has read the finding."""
     verdicts = []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not text.strip():
@@ -93,7 +93,7 @@ def draft(found: Iterable[Found]) -> str:
 
 
 def judge(found: Iterable[Found], verdicts: Iterable[Verdict]) -> Judged:
-    """Give each finding the verdict on it. One verdict never covers two findings."""
+    """Assign a verdict to each finding. One verdict never covers two findings."""
     judged = Judged()
     told: dict[Place, list[Found]] = defaultdict(list)
     known: dict[Place, list[Verdict]] = defaultdict(list)
@@ -113,7 +113,7 @@ def judge(found: Iterable[Found], verdicts: Iterable[Verdict]) -> Judged:
 def _pair(
     found: Sequence[Found], verdicts: Sequence[Verdict]
 ) -> tuple[list[tuple[Found, Verdict]], list[Found], list[Verdict]]:
-    """Match what is nearest first, until one side is used up."""
+    """Pair the nearest lines first, until one side is used up."""
     pairs: list[tuple[Found, Verdict]] = []
     left, right = list(found), list(verdicts)
     while left and right:

@@ -1,8 +1,8 @@
-"""Times the checker beside ruff and ripgrep on the pinned packages, in one interleaved run.
+"""Times the checker, ruff and ripgrep on the pinned packages, in interleaved rounds.
 
-Each round runs every command once, in a new order, and each ratio is the median over the rounds, so
-that a machine that slows down slows both sides. ruff and ripgrep also run against themselves: what
-that ratio is off from 1 is what this machine cannot measure.
+Each round runs every command once, in a new order, and each ratio is the median over the rounds. If
+the machine slows down, it slows both sides. ruff and ripgrep are also compared with themselves: the
+difference of that ratio from 1 is the measurement error of this machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CONTROL = " again"
 INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}
-"""An install compiles what it installs; the first round does it where zerograd is run in place."""
+"""An install compiles modules; if zerograd runs in place, the first round compiles them."""
 ONE_FILE = """\
 import torch
 
@@ -52,7 +52,7 @@ for _ in range(100):
 
 @dataclass(frozen=True)
 class Goal:
-    """One line of the verdict: a value below its limit is met, one without a limit is shown."""
+    """A measured value and its limit. A value without a limit is only shown."""
 
     name: str
     value: float | None
@@ -61,7 +61,7 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """A value that could not be measured has not been met."""
+        """A value that could not be measured misses its goal."""
         return self.limit is None or (self.value is not None and self.value <= self.limit)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Goal:
 
 
 def main() -> int:
-    """Measure, print both tables, and exit 1 when a goal is missed."""
+    """Measure, print both tables, and exit with 1 if a goal is missed."""
     options = _options()
     try:
         sources = prepare(read_list(options.list), options.corpus)
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace, sources: Path, scratch: Path) -> list[Goal]:
-    """Everything there is to measure, the table of wall times printed on the way."""
+    """Measure everything, and print the table of wall times."""
     zerograd = options.zerograd or find("zerograd")
     if zerograd is None:
         raise CommandError("there is no `zerograd` command: install zerograd for this Python first")
@@ -118,7 +118,7 @@ def measure(options: argparse.Namespace, sources: Path, scratch: Path) -> list[G
 
 
 def over_corpus(zerograd: str, sources: Path, scratch: Path) -> dict[str, Command]:
-    """The commands that read the whole corpus; those of tools that are missing are left out."""
+    """The commands that read the whole corpus, without those of missing tools."""
     commands = {}
     corpus = str(sources)
     if ripgrep := find("rg"):
@@ -129,14 +129,14 @@ def over_corpus(zerograd: str, sources: Path, scratch: Path) -> dict[str, Comman
     if ruff := find("ruff"):
         how = (ruff, "check", "--no-cache", "--isolated", "--exit-zero", corpus)
         commands["ruff"] = commands["ruff" + CONTROL] = Command(how, scratch)
-        # It finds far more than zerograd does, and excerpts of it take a third of its time.
+        # ruff finds far more than zerograd, and excerpts take a third of its time.
         brief = (*how, "--output-format", "concise")
         commands["ruff, a line a finding"] = Command(brief, scratch)
     else:
         print("ruff is missing: pip install -r requirements/dev.txt", file=sys.stderr)
     check = (zerograd, "check", "--exit-zero", corpus)
     environment = {"XDG_CACHE_HOME": str(scratch / "cache"), **INSTALLED}
-    # The corpus holds files that cannot be parsed, for which 2 is the right answer.
+    # The corpus contains files that cannot be parsed; then the exit code must be 2.
     warm = Command(check, scratch, environment, good=(0, 2))
     commands["zerograd, no cache"] = replace(warm, words=(*check, "--no-cache"))
     commands["zerograd, warm cache"] = warm
@@ -144,7 +144,7 @@ def over_corpus(zerograd: str, sources: Path, scratch: Path) -> dict[str, Comman
 
 
 def start_up(zerograd: str, scratch: Path) -> dict[str, Command]:
-    """The commands whose time is mostly that of starting."""
+    """The commands that mostly measure the start-up time."""
     file = scratch / "train.py"
     file.write_text(ONE_FILE, encoding="utf-8")
     return {
@@ -155,7 +155,7 @@ def start_up(zerograd: str, scratch: Path) -> dict[str, Command]:
 
 
 def interleave(commands: Mapping[str, Command], rounds: int, what: str) -> dict[str, list[float]]:
-    """Run each command once a round, after one run of each that is not counted and warms caches."""
+    """Run each command once per round, after a first round that fills caches and does not count."""
     order = random.Random(0)
     times: dict[str, list[float]] = {name: [] for name in commands}
     for command in commands.values():
@@ -205,10 +205,10 @@ def _options() -> argparse.Namespace:
         type=Path,
         default=default_directory(),
         metavar="DIR",
-        help="where packages are downloaded to and unpacked (default: %(default)s)",
+        help="directory for downloaded and unpacked packages (default: %(default)s)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=7, metavar="N", help="how often (default: %(default)s)"
+        "--rounds", type=int, default=7, metavar="N", help="number of rounds (default: %(default)s)"
     )
     parser.add_argument("--list", type=Path, default=PINNED, metavar="FILE", help="other packages")
     parser.add_argument("--zerograd", metavar="COMMAND", help="the checker to time")

@@ -1,6 +1,6 @@
 """The corpus: pinned packages, downloaded and unpacked once; never installed, built or imported.
 
-DIR/archives/<archive>          as the package index has it, checked against its sha256
+DIR/archives/<archive>          the file from the package index, checked against its sha256
 DIR/src/<name>-<version>/…      its Python files and notebooks, and nothing else
 """
 
@@ -44,13 +44,13 @@ class Package:
 
     @property
     def folder(self) -> str:
-        """Where in the corpus its sources are."""
+        """The directory of its sources in the corpus."""
         return f"{self.name}-{self.version}"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much code there is to be wrong about."""
+    """The amount of code in the corpus."""
 
     files: int
     backward: int
@@ -62,13 +62,13 @@ class CorpusError(Exception):
 
 
 def default_directory() -> Path:
-    """Outside the repository: where a `.gitignore` covers the corpus, linters would not see it."""
+    """A directory outside the repository: linters skip files that a `.gitignore` covers."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "zerograd-bench" / "ecosystem"
 
 
 def read_list(path: Path) -> list[Package]:
-    """The pinned packages, one a line; `#` starts a comment."""
+    """The pinned packages, one per line; `#` starts a comment."""
     packages = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         text = line.strip()
@@ -95,7 +95,7 @@ def prepare(packages: Sequence[Package], directory: Path) -> Path:
 
 
 def measure(directory: Path) -> Size:
-    """Count the files, and those that call backward: the denominator of every rate."""
+    """Count the files, and the files that call backward: the denominator of every rate."""
     files = backward = tests = 0
     for path in python_files(directory):
         files += 1
@@ -113,12 +113,12 @@ def python_files(directory: Path) -> Iterator[Path]:
 
 
 def is_test(path: str) -> bool:
-    """Whether the checker leaves the file out by default, so that it must not count for a rate."""
+    """Whether the checker skips the file by default. Such a file must not count for a rate."""
     return _TEST.search(path) is not None
 
 
 def progress(verb: str, number: int, total: int, what: str) -> None:
-    """One line on standard error that the next one replaces; in a pipe, one line in ten."""
+    """Print a line on standard error that the next one replaces; in a pipe, every tenth line."""
     text = f"{verb} {number}/{total} {what}"
     if sys.stderr.isatty():
         end = "\n" if number == total else ""
@@ -160,10 +160,10 @@ def _unpack(archive: Path, to: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Regular source files only, read one by one: no link, device or outside path is ever followed."""
+    """The source files of an archive. Links, devices and outside paths are skipped."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as bundle:
-            # An sdist has one folder around everything, a wheel has not.
+            # An sdist has one top-level folder, a wheel does not.
             inside = 0 if archive.suffix == ".whl" else 1
             for entry in bundle.infolist():
                 member = None if entry.is_dir() else _safe(entry.filename, entry.file_size, inside)

@@ -1,7 +1,7 @@
-"""Checks pinned packages from the package index, and counts how often the checker cries wolf.
+"""Checks pinned packages from the package index, and counts false alarms.
 
-Every error-level finding that claims to be certain must have been read: `adjudicated.jsonl` says of
-each whether it is true. Exit 1 when one was not read, or when too many are false.
+A person must have read every certain error: `adjudicated.jsonl` says of each whether it is true.
+The exit code is 1 if an error was not read, or if too many are false.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONGEST_CHECK = 1800
 
 @dataclass(frozen=True)
 class Checked:
-    """What the checker said about one package."""
+    """The report of the checker for one package."""
 
     package: Package
     findings: list[dict[str, Any]]
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def find_checker(given: str | None) -> str:
-    """A command, not `-m zerograd`: that would import whatever lies in the working directory."""
+    """Find the command. `-m zerograd` would import modules from the working directory."""
     command = given or find("zerograd")
     if command is None:
         raise CheckerError("there is no `zerograd` command: install zerograd for this Python first")
@@ -93,7 +93,7 @@ def find_checker(given: str | None) -> str:
 
 
 def check_all(zerograd: str, packages: list[Package], sources: Path, jobs: int) -> list[Checked]:
-    """Check each package in a process of its own, the largest first so that none is waited for."""
+    """Check each package in its own process, the largest first, so that none waits at the end."""
     heaviest = sorted(packages, key=lambda p: -sum(1 for _ in python_files(sources / p.folder)))
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(check, zerograd, package, sources): package for package in heaviest}
@@ -109,7 +109,7 @@ def check_all(zerograd: str, packages: list[Package], sources: Path, jobs: int) 
 
 
 def check(zerograd: str, package: Package, sources: Path) -> Checked:
-    """Run the checker over one package; no cache, so that no earlier version can answer."""
+    """Check one package, without the cache, which might hold results of an earlier version."""
     command = [zerograd, "check", "--format", "json", "--exit-zero", "--no-cache", "--jobs", "1"]
     folder = str(sources / package.folder)
     try:
@@ -123,11 +123,11 @@ def check(zerograd: str, package: Package, sources: Path) -> Checked:
         return Checked(package, report["findings"], len(report["errors"]), report["files"])
     except (ValueError, KeyError, TypeError) as error:
         said = done.stderr.decode(errors="replace").strip()[-2000:]
-        raise CheckerError(f"{package.folder}: {zerograd} gave no report. {said}") from error
+        raise CheckerError(f"{package.folder}: {zerograd} printed no report. {said}") from error
 
 
 def certain_errors(checked: Checked, sources: Path) -> list[Found]:
-    """The findings that would fail somebody's build, each with its enclosing function."""
+    """The findings that would fail a build, each with its enclosing function."""
     folder = (sources / checked.package.folder).resolve()
     found = []
     for finding in checked.findings:
@@ -141,7 +141,7 @@ def certain_errors(checked: Checked, sources: Path) -> list[Found]:
 
 
 def show(checked: list[Checked], sizes: list[Size], judged: Judged) -> int:
-    """Print the result, and return the exit code it deserves."""
+    """Print the result and return the exit code."""
     backward = sum(size.backward for size in sizes)
     print(f"packages      {len(checked)}")
     print(f"files         {sum(size.files for size in sizes)}", end="")
@@ -196,7 +196,7 @@ def _options() -> argparse.Namespace:
         type=Path,
         default=default_directory(),
         metavar="DIR",
-        help="where packages are downloaded to and unpacked (default: %(default)s)",
+        help="directory for downloaded and unpacked packages (default: %(default)s)",
     )
     parser.add_argument(
         "--jobs",
@@ -207,7 +207,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--only", action="append", metavar="NAME", help="check this package only")
     parser.add_argument(
-        "--draft", type=Path, metavar="FILE", help="write rows to fill in for what was not read"
+        "--draft",
+        type=Path,
+        metavar="FILE",
+        help="write rows to fill in for findings that were not read",
     )
     parser.add_argument("--list", type=Path, default=PINNED, metavar="FILE", help="other packages")
     parser.add_argument(

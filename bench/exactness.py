@@ -1,12 +1,13 @@
-"""How exact gradient accumulation is: every window's gradient against that of the one big batch.
+"""Measures how exact gradient accumulation is: each window against one big batch.
 
     python bench/exactness.py
 
-float64; ten batches per rank in windows of 4, 4 and 2 (with ranks of uneven data: as they come).
-Shown are relative errors: the worst gradient of a full window, the gradient of the last, partial
-one, and the weights after the epoch, against training on the big batches. Exits with 1 if the
-stepper is off by more than 1e-12. accelerate, Fabric and Lightning run as their documentation
-shows, where they are installed; under several ranks (DDP, gloo) the stepper alone is measured.
+The data are float64, with ten batches per rank in windows of 4, 4 and 2 (more if ranks have
+different numbers of batches). The table shows relative errors compared with training on the big
+batches: the worst gradient of a full window, the gradient of the last, partial window, and the
+weights after the epoch. The exit code is 1 if an error of the stepper is above 1e-12. accelerate,
+Fabric and Lightning run as in their documentation, if they are installed. On several ranks (DDP,
+gloo) only the stepper is measured.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def net() -> nn.Module:
 
 
 def data(sizes: list[int], seed: int = 0) -> list[Batch]:
-    """Long batches differ from short ones, as long texts do."""
+    """Batches of different lengths. Long batches have other values than short ones, like texts."""
     made = torch.Generator().manual_seed(seed)
     return [
         (
@@ -63,13 +64,13 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
 
 
 class Seen:
-    """The gradients that were stepped on."""
+    """The gradients that the steps used."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.gradients: list[list[Tensor]] = []
         self.weights: list[list[Tensor]] = []
         optimizer.register_step_pre_hook(self._before)
-        # Lightning runs backward inside step(): only afterwards is the gradient whole.
+        # Lightning runs backward inside step(), so the gradient is complete only afterwards.
         optimizer.register_step_post_hook(self._after)
 
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -96,7 +97,7 @@ Errors = tuple[float, float, float]
 
 
 def errors(kind: str, seen: Seen, model: nn.Module, windows: list[list[Batch]]) -> Errors | None:
-    """Full windows, the last window, the weights in the end; nothing if windows were dropped."""
+    """The errors of full windows, of the last window (nan if it was dropped) and of the weights."""
     big = net()
     optimizer = optimizer_of(kind, big)
     each = []
@@ -149,7 +150,7 @@ def accelerate(model: nn.Module, optimizer: torch.optim.Optimizer, batches: list
 
 
 def fabric(model: nn.Module, optimizer: torch.optim.Optimizer, batches: list[Batch]) -> None:
-    """The recipe of Fabric's documentation, which neither divides nor closes the last window."""
+    """The loop of Fabric's documentation. It does not divide and does not close the last window."""
     made = importlib.import_module("lightning.fabric").Fabric(accelerator="cpu", devices=1)
     wrapped: Any
     wrapped, ready = made.setup(model, optimizer)
@@ -226,7 +227,7 @@ def one_process() -> float:
 
 
 def rank_of(rank: int, world: int, store: str) -> None:
-    """One of several ranks: the first says how exact they were together."""
+    """Run one of several ranks. The first rank prints the errors of all."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 

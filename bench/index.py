@@ -1,7 +1,7 @@
-"""Fetches pinned archives from the package index that pip is set up for, and runs none of their code.
+"""Downloads pinned archives from pip's package index, and runs none of their code.
 
-`pip download` of an sdist prepares its metadata, which executes the package's own build script. Nothing
-here may run what it downloads, so pip is asked only where an archive is, and for the connection to it.
+`pip download` of an sdist would run the build script of the package to get its metadata. So pip is
+only used to find an archive and to connect to it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class Fetch(Protocol):
-    """Writes one archive of one package to a path."""
+    """Downloads one archive of one package to a path."""
 
     def __call__(self, name: str, archive: str, sha256: str, to: Path) -> None: ...
 
 
 class FetchError(Exception):
-    """An archive that cannot be had, or not with the pinned contents."""
+    """An archive that cannot be downloaded or does not match its hash."""
 
 
 @contextmanager
 def connect() -> Iterator[Fetch]:
-    """One connection that honours pip's configuration: index, proxies, certificates, credentials."""
+    """One connection with pip's configuration: index, proxies, certificates, credentials."""
     try:
-        # pip's internals have no promise of stability, and no types that hold from release to release.
+        # pip's internals and their types can change with every release.
         commands: Any = importlib.import_module("pip._internal.commands")
         temp_dir: Any = importlib.import_module("pip._internal.utils.temp_dir")
         target: Any = importlib.import_module("pip._internal.models.target_python")
@@ -39,14 +39,14 @@ def connect() -> Iterator[Fetch]:
         raise FetchError(f"pip is needed to download packages: {error}") from error
     command = commands.create_command("download")
     options, _ = command.parse_args(["--no-deps", "--quiet", "--disable-pip-version-check", "."])
-    # One fixed target, so that the same archives are found whatever machine and Python this runs on.
+    # One fixed target: every machine and every Python finds the same archives.
     python = target.TargetPython(
         platforms=["manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64"],
         py_version_info=(3, 11),
         abis=["cp311", "abi3", "none"],
         implementation="cp",
     )
-    # An index of several that lacks a package is no news; one that all of them lack is told below.
+    # One of several indexes may lack a package. If all lack it, the error comes below.
     logging.getLogger("pip").setLevel(logging.ERROR)
     with command.main_context(), temp_dir.global_tempdir_manager():
         session = command.get_default_session(options)
@@ -59,7 +59,7 @@ def connect() -> Iterator[Fetch]:
             link = next((link for link in links if link.filename == archive), None)
             if link is None:
                 raise FetchError(f"{name}: the package index has no {archive}")
-            # Without this, an archive may arrive decompressed, and would not match its hash.
+            # Without this the archive may arrive decompressed and not match its hash.
             headers = {"Accept-Encoding": "identity"}
             try:
                 response = session.get(link.url_without_fragment, headers=headers)

@@ -1,4 +1,4 @@
-"""Training loops to time: nets from six parameter tensors to ten million numbers, and a GAN."""
+"""Training loops to measure: nets from six parameter tensors to ten million numbers, and a GAN."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CLEARS = (ZERO_GRAD, TO_NONE, IN_PLACE)
 
 @dataclass(frozen=True)
 class Loop:
-    """One training loop: a call of `step` is one iteration of it."""
+    """One training loop. A call of `step` is one iteration."""
 
     step: Callable[[], None]
     nets: tuple[tuple[nn.Module, torch.optim.Optimizer], ...]
 
     @property
     def size(self) -> str:
-        """How many parameter tensors and how many numbers are trained."""
+        """The number of parameter tensors and of numbers that are trained."""
         params = [param for net, _ in self.nets for param in net.parameters()]
         return f"{len(params)} tensors, {sum(param.numel() for param in params) / 1e6:.2g}M"
 
@@ -44,12 +44,12 @@ def transformer(clear: str) -> Loop:
 
 
 def large_transformer(clear: str) -> Loop:
-    """Six layers 384 wide: about ten million numbers."""
+    """Six layers of width 384: about ten million numbers."""
     return _language(_Language(6, 384, 6), torch.randint(65, (12, 64)), clear)
 
 
 def resnet(clear: str) -> Loop:
-    """The fifty layers of a ResNet-50, a quarter as wide, on small images."""
+    """The fifty layers of a ResNet-50 with a quarter of its width, on small images."""
     return _classifier(_resnet(16), torch.randn(8, 3, 64, 64), torch.randint(10, (8,)), clear)
 
 
@@ -60,10 +60,10 @@ def thousand(clear: str) -> Loop:
 
 
 def gan(clear: str) -> Loop:
-    """The DCGAN of torch's tutorial, whose batches have 128 images: here it is a quarter of that.
+    """The DCGAN of torch's tutorial, with a quarter of its batch size of 128 images.
 
-    A generator's backward goes through the discriminator: used gradients are met in every step, and
-    what that costs is the same for every size of batch.
+    The generator's backward adds to the discriminator's used gradients in every step. The cost of that
+    does not depend on the batch size.
     """
     generator, discriminator = _generator(64), _discriminator(64)
     of_generator = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.999))

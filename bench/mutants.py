@@ -1,8 +1,8 @@
-"""Breaks right training code in every known way: what is found, fixed, and fixed to the same.
+"""Breaks correct training code in every known way, and counts what is found and fixed.
 
-The code is our own corpus (`bench/right/`), which can be run, and any directory given, which is not
-run. A mutant of the corpus counts if its final weights differ from the original's, or it fails. A fix
-is as good as the weights it leads to: they are those of the original, bit for bit, or it is wrong.
+The code is our own corpus (`bench/right/`), which is run, and any directory that is given, which is
+not run. A mutant of the corpus counts if it fails or its final weights differ from the original's. A
+fix is correct if it leads to the weights of the original, bit for bit.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ BY_NAME = {kind.name: kind for kind in operators.KINDS}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one mutant."""
+    """The result of one mutant."""
 
     file: str
     kind: str
     line: int
     real: bool
-    """It does something else than the original; always true where that cannot be run."""
+    """The mutant behaves differently from the original; always true if the original is not run."""
     found: bool
-    """By a fitting code, certain or advice."""
+    """Found by a fitting code, certain or advice."""
     codes: tuple[str, ...]
-    """All that was said of it: where to look when it is missed. A question mark: only possible."""
+    """All reported codes, to see why a mutant is missed. A question mark means only possible."""
     watched: tuple[str, ...] = ()
     error: str = ""
-    """How it fails when it is run."""
+    """The error when the mutant is run."""
     safe: bool = False
     """A safe fix was applied."""
     fixed: bool = False
-    """A fix was applied, safe or not, and nothing that fits is found any more."""
+    """A fix was applied, safe or not, and no fitting code is found any more."""
     safe_same: bool = False
     same: bool = False
-    """What is fixed does what the original did."""
+    """The fixed mutant behaves like the original."""
 
 
 @dataclass
 class Judged:
-    """What came of one right file and its mutants."""
+    """The results of one correct file and its mutants."""
 
     file: str
     executed: bool
     wrong: list[str] = field(default_factory=list)
-    """What was said of the right file, or done to it."""
+    """What was reported about the correct file, or changed in it."""
     verdicts: list[Verdict] = field(default_factory=list)
 
 
 def repaired(text: str, path: Path, *, unsafe: bool) -> str:
-    """The source after `zerograd check --fix`, as the command gives it back."""
+    """The source after `zerograd check --fix`."""
     words = ["check", "--fix", *(["--unsafe-fixes"] if unsafe else [])]
     words += ["--stdin-filename", str(path), "-"]
     given, out = sys.stdin, io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
@@ -87,12 +87,12 @@ def check(text: str, path: Path) -> list[Finding]:
 
 
 def fits(findings: list[Finding], kind: operators.Kind) -> bool:
-    """Whether something fitting is said without being asked for what is only possible."""
+    """Whether a certain finding fits the mutation."""
     return any(finding.certain and finding.code in kind.codes for finding in findings)
 
 
 def judge(task: tuple[Path, bool, bool]) -> Judged:
-    """One file, in a worker: the original, then every mutant of it."""
+    """Check one file in a worker: the original, then each of its mutants."""
     path, execute, fix = task
     judged = Judged(path.name if execute else str(path), execute)
     text = path.read_bytes().decode("utf-8-sig")
@@ -104,9 +104,9 @@ def judge(task: tuple[Path, bool, bool]) -> Judged:
         judged.wrong += [right.error] if right.error else []
         seen = trial.run(text, path, watch=True)
         judged.wrong += [f"watched: {code}" for code in seen.watched]
-        judged.wrong += [] if seen.same(right) else ["does not do the same twice"]
+        judged.wrong += [] if seen.same(right) else ["does not behave the same twice"]
     elif judged.wrong:
-        return judged  # whoever is not known to be right cannot be broken
+        return judged  # a file that is not known to be correct cannot be mutated
     if fix and any(repaired(text, path, unsafe=unsafe) != text for unsafe in (False, True)):
         judged.wrong.append("is changed by --fix")
     for mutant in operators.mutants(text):
@@ -156,7 +156,7 @@ def _verdict(
 
 
 def sources(directory: Path) -> Iterator[Path]:
-    """The files of a directory that say something of gradients and can be read."""
+    """The readable files of a directory that mention gradients."""
     for path in sorted(directory.rglob("*.py")):
         data = path.read_bytes() if path.is_file() else b""
         if b".backward(" in data and b"zero_grad" in data:
@@ -182,13 +182,13 @@ def judge_all(tasks: list[tuple[Path, bool, bool]], jobs: int) -> list[Judged]:
 
 @dataclass(frozen=True)
 class Score:
-    """The numbers that the goals are about."""
+    """The numbers of the goals."""
 
     mutants: int
     wrong: int
     found: int
     repairable: int
-    """Found, and of a kind that there is a fix for."""
+    """Found, and of a kind that has a fix."""
     fixed: int
     same: int
     safe: int
@@ -221,7 +221,7 @@ class Score:
 
 
 def counted(verdicts: list[Verdict]) -> list[Verdict]:
-    """Those of the kinds that the goals are about."""
+    """The mutants of the kinds in the goals."""
     return [verdict for verdict in verdicts if BY_NAME[verdict.kind].counts]
 
 
@@ -254,7 +254,7 @@ def render(judged: list[Judged], fix: bool, listed: bool) -> Iterator[str]:
             wrong = [v for v in verdicts if v.safe > v.safe_same]
             yield from _list("Safe fixes that are wrong", wrong)
     accused = [f"{one.file}:{said}" for one in judged if one.executed for said in one.wrong]
-    yield f"Right files accused or changed: {len(accused)}"
+    yield f"Correct files reported or changed: {len(accused)}"
     yield from (f"  {line}" for line in accused)
 
 
@@ -274,11 +274,13 @@ def main() -> int:
         " of those fixed, every safe fix leads to the original's weights, and no right file is"
         " accused or changed.",
     )
-    parser.add_argument("paths", nargs="*", type=Path, metavar="DIR", help="more right code")
-    parser.add_argument("--no-fix", action="store_true", help="only what is found")
-    parser.add_argument("--list", action="store_true", help="also every miss")
-    parser.add_argument("--json", action="store_true", help="everything measured, as JSON")
-    parser.add_argument("--only", default="", metavar="TEXT", help="files whose name holds this")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="DIR", help="more correct code")
+    parser.add_argument("--no-fix", action="store_true", help="only count what is found")
+    parser.add_argument("--list", action="store_true", help="also list every miss")
+    parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only files whose name contains this"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     fix = not options.no_fix
@@ -289,7 +291,7 @@ def main() -> int:
     ours = [one for one in judged if one.executed]
     verdicts = [verdict for one in ours for verdict in one.verdicts]
     score = Score.of(counted(verdicts))
-    # A safe fix has to be right whatever it is a fix for.
+    # A safe fix must be correct, whatever finding it repairs.
     met = score.met(fix) and all(v.safe_same for v in verdicts if v.safe)
     met = met and not any(one.wrong for one in ours)
     if options.json:

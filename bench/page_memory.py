@@ -1,9 +1,9 @@
-"""How long `zerograd report` takes for a recording of a given size, and how much memory.
+"""Measures time and memory of `zerograd report` for a recording of a given size.
 
     .venv/bin/python bench/page_memory.py [MEGABYTES]        default: 1024
 
-The recording is written first: steps with windows of changing length, one line per event, and the
-norms of its steps, as a recorder writes a run in which nothing repeats itself.
+First it writes the recording: steps with windows of changing length, one line per event, and the
+norms of the steps, like a run in which nothing repeats.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = ("zero", "backward", "clip", "step")
 
 
 def write(path: Path, megabytes: int) -> int:
-    """Write a recording of about that size; how many steps it has."""
+    """Write a recording of about this size. Returns the number of steps."""
     draw = random.Random(0)
     steps = 0
     with path.open("w", encoding="ascii") as stream:

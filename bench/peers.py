@@ -1,9 +1,9 @@
-"""Shows other tools what zerograd shows in its rules: the bad example of each page, then the good one.
+"""Runs other tools on the bad and the good example of each rule.
 
-A tool has found something if it says of the bad example what it does not say of the good one: any
-message counts, whatever it is about. A false alarm is a message about gradients on code that is right.
-Tools for source read the file; tools for runs are put onto the model and the optimizer, as their
-makers describe it, and looking at every step. Each is installed by itself, below bench/.cache/peers.
+A tool has found a bug if it prints something for the bad example that it does not print for the good
+one. Any message counts. A false alarm is a message about gradients for correct code. Tools for source
+read the file; tools for runs are attached to model and optimizer as in their documentation, and look
+at every step. Each tool is installed separately, below bench/.cache/peers.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ for x, y in loader:
     opt_g.step()
 """,
 }
-"""What fools a reader who looks for a missing zero_grad()."""
+"""Correct programs that look wrong to a tool that searches for zero_grad()."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool, what it needs, and what it says of a program: a set of messages."""
+    """A tool, its requirements, and its messages for a program."""
 
     name: str
     packages: tuple[str, ...]
@@ -99,11 +99,11 @@ class Tool:
 
     @property
     def home(self) -> Path:
-        """Where it is installed, by itself."""
+        """The directory of the tool."""
         return CACHE / re.sub(r"\W+", "-", self.name)
 
     def install(self) -> None:
-        """Once, into a folder or an environment of its own; torch and numpy are those that are there."""
+        """Install the tool once, in its own directory; torch and numpy are shared."""
         if not self.packages or (self.home / ".done").exists():
             return
         options = ["--no-deps", "--target", str(self.home)]
@@ -116,15 +116,15 @@ class Tool:
 
     @property
     def own(self) -> str:
-        """The interpreter that runs it."""
+        """The interpreter that runs the tool."""
         inside = self.home / "bin" / "python"
         return str(inside) if self.interpreter != sys.executable else self.interpreter
 
     def python(self, *words: str | Path) -> str:
-        """What Python says with the tool on its path."""
+        """Run Python with the tool on its path."""
         done = subprocess.run(
             [self.own, *map(str, words)],
-            cwd=tempfile.gettempdir(),  # some write where they stand
+            cwd=tempfile.gettempdir(),  # some tools write into the working directory
             env={**os.environ, "PYTHONPATH": str(self.home), "NO_COLOR": "1", "COLUMNS": "500"},
             capture_output=True,
             encoding="utf-8",
@@ -134,7 +134,7 @@ class Tool:
 
 
 def by_table(tool: Tool, paths: list[Path]) -> list[set[str]]:
-    """The rows of mldoct's table, but for those that it calls information."""
+    """The rows of mldoct's table, without mere information."""
     found = []
     for path in paths:
         said = tool.python("-m", *tool.words, path).splitlines()
@@ -143,7 +143,7 @@ def by_table(tool: Tool, paths: list[Path]) -> list[set[str]]:
 
 
 def by_line(tool: Tool, paths: list[Path]) -> list[set[str]]:
-    """The messages of a linter that takes many, each line beginning with its place."""
+    """The messages of a linter that checks many files; each line begins with the place."""
     found: dict[str, set[str]] = {path.stem: set() for path in paths}
     for line in tool.python("-m", *tool.words, *paths).splitlines():
         place = re.match(r"\S*?(train\d+)\.py:[\d:]+ *(.*)", line)
@@ -162,7 +162,7 @@ def by_zerograd(tool: Tool, paths: list[Path]) -> list[set[str]]:
 
 
 def by_running(tool: Tool, paths: list[Path]) -> list[set[str]]:
-    """What a tool says while programs run with it; torch is loaded once, and each runs in a fork."""
+    """The messages of a tool while programs run. torch is loaded once; each program is a fork."""
     script = paths[0].with_name("with_tool.py")
     script.write_text(RUN.replace("TOOL", tool.words[0]), encoding="utf-8")
     said = tool.python(script, *paths).split(MARK)[1:]
@@ -265,14 +265,18 @@ TOOLS = (
 
 
 def main() -> int:
-    """Ask every tool about every page, and print the table."""
+    """Run every tool on every example, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
-    parser.add_argument("--said", action="store_true", help="also what the others said of what")
-    parser.add_argument("--only", default="", metavar="WORD", help="tools whose name has this word")
+    parser.add_argument(
+        "--said", action="store_true", help="also print the messages of the other tools"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="NAME", help="only tools whose name contains this"
+    )
     options = parser.parse_args()
     pages = [explained(page) for page in PAGES]
-    # What needs accelerate, or several processes, is left out: no other tool knows of it.
+    # Examples with accelerate or several processes are left out: no other tool supports them.
     shown = [one for one in pages if one.bad and one.page.code[:3] not in ("ZG4", "ZG5")]
     rows = []
     for tool in (tool for tool in TOOLS if options.only in tool.name):
@@ -295,9 +299,9 @@ Said = dict[str, set[str]]
 
 
 def asked(tool: Tool, shown: list[Explained]) -> tuple[Said, Said]:
-    """What a tool found in which page, and what it said of code that is right."""
+    """The bugs that a tool found, and its false alarms."""
     programs = [code for page in shown for code in (page.bad, page.good)]
-    # What it says of the model and the data alone is about those.
+    # Messages about the model and the data alone do not count.
     programs += ["", *RIGHT.values()]
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"train{number:03}.py" for number in range(len(programs))]
@@ -321,7 +325,7 @@ def asked(tool: Tool, shown: list[Explained]) -> tuple[Said, Said]:
 
 
 def show(shown: list[Explained], rows: list[tuple[str, Said, Said]], *, markdown: bool) -> None:
-    """The table."""
+    """Print the table."""
     total, right = len(shown), len(RIGHT)
     seen = {rule.code: rule.only for rule in RULES}
     static = sum(seen[one.page.code] != "runtime" for one in shown)

@@ -1,4 +1,4 @@
-"""Finds commands, runs them, and measures what they take; their output is not read."""
+"""Finds commands, runs them, and measures time and memory. Their output is not read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BETWEEN_LOOKS = 0.02
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, where it runs, and the exit codes that mean it did its work."""
+    """A command line, its directory, and the exit codes that mean success."""
 
     words: tuple[str, ...]
     directory: Path
@@ -24,7 +24,7 @@ class Command:
     good: tuple[int, ...] = (0,)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it in a session of its own, by which its children are known."""
+        """Start the command in its own session, which identifies its children."""
         return subprocess.Popen(
             self.words,
             cwd=self.directory,
@@ -36,7 +36,7 @@ class Command:
         )
 
     def judge(self, code: int) -> None:
-        """A run that failed has no time worth knowing."""
+        """Raise an error if the command failed."""
         if code not in self.good:
             raise CommandError(f"{' '.join(self.words)}: ended with {code}")
 
@@ -46,7 +46,7 @@ class CommandError(Exception):
 
 
 def find(name: str) -> str | None:
-    """The command that belongs to this Python, or else the one on the PATH."""
+    """The command of this Python, or else the one on the PATH."""
     return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
@@ -60,17 +60,17 @@ def seconds(command: Command) -> float:
 
 
 def peak_memory(command: Command) -> int:
-    """The most bytes that a command and its children held at once.
+    """The largest number of bytes that a command and its children hold at once.
 
-    Shared pages count once (the proportional set size), as forked workers share most of theirs.
-    Looking now and then may miss a peak, so the largest single process's own record counts too.
+    Shared pages count once (proportional set size), because forked workers share most of theirs.
+    Sampling can miss a peak, so the peak of the largest single process counts too.
     """
     process = command.start()
     peak, ended = 0, 0
     while not ended:
         peak = max(peak, sum(_bytes(entry, process.pid) for entry in PROC.glob("[0-9]*")))
         time.sleep(BETWEEN_LOOKS)
-        # Not getrusage: that is about every child so far, and ruff holds more than zerograd may.
+        # Not getrusage: it covers all children so far, and ruff may use more memory than zerograd.
         ended, status, usage = os.wait4(process.pid, os.WNOHANG)
     process.returncode = os.waitstatus_to_exitcode(status)
     command.judge(process.returncode)
@@ -80,11 +80,11 @@ def peak_memory(command: Command) -> int:
 
 def _bytes(entry: Path, session: int) -> int:
     try:
-        # The command's name may hold anything; the fields after its last bracket don't.
+        # The name of the command can contain any character, so parse after its last bracket.
         fields = (entry / "stat").read_text().rpartition(")")[2].split()
         if int(fields[3]) != session:
             return 0
         rollup = (entry / "smaps_rollup").read_text()
         return 1024 * int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0])
     except (OSError, IndexError, ValueError):
-        return 0  # it ended while we looked
+        return 0  # the process has ended meanwhile

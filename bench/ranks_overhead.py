@@ -1,11 +1,12 @@
-"""Times what watching ranks costs: DDP and FSDP2, two and four gloo ranks, and the store.
+"""Measures what watching ranks costs: DDP and FSDP2, two and four gloo ranks, and the store.
 
-Self time: clocks around what zerograd does in a step for the sake of ranks, the store included, and
-around all that it does. It is the number that counts. Beside it the ratio of watched to bare steps, and
-of bare to bare ones: what that is off from 1 is what this machine cannot measure. `ranks_timed` is a rank.
+Self time is the number that counts: clocks around everything that zerograd does in a step for ranks,
+including the store, and around everything that it does. Beside it are the ratios of watched to bare
+steps and of bare to bare steps; the difference of the latter from 1 is the measurement error of this
+machine. `ranks_timed` is one rank.
 
-Store: what one operation takes, for one client and for several at once, what the store itself takes to
-serve a rank, and what that comes to at 1,024 ranks.
+Store: the time of one operation for one client and for several at once, the time that the store needs
+for one rank, and an estimate for 1,024 ranks.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from zerograd.runtime.ranks.replicas import EVERY, RING
 HERE = Path(__file__).parent
 RANK = HERE / "ranks_timed.py"
 LONGEST = 600
-"""Seconds after which ranks are taken to hang."""
+"""Seconds after which ranks count as hanging."""
 MODELS = {"8k": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=1024", "--depth=3")}
 RATIOS = ("8k",)
-"""Models whose steps are short enough to be run so often, and to show a difference."""
+"""Models whose steps are short enough to run often and to show a difference."""
 LIMIT = 0.5
-"""Percent of a step that the ranks may cost at the default setting."""
+"""The percentage of a step that ranks may cost at the default setting."""
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def ranks(worlds: Sequence[int], rounds: int) -> bool:
-    """A line for each wrapper, world and model; whether all are below the limit."""
+    """Print a line for each wrapper, world size and model. True if all are below the limit."""
     print(
         "for ranks: of a usual step, a check, both in a step, of it; every: a check at every step"
     )
@@ -65,7 +66,7 @@ def ranks(worlds: Sequence[int], rounds: int) -> bool:
 
 
 def timed(wrap: str, world: int, model: Sequence[str], rounds: int) -> dict[str, float]:
-    """What one world of ranks has measured."""
+    """The measurements of one group of ranks."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -112,14 +113,14 @@ RANKS = 1024
 
 
 def ring() -> int:
-    """How long the longest value is that a rank writes."""
+    """The length of the longest value that a rank writes."""
     sums = [-(2**31)] * MOST_SUMS
     line = Fingerprint(10**6, 10**6, [1 / 3], 65536.0, sums, sums).line()
     return RING * len(line)
 
 
 def store(clients: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Microseconds of each operation: as clients see it that all go on at once, and of the store itself."""
+    """Microseconds of each operation, for concurrent clients and for the store itself."""
     import datetime as dt
 
     from torch._C._distributed_c10d import TCPStore
@@ -135,7 +136,7 @@ def store(clients: int) -> tuple[dict[str, float], dict[str, float]]:
     server.wait([f"ready/{number}" for number in range(clients)])
     serving = {}
     for name in OPERATIONS:
-        # The store lives in this process, which does nothing else meanwhile.
+        # The store is in this process, which does nothing else meanwhile.
         began = time.process_time()
         server.set(f"go/{name}", "")
         server.wait([f"{name}/{number}" for number in range(clients)])
@@ -145,8 +146,8 @@ def store(clients: int) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def estimate(clients: Sequence[int]) -> None:
-    """What the check costs at 1,024 ranks, on paper."""
-    print(f"\nstore, {ring():,} bytes{'':10}seen by a client{'':14}taken of the store")
+    """An estimate of the cost of a check with 1,024 ranks."""
+    print(f"\nstore, {ring():,} bytes{'':10}seen by a client{'':14}used by the store")
     print(f"{'clients at once':16}" + 2 * "".join(f"{name:>10}" for name in OPERATIONS))
     alone, served = 0.0, 0.0
     for number in clients:
@@ -164,7 +165,7 @@ def estimate(clients: Sequence[int]) -> None:
 
 
 def main() -> int:
-    """Measure, and print; 1 if a share is above its limit."""
+    """Measure and print. Returns 1 if a share is above its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--worlds", type=int, nargs="+", default=(2, 4))

@@ -1,7 +1,7 @@
-"""Four ranks train for 2,000 steps, something goes wrong on one of them, and it has to be told.
+"""Four ranks train for 2,000 steps with a fault on one of them, which must be reported.
 
-A rank is killed at a random step, a rank forgets to clear once, a rank's parameters are changed, the
-first rank's are, and nothing goes wrong at all. Every run has to end by itself.
+The faults: a rank is killed at a random step, a rank forgets one clear, the parameters of a rank are
+changed, those of the first rank are changed, and no fault. Every run must end by itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 
 TRAINING = Path(__file__).with_name("ranks_training.py")
 LONGEST = 300
-"""Seconds after which a run is taken to hang."""
+"""Seconds after which a run counts as hanging."""
 WITHIN = 100
-"""Steps within which ranks that differ are found."""
+"""The number of steps within which a difference must be found."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong, where and when."""
+    """The kind of fault, its rank and its step."""
 
     name: str
     rank: int = 0
@@ -35,7 +35,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Told:
-    """How a run has ended, and what was told of it."""
+    """How a run ended, and what was reported."""
 
     code: int
     seconds: float
@@ -60,7 +60,7 @@ def run(fault: Fault, steps: int, world: int = 4) -> Told:
 
 
 def missing(fault: Fault, told: Told) -> str:
-    """What a run ought to have told and has not; nothing, if all is right."""
+    """What a run should have reported but did not; empty if the report is right."""
     found = [(one["code"], one["ranks"]) for one in told.findings]
     steps = [int(step) for step in re.findall(r"at step (\d+)", told.screen)]
     if fault.name == "none":
@@ -69,7 +69,7 @@ def missing(fault: Fault, told: Told) -> str:
         killed = re.search(rf"rank +: {fault.rank} .*\n.*exitcode +: -9 ", told.screen)
         lines = re.findall(r"broken off +ranks? ([0-9–, ]+) after step (\d+)", told.screen)
         named = [int(step) for ranks, step in lines if fault.rank in _numbers(ranks)]
-        # It dies before its step is counted, and before or after it is taken.
+        # The rank dies before its step is counted, and before or after the step itself.
         as_it_was = killed and named and fault.at - 1 <= named[0] <= fault.at
         return "" if as_it_was else f"no word of rank {fault.rank}: {told.screen[-2000:]}"
     code, last = ("ZG101", fault.at) if fault.name == "forget" else ("ZG402", fault.at + WITHIN)
@@ -88,7 +88,7 @@ def _numbers(told: str) -> set[int]:
 
 
 def main() -> int:
-    """Run all faults; 1 if one of them was not told as it should be."""
+    """Run all faults. Returns 1 if one of them was not reported correctly."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=None)
@@ -108,7 +108,7 @@ def main() -> int:
         word = missing(fault, told)
         wrong += bool(word)
         place = f"rank {fault.rank}, step {fault.at}" if fault.at else ""
-        print(f"{fault.name:8} {place:18} {told.seconds:5.1f} s  {word or 'as it should be'}")
+        print(f"{fault.name:8} {place:18} {told.seconds:5.1f} s  {word or 'as expected'}")
     return int(bool(wrong))
 
 

@@ -1,7 +1,7 @@
-"""One rank of what `ranks_overhead` measures: bare and watched steps in turn, then steps under clocks.
+"""One rank of `ranks_overhead`: bare and watched steps in turn, then steps with clocks.
 
-A block is a watch of its own, or none. Its first steps are not timed: ranks compare more often there.
-The EVERY steps after them hold one check, as any EVERY do later.
+Each block has its own watch or none. Its first steps are not timed, because ranks compare more often
+there. The EVERY steps after them contain one check, like any EVERY later steps.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from zerograd.runtime.watch import Watch
 
 WARM_UP = FIRST + 2
 BRIEF = 40
-"""So many steps show what is the same in each."""
+"""The number of steps that shows what every step does."""
 SECONDS = 6.0
-"""So long, or for one check, the clocks run; but not for more than MOST_CHECKS."""
+"""Seconds that the clocks run, at least for one check and at most for MOST_CHECKS."""
 MOST_CHECKS = 10
 ASKED = 1
-"""The rank that tells: unlike the first one it writes and reads."""
+"""The rank that reports. Unlike the first rank, it writes and reads."""
 FOR_RANKS = (
     (Sync, "forwarded"), (Sync, "begins"), (Sync, "told"), (Sync, "stepping"), (Sync, "before_step"),
     (Replicas, "step_begins"), (Replicas, "found"), (Engine, "_stepped"),
 )  # fmt: skip
-"""What is there for the sake of ranks alone."""
+"""The functions that exist only for ranks."""
 
 Step = Callable[[], None]
 Around = Callable[[], AbstractContextManager[object]]
 
 
 def main() -> None:
-    """Measure; rank ASKED writes it down."""
+    """Measure. Rank ASKED writes the result."""
     options = _options()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=ranks_training.TIMEOUT)
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace, company: Company) -> dict[str, float]:
-    """Milliseconds of a bare step, ratios to it, and microseconds of zerograd's."""
+    """Milliseconds of a bare step, ratios to it, and microseconds of zerograd."""
 
     def watch(check: str = "default") -> Watch:
         return Watch("collect", company=company, check_ranks=check)
@@ -105,7 +105,7 @@ def _training(options: argparse.Namespace) -> Step:
 
 
 def _agreed(number: float) -> int:
-    """The first rank's number, at least one: all ranks take as many steps."""
+    """The number of the first rank, at least 1. All ranks take the same number of steps."""
     told = torch.tensor([max(1, int(number))])
     dist.broadcast(told, 0)
     return int(told.item())
@@ -115,7 +115,7 @@ def _agreed(number: float) -> int:
 
 
 def side_by_side(step: Step, watch: Around, rounds: int) -> dict[str, float]:
-    """Watched to bare, and bare to bare, in a new order each round, the same on all ranks."""
+    """Watched to bare and bare to bare, in a new order each round that is the same on all ranks."""
     ways: dict[str, Around] = {"bare": contextlib.nullcontext, "again": contextlib.nullcontext}
     ways["watched"] = watch
     times: dict[str, list[float]] = {way: [] for way in ways}
@@ -134,7 +134,7 @@ def side_by_side(step: Step, watch: Around, rounds: int) -> dict[str, float]:
 
 
 def _block(step: Step, around: Around, steps: int) -> float:
-    """Seconds of a step."""
+    """Seconds per step."""
     with around():
         for _ in range(WARM_UP):
             step()
@@ -150,7 +150,7 @@ def _block(step: Step, around: Around, steps: int) -> float:
 
 
 def for_ranks(step: Step, watch: Around, steps: int) -> list[float]:
-    """Microseconds of each step that are there for the sake of ranks."""
+    """Microseconds that each step spends on ranks."""
     spent = 0
 
     def nothing(*args: Any, **kwargs: Any) -> None: ...
@@ -158,7 +158,7 @@ def for_ranks(step: Step, watch: Around, steps: int) -> list[float]:
     def clocked(call: Any) -> Any:
         def timed(*args: Any, **kwargs: Any) -> Any:
             nonlocal spent
-            # What is in no cache is slow: let that be what is timed, not the clock.
+            # Code that is in no cache is slow. Warm up the clock, so that only zerograd is slow.
             nothing(*args, **kwargs)
             time.perf_counter_ns()
             began = time.perf_counter_ns()
@@ -188,7 +188,7 @@ def for_ranks(step: Step, watch: Around, steps: int) -> list[float]:
 
 
 def everything(step: Step, between: Around, steps: int) -> list[float]:
-    """Microseconds of each step in all that stands between torch and the program."""
+    """Microseconds that each step spends in zerograd."""
     clocks = watch_overhead.Clocks()
     rows = []
     with (
@@ -208,7 +208,7 @@ def _clocked(owner: Any, name: str, clock: Any) -> AbstractContextManager[object
 
 
 def _of_steps(rows: Sequence[float]) -> tuple[float, float]:
-    """Of a usual step, and what a check takes more: in the steps that write, and in the one that asks."""
+    """The time of a usual step, and the extra time of a check: writing steps and reading step."""
     checks = [range(at, at + PARTS + 1) for at in range(EVERY, len(rows) - PARTS, EVERY)]
     checking = {step for check in checks for step in check}
     usual = statistics.median(
@@ -224,7 +224,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=0, help="of bare and watched blocks")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of bare and watched blocks")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
-"""A training of several ranks that can go wrong on one of them; what it is told is in its options.
+"""A training on several ranks, with a fault on one of them if the options ask for it.
 
-The soak and the measurements of ranks run it, and so do tests.
+`ranks_soak`, the measurements of ranks, and tests run it.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--fault", choices=("none", "kill", "forget", "perturb"), default="none")
-    parser.add_argument("--rank", type=int, default=1, help="where it goes wrong")
-    parser.add_argument("--at", type=int, default=0, help="at which step")
-    parser.add_argument("--time", type=Path, help="write the seconds of a step there")
+    parser.add_argument("--rank", type=int, default=1, help="the rank with the fault")
+    parser.add_argument("--at", type=int, default=0, help="the step of the fault")
+    parser.add_argument("--time", type=Path, help="write the seconds per step to this file")
     return parser.parse_args()
 
 

@@ -1,14 +1,14 @@
-"""What a stepper costs: time beside a loop written by hand, correct in the same way; peak memory.
+"""Measures time and peak memory of the stepper, compared with an equally correct loop by hand.
 
     python bench/stepper_overhead.py            # time and memory
     python bench/stepper_overhead.py --rounds 30
 
-Time (of the processor, one thread): each round runs every loop once over the same windows of four batches, in an order that
-changes; the table shows medians over the rounds, relative to the loop written by hand, with a
-second run of that same loop as the control. accelerate and Fabric are measured where installed;
-what they compute is not the same (see exactness.py).
+Time (processor time, one thread): each round runs every loop once over the same windows of four
+batches, in a new order. The table shows medians over the rounds, relative to the loop by hand, with a
+second run of that loop as the control. accelerate and Fabric are measured if they are installed; they
+do not compute the same (see exactness.py).
 Memory: the peak of a process that trains a model of 50 million parameters with AdamW, one process
-per loop, as the kernel counts it.
+per loop, as counted by the kernel.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def loss_of(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def by_hand(model: nn.Module, batches: list[Tensor], clip: float | None) -> Train:
-    """Correct for variable lengths too: sum up, and divide once when the window ends."""
+    """Correct for different lengths too: add up, and divide once at the end of the window."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     params = list(model.parameters())
 
@@ -81,7 +81,7 @@ def by_hand(model: nn.Module, batches: list[Tensor], clip: float | None) -> Trai
 
 
 def divided(model: nn.Module, batches: list[Tensor], clip: float | None) -> Train:
-    """Correct for equal lengths and full windows only, as most loops are written."""
+    """Correct for equal lengths and full windows only, like most loops."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def train() -> None:
@@ -181,7 +181,7 @@ def table(rounds: int) -> None:
                 random.shuffle(order)
                 for name in order:
                     times[name].append(time_of(trains[name]))
-            # Paired, round by round: what else the machine does hits all of a round alike.
+            # Compare within a round: other load on the machine affects all loops of a round.
             base = times["by hand"]
             columns.append(
                 {
@@ -195,9 +195,9 @@ def table(rounds: int) -> None:
 
 
 def peak(kind: str) -> None:
-    """In a process of its own: train, and print the peak in MB."""
+    """Train in a separate process, and print the peak in MB."""
     torch.manual_seed(0)
-    # Each weight is large enough that malloc gives it back to the system when it is freed.
+    # Each weight is so large that malloc returns its memory to the system when it is freed.
     model = nn.Sequential(*[nn.Linear(2900, 2900) for _ in range(6)])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
     batches = [torch.randn(4, 2900) for _ in range(3)]

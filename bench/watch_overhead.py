@@ -1,14 +1,14 @@
-"""Times what watching a run costs, in three ways, on nets from tiny to ten million numbers.
+"""Measures the cost of watching a run in three ways, on nets from tiny to ten million numbers.
 
-Self time: clocks around everything that zerograd puts into torch, less clocks around what torch
-does inside it, less what the same clocks show where nothing is watched. It is the sharp measure,
-because it is not the difference of two long times.
+Self time: clocks around all patches of zerograd, minus clocks around torch's own work inside them,
+minus the time that the same clocks show without a watch. This measure is precise, because it is not
+the difference of two long times.
 
-Side by side: blocks of bare and of watched steps in a new order each round, beside other tools, and
-beside bare blocks once more: what those are off from 1 is what this machine cannot measure. Tools
-start, warm up and stop outside of what is timed.
+Side by side: blocks of bare and of watched steps in a new order each round, with other tools, and with
+bare blocks as a control: the difference of the control from 1 is the measurement error of this
+machine. Tools start, warm up and stop outside the measured time.
 
-Growth: what a long run holds at its end and did not hold after its first steps.
+Growth: the memory at the end of a long run, minus the memory after its first steps.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from loops import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
 from zerograd.runtime import orphans, verify, watcher
 
 WARM_UP = 12
-"""So many steps are not timed: by then zerograd has seen what is usual in the loop."""
+"""The number of steps before the measurement: zerograd learns the usual sequence in them."""
 BLOCK = 0.25
-"""Seconds that a block of steps takes, or a little more."""
+"""The minimum duration of a block of steps, in seconds."""
 MEGABYTE = 1e6
 
 Patch = Callable[[Any], Any]
@@ -59,7 +59,7 @@ class Row:
     clear: str
     tool: str
     ratio: float
-    """The median over the rounds of its time to that of the bare blocks."""
+    """The median over the rounds of its time, relative to the bare blocks."""
     low: float
     high: float
     """The quartiles."""
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass
 class Own:
-    """What zerograd itself takes of the steps of one loop."""
+    """The time of zerograd itself in the steps of one loop."""
 
     loop: str
     clear: str
@@ -75,32 +75,32 @@ class Own:
     step: float
     """Milliseconds of a bare step."""
     usual: float
-    """Microseconds of zerograd's in a step, the median."""
+    """Microseconds of zerograd in a step, the median."""
     walk: float
-    """Microseconds more in the one step in 256 that looks at the whole graph."""
+    """Additional microseconds in the one step of 256 that walks the whole graph."""
     thorough: int
-    """How often it had to put hooks on parameters to see what a backward reaches."""
+    """How often zerograd had to register hooks to see what a backward reaches."""
     limit: float | None
 
     @property
     def all(self) -> float:
-        """Microseconds in a step, with its part of the walk."""
+        """Microseconds per step, with its share of the graph walk."""
         return self.usual + self.walk / orphans.EVERY
 
     @property
     def share(self) -> float:
-        """Percent of the bare step."""
+        """The percentage of a bare step."""
         return self.all / self.step / 10
 
     @property
     def met(self) -> bool:
-        """Whether it is below its limit."""
+        """Whether the share is below its limit."""
         return self.limit is None or self.share < self.limit
 
 
 @dataclass
 class Growth:
-    """What a long run holds more at its end than after its warm-up, in MB."""
+    """The growth of memory in a long run after its warm-up, in MB."""
 
     steps: int
     resident: float
@@ -109,13 +109,13 @@ class Growth:
 
     @property
     def met(self) -> bool:
-        """Whether it is flat."""
+        """Whether memory does not grow."""
         return max(self.resident, self.python) < self.limit
 
 
 @dataclass
 class Result:
-    """All that was measured."""
+    """All measurements."""
 
     own: list[Own] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Result:
 
 
 def main() -> int:
-    """Measure, print the tables, and exit 1 when a goal is missed."""
+    """Measure, print the tables, and exit with 1 if a goal is missed."""
     options = _options()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -163,7 +163,7 @@ def main() -> int:
 
 
 def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, loops.Make, float | None]]:
-    """Each loop and the percent of a step that zerograd may take of it."""
+    """Each loop, and the percentage of a step that zerograd may use."""
     for name in chosen:
         for clear in CLEARS:
             limit = None
@@ -179,13 +179,13 @@ def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, loops.Make, floa
 
 
 class Clocks:
-    """Clocks on the outside and on the inside of what zerograd puts into torch."""
+    """Clocks outside and inside zerograd's patches of torch."""
 
     def __init__(self) -> None:
         self.spent = 0
 
     def outside(self, call: Any) -> Any:
-        """The call; its time counts."""
+        """Make a call whose time counts."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter_ns()
@@ -197,7 +197,7 @@ class Clocks:
         return _hidden(call, timed)
 
     def inside(self, call: Any) -> Any:
-        """The call; its time does not count."""
+        """Make a call whose time does not count."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter_ns()
@@ -210,14 +210,14 @@ class Clocks:
 
     @contextmanager
     def around(self, between: AbstractContextManager[object]) -> Iterator[None]:
-        """Put the clocks on both sides of what `between` puts into torch."""
+        """Put the clocks on both sides of the patches that `between` makes."""
         with ExitStack() as stack:
             for place in _places():
                 stack.enter_context(place(self.inside))
             stack.enter_context(between)
             for place in _places():
                 stack.enter_context(place(self.outside))
-            # The way up to the user is longer by a clock, and is not to take longer.
+            # The clock adds a frame to the way to the user's code, which must not take longer.
             stack.enter_context(_patched(watcher, "ABOVE_TORCH", lambda far: far + 1))
             for table in _step_hooks():
                 for key, hook in table.items():
@@ -226,12 +226,12 @@ class Clocks:
 
 
 def own_time(name: str, clear: str, loop: Loop, steps: int, limit: float | None) -> Own:
-    """The time that zerograd takes of a loop's steps."""
+    """The time that zerograd uses in the steps of a loop."""
     progress("self time", 0, 1, f"{name}, {clear}")
     clocks = Clocks()
     with clocks.around(_idle_hooks()):
         bare, _ = _timed(loop, clocks, 3)
-        steps = max(steps, round(1000 / bare))  # a second of them, where they are short
+        steps = max(steps, round(1000 / bare))  # at least a second, if steps are short
         _, idle = _timed(loop, clocks, steps)
     with clocks.around(zerograd.watch(on="collect")):
         _run(loop, WARM_UP)
@@ -246,7 +246,7 @@ def own_time(name: str, clear: str, loop: Loop, steps: int, limit: float | None)
 
 
 def _timed(loop: Loop, clocks: Clocks, steps: int) -> tuple[float, float]:
-    """Medians: milliseconds of a step without, and microseconds with what is between the clocks."""
+    """Medians: milliseconds of a step, and microseconds between the clocks."""
     without, between = [], []
     for _ in range(steps):
         clocks.spent = 0
@@ -259,13 +259,13 @@ def _timed(loop: Loop, clocks: Clocks, steps: int) -> tuple[float, float]:
 
 
 def _hidden(call: Any, timed: Any) -> Any:
-    """Not a place in the user's code: zerograd looks through it as through torch's own frames."""
+    """Give a function a file name that zerograd skips when it looks for user code."""
     timed.__code__ = timed.__code__.replace(co_filename="<frozen clock>")
     return functools.wraps(call)(timed)
 
 
 def _places() -> list[Callable[[Patch], AbstractContextManager[None]]]:
-    """Where zerograd's patches go."""
+    """The places of zerograd's patches."""
     zero_grad = torch.optim.Optimizer.zero_grad
     [cell] = [cell for cell in zero_grad.__closure__ or () if callable(cell.cell_contents)]
     return [
@@ -293,7 +293,7 @@ def _step_hooks() -> list[dict[int, Any]]:
 
 @contextmanager
 def _idle_hooks() -> Iterator[None]:
-    """Hooks that do nothing, where zerograd has its own."""
+    """Empty hooks at the places of zerograd's hooks."""
     module = importlib.import_module("torch.optim.optimizer")
     before = module.register_optimizer_step_pre_hook(lambda *_: None)
     after = module.register_optimizer_step_post_hook(lambda *_: None)
@@ -306,7 +306,7 @@ def _idle_hooks() -> Iterator[None]:
 
 @contextmanager
 def _counted() -> Iterator[list[None]]:
-    """One entry for each time that hooks are put on parameters."""
+    """One entry for each time that hooks are registered on parameters."""
     calls: list[None] = []
 
     class Counted(verify.Touch):
@@ -319,7 +319,7 @@ def _counted() -> Iterator[list[None]]:
 
 
 def _always_walking() -> AbstractContextManager[None]:
-    """The graph is walked at every backward."""
+    """Walk the graph at every backward."""
     return _patched(orphans.Orphans, "next", lambda _: lambda *taken: taken[-1])
 
 
@@ -329,7 +329,7 @@ def _always_walking() -> AbstractContextManager[None]:
 def side_by_side(
     name: str, clear: str, loop: Loop, others: dict[str, Tool], rounds: int
 ) -> list[Row]:
-    """Blocks of steps under each tool in turn, each to the bare block of its round."""
+    """Blocks of steps with each tool in turn, each relative to the bare block of its round."""
     tools: dict[str, Tool] = {"bare": _bare, "bare again": _bare, "zerograd": _watched, **others}
     _run(loop, WARM_UP)
     steps = max(2, round(BLOCK / _seconds(loop, 3) * 3))
@@ -355,7 +355,7 @@ def _row(name: str, clear: str, tool: str, found: list[float]) -> Row:
 
 
 def _seconds(loop: Loop, steps: int) -> float:
-    """Processor time, which other programs on the machine disturb less than they do a clock."""
+    """Processor time: other programs disturb it less than wall time."""
     began = time.process_time()
     _run(loop, steps)
     return time.process_time() - began
@@ -375,7 +375,7 @@ def _watched(loop: Loop) -> AbstractContextManager[object]:
 
 
 def _tools(result: Result) -> dict[str, Tool]:
-    """The other tools; those that are not installed are named in the result."""
+    """The other tools. The result names those that are not installed."""
     tools: dict[str, Tool] = {"set_detect_anomaly": _anomaly}
     try:
         audit = importlib.import_module("torch_audit")
@@ -420,7 +420,7 @@ def _monitored(module: Any, loop: Loop) -> Iterator[None]:
 
 
 def growth(steps: int) -> Growth:
-    """What a watched run of so many steps comes to hold after its first tenth."""
+    """The growth of memory in a watched run after its first tenth."""
     loop = loops.mlp(ZERO_GRAD)
     warm_up = steps // 10
     with zerograd.watch(on="collect"):
@@ -445,7 +445,7 @@ def _held() -> tuple[int, int]:
 
 
 def show_own(found: list[Own]) -> None:
-    """The first table."""
+    """Print the first table."""
     print(
         f"{'self time':18}{'clears by':14}{'trains':>20}{'bare step':>12}{'zerograd':>12}"
         f"{'share':>9}   goal"
@@ -457,12 +457,12 @@ def show_own(found: list[Own]) -> None:
             f"{own.share:7.3f} %   {goal}".rstrip()
         )
         if own.thorough:
-            print(f"{'':18}(put hooks on parameters {own.thorough} times)")
+            print(f"{'':18}(registered hooks on parameters {own.thorough} times)")
     print()
 
 
 def show_rows(rows: list[Row]) -> None:
-    """The second table."""
+    """Print the second table."""
     print(f"{'side by side':18}{'clears by':14}{'':26}{'to bare':>9}   half of the rounds")
     for row in rows:
         print(
@@ -473,7 +473,7 @@ def show_rows(rows: list[Row]) -> None:
 
 
 def show_growth(found: Growth) -> None:
-    """The last lines."""
+    """Print the last lines."""
     print(
         f"growth over {found.steps:,} steps of the MLP: {found.resident:+.2f} MB resident, "
         f"{found.python:+.2f} MB of Python's"
@@ -484,13 +484,17 @@ def show_growth(found: Growth) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer loops, steps and rounds")
-    parser.add_argument("--steps", type=int, metavar="N", help="how many steps have clocks")
-    parser.add_argument("--rounds", type=int, metavar="N", help="how many rounds side by side")
-    parser.add_argument("--growth", type=int, metavar="N", help="how many steps must not grow")
+    parser.add_argument("--steps", type=int, metavar="N", help="the number of steps with clocks")
+    parser.add_argument("--rounds", type=int, metavar="N", help="the number of rounds side by side")
+    parser.add_argument(
+        "--growth", type=int, metavar="N", help="the number of steps in which memory must not grow"
+    )
     parser.add_argument(
         "--threads", type=int, default=1, metavar="N", help="torch's threads (default: %(default)s)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all of it here")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the results to this file"
+    )
     return parser.parse_args()
 
 

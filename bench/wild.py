@@ -1,7 +1,7 @@
-"""Measures the checker on labelled places of real repositories: recall by kind, every false alarm.
+"""Measures the checker on labelled places in real repositories: recall by kind, and false alarms.
 
-A bug row is found when a finding of a code that fits its kind touches the function the row points
-into (by its own site or by a note's): a lifecycle bug has two ends, and either one leads to it.
+A bug row counts as found if a finding with a code that fits its kind has its site or a note in the
+function of the row: such a bug has two places, and either one leads to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 GOAL_ANY, GOAL_SURE = 0.85, 0.75
 
-# The first code is the rule written for the kind; the others tell the same bug from its other end.
+# The first code is the rule for this kind; the others report the same bug at its other place.
 CODES: dict[str, tuple[str, ...]] = {
     "missing-zero-grad": ("ZG101", "ZG105", "ZG106"),
     "missing-zero-in-one-branch": ("ZG101", "ZG106"),
@@ -74,16 +74,16 @@ class Row:
 
     @property
     def defect(self) -> str:
-        """The kind of bug the row is about, whether it has it or had it: `paired-fix:X` is X."""
+        """The kind of bug that the row has or had: `paired-fix:X` is X."""
         return self.kind.removeprefix("paired-fix:")
 
     @property
     def family(self) -> str:
-        """Accumulation arithmetic is advice and counted apart from what is plainly wrong."""
+        """Wrong accumulation arithmetic is advice and is counted separately."""
         return "ZG3xx" if CODES.get(self.defect, ("",))[0].startswith("ZG3") else "ZG1xx, ZG2xx"
 
     def accepts(self, code: str) -> bool:
-        """A kind that the table does not know accepts every code, and `unknown_kinds` says so."""
+        """An unknown kind accepts every code, and is listed in `unknown_kinds`."""
         return self.defect not in CODES or code in CODES[self.defect]
 
 
@@ -96,7 +96,7 @@ class Region:
     cell: int | None = None
 
     def touches(self, finding: Finding, path: Path) -> bool:
-        """Whether the finding, or one of its notes, stands in this region of this file."""
+        """Whether the finding or one of its notes is in this region of this file."""
         return any(
             self.first <= site.line <= self.last
             and self.cell in (None, site.cell)
@@ -107,19 +107,19 @@ class Region:
 
 @dataclass(frozen=True)
 class Checked:
-    """What the checker said about one file."""
+    """The report of the checker for one file."""
 
     file: str
     findings: list[Finding]
     near: list[list[Finding]]
-    """For each of the file's rows, the findings that touch its function."""
+    """For each row of the file, the findings in its function."""
     errors: list[Problem]
     crash: str
     seconds: float
 
 
 def read_rows(labels: Path) -> list[Row]:
-    """The labels, one JSON object a line."""
+    """Read the labels, one JSON object per line."""
     rows = []
     for text in labels.read_text(encoding="utf-8").splitlines():
         if text.strip():
@@ -132,7 +132,7 @@ def read_rows(labels: Path) -> list[Row]:
 
 
 def function_around(text: str, line: int) -> Region:
-    """The innermost function around a line; the module where there is none or it cannot be read."""
+    """The innermost function around a line, or the module if there is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -149,9 +149,9 @@ def function_around(text: str, line: int) -> Region:
 
 
 def cell_around(text: str, line: int) -> Region:
-    """The cell a label means: its line counts lines of the file, or of all code cells joined.
+    """The cell of a label. Its line counts the lines of the file, or of all code cells joined.
 
-    Labels come in both ways, so the reading that lands on a line about gradients wins.
+    Both ways occur in the labels, so the one that leads to a line about gradients is taken.
     """
     raw = text.split("\n")
     cells = json.loads(text).get("cells", [])
@@ -168,7 +168,7 @@ def cell_around(text: str, line: int) -> Region:
 
 
 def check(task: tuple[Path, str, list[int]]) -> Checked:
-    """Check one file, in a worker; a crash of the checker is a result to print, not the end."""
+    """Check one file in a worker. A crash of the checker is a result and does not end the run."""
     repos, file, lines = task
     path = (repos / file).resolve()
     crash = ""
@@ -187,7 +187,7 @@ def check(task: tuple[Path, str, list[int]]) -> Checked:
 
 
 def check_all(rows: list[Row], repos: Path) -> dict[str, Checked]:
-    """Every labelled file that is there, checked once."""
+    """Check every labelled file that exists, once."""
     lines: dict[str, list[int]] = {}
     for row in rows:
         lines.setdefault(row.file, []).append(row.line)
@@ -204,20 +204,20 @@ def check_all(rows: list[Row], repos: Path) -> dict[str, Checked]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one bug row."""
+    """The result of one bug row."""
 
     row: Row
     any: bool
     sure: bool
-    """Found by a finding that is certain, or advice."""
+    """Found by a certain finding or by advice."""
     certain: bool
     codes: list[str]
-    """All codes that touch the place, fitting or not: where to look when the bug is missed."""
+    """All codes found at the place, fitting or not, to see why a bug is missed."""
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """A finding to be read, with the rows whose function it touches."""
+    """A finding for a person to read, with the rows of its function."""
 
     rows: list[str]
     file: str
@@ -233,7 +233,7 @@ class Alarm:
 
 @dataclass
 class Score:
-    """Everything measured."""
+    """All measurements."""
 
     bugs: list[Verdict]
     false_alarms: list[Alarm]
@@ -247,7 +247,7 @@ class Score:
 
     @property
     def goals_met(self) -> bool:
-        """What is absent or crashed was not measured, so it does not count as good."""
+        """Missing files and crashes are not measured, so the goals are not met."""
         aim = [v for v in self.bugs if is_goal(v)]
         found = (
             share(aim, lambda v: v.any) >= GOAL_ANY and share(aim, lambda v: v.sure) >= GOAL_SURE
@@ -256,17 +256,17 @@ class Score:
 
 
 def is_goal(verdict: Verdict) -> bool:
-    """Whether a reader of one file can see the bug."""
+    """Whether the bug is visible in one file."""
     return verdict.row.visibility in ("function", "file")
 
 
 def share(verdicts: list[Verdict], hit: Callable[[Verdict], bool]) -> float:
-    """The part of the bugs that was hit; all of none."""
+    """The share of bugs that was found; 1 if there are none."""
     return sum(map(hit, verdicts)) / len(verdicts) if verdicts else 1.0
 
 
 def judge(rows: list[Row], checked: dict[str, Checked], pedantic: bool) -> Score:
-    """Set every finding against the rows of its file."""
+    """Compare every finding with the rows of its file."""
     score = Score([], [], [], [], [], [], [r for r in rows if r.file not in checked], [], 0.0)
     kinds = {r.defect for r in rows if r.label == "bug" or r.kind.startswith("paired-fix:")}
     score.unknown_kinds = sorted(kinds - CODES.keys())
@@ -295,11 +295,11 @@ def judge(rows: list[Row], checked: dict[str, Checked], pedantic: bool) -> Score
 
 
 def place(score: Score, finding: Finding, file: str, rows: list[Row]) -> None:
-    """Put an error into the list it belongs to; one that a bug row explains is in none."""
+    """Put an error into its list, unless a bug row explains it."""
     if any(r.label == "bug" and r.accepts(finding.code) for r in rows):
         return
     right = [r for r in rows if r.label == "ok"]
-    # Of a file after a fix only the named defect is known to be gone.
+    # In a file after a fix, only the named defect is known to be gone.
     wrong = [r for r in right if not r.kind.startswith("paired-fix:") or r.accepts(finding.code)]
     if wrong and finding.certain:
         score.false_alarms.append(Alarm([r.id for r in wrong], file, finding))
@@ -310,7 +310,7 @@ def place(score: Score, finding: Finding, file: str, rows: list[Row]) -> None:
 
 
 def table(verdicts: list[Verdict]) -> Iterator[str]:
-    """Recall by kind, and together: at any confidence, certain or advice, certain."""
+    """Recall by kind and in total: at any confidence, certain or advice, certain."""
     groups: dict[str, list[Verdict]] = {}
     for v in sorted(verdicts, key=lambda v: (v.row.family, v.row.kind)):
         groups.setdefault(f"  {v.row.kind}", []).append(v)
@@ -328,7 +328,7 @@ def table(verdicts: list[Verdict]) -> Iterator[str]:
 
 
 def render(score: Score) -> Iterator[str]:
-    """The score as lines of text."""
+    """The score as text."""
     heads = "".join(f"{h:>17}" for h in ("any confidence", "certain|advice", "certain"))
     for title, wanted in (("function or file (the goal)", True), ("beyond one file", False)):
         verdicts = [v for v in score.bugs if is_goal(v) is wanted]
@@ -356,7 +356,7 @@ def render(score: Score) -> Iterator[str]:
 
 
 def section(title: str, lines: Iterable[object]) -> Iterator[str]:
-    """A title with its count, and what it counts."""
+    """A title with its count, and the items."""
     texts = [f"  {line}" for line in lines]
     yield f"{title}: {len(texts)}"
     yield from texts
@@ -373,8 +373,10 @@ def main() -> int:
     )
     parser.add_argument("--labels", type=Path, required=True, metavar="FILE", help="JSON lines")
     parser.add_argument("--repos", type=Path, required=True, metavar="DIR", help="see below")
-    parser.add_argument("--pedantic", action="store_true", help="also list what is only possible")
-    parser.add_argument("--json", action="store_true", help="print everything measured as JSON")
+    parser.add_argument(
+        "--pedantic", action="store_true", help="also list findings that are only possible"
+    )
+    parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
     options = parser.parse_args()
     rows = read_rows(options.labels)
     score = judge(rows, check_all(rows, options.repos), options.pedantic)

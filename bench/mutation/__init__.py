@@ -1,1 +1,1 @@
-"""Right training code, broken: the operators, and the runs that tell what they did."""
+"""Breaks correct training code: the mutation operators, and the runs that show their effect."""

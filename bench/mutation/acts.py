@@ -1,6 +1,6 @@
-"""The statements of a training script that do something to gradients, known by how they look.
+"""The statements of a training script that affect gradients, recognised by their syntax.
 
-A loop over parameters or optimizers that only does one of these things is one statement of it.
+A loop over parameters or optimizers with one such effect counts as one statement.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
 @dataclass(frozen=True)
 class Act:
-    """One statement that does one thing."""
+    """One statement with one effect."""
 
     kind: str
     node: ast.stmt
     call: ast.Call | None
-    """The call that does it, where it is one."""
+    """The call, if the act is a call."""
     target: str
-    """On whom: the receiver's text, or what it goes through."""
+    """The text of the receiver, or of the iterable of the loop."""
     function: ast.AST
     loops: tuple[ast.stmt, ...]
-    """The loops around it in its function, outermost first."""
+    """The enclosing loops in its function, outermost first."""
 
     @property
     def line(self) -> int:
@@ -42,7 +42,7 @@ class Act:
 
 
 class Acts:
-    """All acts of a source, in its order."""
+    """All acts of a source, in order."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -53,12 +53,12 @@ class Acts:
         return [act for act in self.all if act.kind == kind]
 
     def before(self, act: Act, kind: str) -> Act | None:
-        """The nearest one before it, in its function."""
+        """The nearest act before this one, in the same function."""
         found = [one for one in self._beside(act, kind) if self._place(one) < self._place(act)]
         return found[-1] if found else None
 
     def after(self, act: Act, kind: str) -> Act | None:
-        """The nearest one after it, in its function."""
+        """The nearest act after this one, in the same function."""
         found = [one for one in self._beside(act, kind) if self._place(one) > self._place(act)]
         return found[0] if found else None
 
@@ -88,13 +88,13 @@ class Acts:
         return Act(kind, node, own, _target(node), function, tuple(loops))
 
     def _kind(self, node: ast.stmt) -> str:
-        """What a statement does, if it does one thing."""
+        """The effect of a statement, if it has one."""
         if isinstance(node, ast.For | ast.If):
             kinds = {self._kind(inner) for block in blocks(node) for inner in block}
             one = kinds.pop() if len(kinds) == 1 else ""
             if isinstance(node, ast.For) and one in (ZERO, STEP, CLIP) and _over_few(node):
                 return one
-            # A test that only asks whether to clip, or whether there is anything to clear.
+            # A condition that only asks whether to clip, or whether there is something to clear.
             if isinstance(node, ast.If) and not node.orelse:
                 asks = one == CLIP or (one == ZERO and ".grad" in ast.unparse(node.test))
                 return one if asks else ""

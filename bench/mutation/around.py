@@ -1,4 +1,4 @@
-"""What stands around an act: what the operators ask before they break something."""
+"""The surroundings of an act. Operators use them to decide what to break."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mutation.surgery import Edit, Text
 def moved(
     text: Text, act: Act, *, before: ast.stmt | None = None, after: ast.stmt | None = None
 ) -> list[Edit] | None:
-    """The edits that move an act; None if it stands there already, or cannot stand there."""
+    """The edits that move an act; None if it is there already or cannot be there."""
     place = before or after
     assert place is not None
     if place is act.node or (act.node in ast.walk(place) and place not in act.loops):
@@ -49,7 +49,7 @@ def bound_in(loop: ast.stmt) -> set[str]:
 
 
 def own_step(acts: Acts, zero: Act) -> Act | None:
-    """The step whose gradients a clear clears, as far as names tell; else the next one, or last."""
+    """The step whose gradients a clear clears, by its names; else the next or the last step."""
     steps = [step for step in acts.of(STEP) if step.function is zero.function]
     own = [
         step
@@ -94,7 +94,7 @@ def assigned_before(text: Text, name: str, node: ast.stmt) -> bool:
 
 
 def clears(acts: Acts) -> list[Act]:
-    """Clears that start a window, or end one; what is dropped between on purpose is none."""
+    """Clears that start or end a window, not those that drop gradients on purpose."""
     found = []
     for act in acts.of(ZERO):
         index = acts.all.index(act)
@@ -115,7 +115,7 @@ def after_backward(acts: Acts, act: Act) -> bool:
 
 
 def guard_of(text: Text, act: Act) -> ast.If | None:
-    """The test that stands between an act and its innermost loop."""
+    """The condition between an act and its innermost loop."""
     node: ast.AST = act.node
     while node is not act.function and node not in act.loops:
         node = text.parent_of[node]
@@ -125,7 +125,7 @@ def guard_of(text: Text, act: Act) -> ast.If | None:
 
 
 def closes_window(acts: Acts, node: ast.If) -> bool:
-    """Whether a test decides about a step of what stands before it, or skips that step."""
+    """Whether a condition decides about a step, or skips it."""
     inside = set(ast.walk(node))
     leaves = isinstance(node.body[-1], ast.Continue)
     fills = any(backward in inside for backward in nodes_of(acts, BACKWARD))
@@ -140,7 +140,7 @@ def modulo(node: ast.AST) -> ast.BinOp | None:
 
 
 def modulo_tests(acts: Acts) -> Iterator[ast.Compare]:
-    """Comparisons of `count % N` that decide about a step, in a test or in a flag."""
+    """Comparisons of `count % N` that decide about a step, in a condition or in a flag."""
     for node in ast.walk(acts.text.tree):
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.BinOp):
             if isinstance(node.left.op, ast.Mod) and len(node.ops) == 1:
@@ -158,7 +158,7 @@ def decides(acts: Acts, test: ast.expr) -> bool:
 
 
 def divisions(acts: Acts) -> Iterator[ast.BinOp | ast.AugAssign]:
-    """Divisions of a loss by what counts its window."""
+    """Divisions of a loss by the length of its window."""
     lengths = {
         ast.dump(inner.right)
         for inner in ast.walk(acts.text.tree)

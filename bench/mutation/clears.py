@@ -1,4 +1,4 @@
-"""Ways to break a clear: forgotten, misplaced, of another object, of one branch."""
+"""Ways to break a clear: forgotten, misplaced, of another object, in one branch only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a way to break a loop is."""
+"""The kinds of mutations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from mutation.acts import Acts
 from mutation.surgery import Edit
 
 Broken = Iterator[tuple[int, list[Edit] | None]]
-"""Lines, each with the edits that break the source there."""
+"""Lines, each with the edits that break the source at that line."""
 Operator = Callable[[Acts], Broken]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to break a loop, and the codes that tell of it; the first is the rule written for it."""
+    """A way to break a loop, and the codes that report it. The first is the rule for this kind."""
 
     name: str
     codes: tuple[str, ...]
     operator: Operator
     counts: bool = True
-    """Whether a rule claims to see it wherever it is; else it is measured, and no goal."""
+    """Whether a rule should always find it. Otherwise it is measured but is not a goal."""
     repairable: bool = True
-    """Whether there is a fix for it."""
+    """Whether it has a fix."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ KINDS: list[Kind] = []
 def breaks(
     name: str, *codes: str, counts: bool = True, repairable: bool = True
 ) -> Callable[[Operator], Operator]:
-    """Enters an operator into the list of kinds."""
+    """Add an operator to the list of kinds."""
 
     def enter(operator: Operator) -> Operator:
         KINDS.append(Kind(name, codes, operator, counts, repairable))

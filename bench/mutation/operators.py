@@ -1,7 +1,7 @@
-"""The known ways to break a right training loop, each as one small edit of its text.
+"""The known ways to break a correct training loop, each as one small edit of its text.
 
-An operator takes the acts of a source and gives every text that breaks it in its way. Whether a
-mutant is really wrong is not decided here: it is run.
+An operator takes the acts of a source and yields every text that is broken in its way. A run decides
+whether a mutant is really wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["KINDS", "Kind", "Mutant", "clears", "mutants", "uses"]
 
 
 def mutants(source: str) -> Iterator[Mutant]:
-    """Every way to break a source, but for what breaks its syntax or changes nothing."""
+    """Every mutant of a source that is valid Python and differs from the source."""
     acts = Acts(Text(source))
     seen = {source}
     for kind in KINDS:

@@ -1,6 +1,6 @@
-"""Text edits on statements: deleted, moved, doubled, replaced; every other byte stays.
+"""Text edits that delete, move, duplicate or replace a statement and keep every other byte.
 
-What cannot be done without rewriting more than the statement is not done: None.
+An edit that would have to rewrite more than the statement is None.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True)
 class Edit:
-    """The text between two offsets becomes another."""
+    """Replaces the text between two offsets."""
 
     start: int
     end: int
@@ -21,7 +21,7 @@ class Edit:
 
 
 class Text:
-    """A source, its tree, and where its nodes stand in it."""
+    """A source, its syntax tree, and the offsets of its nodes."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -38,7 +38,7 @@ class Text:
                 self.block_of.update(dict.fromkeys(block, block))
 
     def offset(self, line: int, column: int) -> int:
-        """Where a place of the tree (its columns count bytes) is in the text."""
+        """The offset of a position in the tree, whose columns count bytes."""
         before = self.lines[line - 1].encode()[:column].decode()
         return self._starts[line - 1] + len(before)
 
@@ -65,7 +65,7 @@ class Text:
         return not rest.strip() or rest.lstrip().startswith("#")
 
     def with_edits(self, edits: Sequence[Edit]) -> str | None:
-        """The text after some edits that do not overlap."""
+        """The text after these edits, which must not overlap."""
         text = self.text
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
             text = text[: edit.start] + edit.text + text[edit.end :]
@@ -78,7 +78,7 @@ class Text:
     # The edits
 
     def delete(self, node: ast.stmt) -> Edit:
-        """Whole lines where they are its own; `pass` where something has to stand there."""
+        """Delete a statement: whole lines if possible, and `pass` if the block becomes empty."""
         own_lines = self.begins_line(node) and self.ends_line(node)
         if own_lines and len(self.block_of[node]) > 1:
             assert node.end_lineno is not None
@@ -89,7 +89,7 @@ class Text:
         return Edit(self.start(node), self.end(node), text)
 
     def before(self, node: ast.stmt, text: str) -> Edit:
-        """A statement put before another one; `text` is indented as `taken` gives it."""
+        """Put a statement before another one; `text` has no indentation, as `taken` returns it."""
         if self.begins_line(node):
             indent = self.indent(node)
             line = self._starts[node.lineno - 1]
@@ -107,13 +107,13 @@ class Text:
         return Edit(self.end(node), self.end(node), f"; {text}")
 
     def taken(self, node: ast.stmt) -> str:
-        """A statement's text with its own indentation taken away from all its lines."""
+        """The text of a statement without its indentation."""
         indent = self.indent(node) if self.begins_line(node) else ""
         first, *rest = self.of(node).split(self.newline)
         return self.newline.join([first, *(line.removeprefix(indent) for line in rest)])
 
     def deeper(self, text: str) -> str:
-        """A statement one level in."""
+        """A statement indented by one more level."""
         return self._indented(text, "\t" if "\n\t" in self.text else "    ")
 
     def _indented(self, text: str, indent: str) -> str:
@@ -122,6 +122,6 @@ class Text:
 
 
 def blocks(node: ast.AST) -> list[list[ast.stmt]]:
-    """The lists of statements that a node holds."""
+    """The lists of statements in a node."""
     fields = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
     return [field for field in fields if isinstance(field, list) and field]

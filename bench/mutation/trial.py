@@ -1,7 +1,7 @@
-"""A training script run in this process: what it has learned, or how it failed.
+"""Runs a training script in this process, and returns its weights or its failure.
 
-A script leaves its weights under the name `result`. Frameworks that are not installed here have
-stand-ins in `standins/`, which do on one process what the real ones do to gradients.
+A script puts its weights into the name `result`. Frameworks that are not installed have stand-ins in
+`standins/`, with the same effect on gradients as the real ones on one process.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from typing import Any
 
 STANDINS = Path(__file__).parent / "standins"
 LONGEST = 20
-"""Seconds after which a script, of which the right ones take less than one, will not end."""
+"""The time limit in seconds. Correct scripts take less than one."""
 
 BROKEN = (NameError, TypeError, ValueError, LookupError, SyntaxError)
-"""Errors that say that the edit has broken the code, not what it does to gradients."""
+"""Errors that mean that the edit broke the code itself, not its gradients."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a run came to."""
+    """The result of a run."""
 
     weights: str = ""
-    """A digest of every bit of the result; nothing if it failed."""
+    """A digest of every bit of the result; empty if the run failed."""
     error: str = ""
     nonsense: bool = False
     """The failure has nothing to do with gradients."""
     watched: tuple[str, ...] = ()
-    """The codes of what a watch found, where one was asked for."""
+    """The codes that a watch found, if one was requested."""
 
     def same(self, other: Trial) -> bool:
         return self.weights == other.weights and not self.error and not other.error
 
 
 class Endless(RuntimeError):
-    """The script does not come to its end."""
+    """The script runs too long."""
 
 
 def prepare() -> None:
-    """Once per process: torch on one thread, and the stand-ins."""
+    """Prepare a process: torch on one thread, and the stand-ins."""
     import torch
 
     torch.set_num_threads(1)
@@ -58,7 +58,7 @@ def prepare() -> None:
 
 
 def run(text: str, path: Path, *, watch: bool = False) -> Trial:
-    """Run a script's text as if it stood in its file."""
+    """Run the text of a script under its file name."""
     import zerograd
 
     codes: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def _execute(code: Any, path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without its output and warnings, and not for ever."""
+    """Run without output and warnings, with a time limit."""
     if hasattr(signal, "SIGALRM"):
         signal.alarm(LONGEST)
     try:
@@ -107,6 +107,6 @@ def _too_long(number: int, frame: FrameType | None) -> None:
 def _digest(result: Any) -> str:
     digest = hashlib.sha256()
     for tensor in result:
-        # 0.0 and -0.0 are one number.
+        # 0.0 and -0.0 are the same number.
         digest.update((tensor.detach() + 0.0).contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Ways to break what fills and uses gradients: backward, step, clip, scaler, window."""
+"""Ways to break the other calls: backward, step, clip, scaler, window."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mutation.surgery import Edit
 
 @breaks("backward deleted", "ZG104", "ZG105", "ZG102")
 def delete_backward(acts: Acts) -> Broken:
-    """The loss stays: whoever forgets to call backward has computed it."""
+    """Delete a backward. The loss stays, as in code that forgets to call backward."""
     if len(acts.of(BACKWARD)) == 1:
         yield from _without_backward(acts)
 
 
 @breaks("backward of one of several deleted", "ZG104", "ZG105", "ZG102", counts=False)
 def delete_one_backward(acts: Acts) -> Broken:
-    """What is left may be meant: another loss fills the same gradients."""
+    """Delete one of several backward calls. The rest can look intended."""
     if len(acts.of(BACKWARD)) > 1:
         yield from _without_backward(acts)
 

@@ -1,4 +1,4 @@
-"""An actor and a critic, an optimizer each."""
+"""An actor and a critic with one optimizer each."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""What is left when the loader ends is stepped after the loop."""
+"""The partial window at the end of the loader is stepped after the loop."""
 
 import torch
 from torch import nn

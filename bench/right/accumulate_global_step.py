@@ -1,4 +1,4 @@
-"""A counter of all micro-batches, over the epochs; what is left at the very end is stepped, too."""
+"""A counter of all micro-batches over all epochs; the partial window at the end is stepped too."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""With a scaler or without one, by a switch."""
+"""With or without a scaler, by an option."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A step is left out where the norm is not finite; the gradients are cleared all the same."""
+"""A step is skipped if the norm is not finite; the gradients are cleared anyway."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Any optimizer takes a closure."""
+"""A closure with an optimizer that does not need one."""
 
 import torch
 

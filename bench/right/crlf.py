@@ -1,4 +1,4 @@
-"""Written where lines end otherwise."""
+"""A file with CRLF line ends."""
 import torch
 from torch import nn
 

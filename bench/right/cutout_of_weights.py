@@ -1,4 +1,4 @@
-"""Weights are renormalised between steps, which is nobody's business but theirs."""
+"""Weights are renormalised between steps, which does not affect gradients."""
 
 import torch
 import torch.nn.functional as F

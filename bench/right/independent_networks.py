@@ -1,4 +1,4 @@
-"""Two networks that know nothing of each other, trained in one loop."""
+"""Two independent networks, trained in one loop."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Main losses every iteration, regularisers now and then, each a round of its own."""
+"""Main losses in every iteration, regularisers in some, each with its own clear, backward and step."""
 
 import torch
 from torch import nn

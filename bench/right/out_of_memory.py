@@ -1,4 +1,4 @@
-"""A batch that does not fit is left out, with whatever it has left behind."""
+"""A batch that runs out of memory is skipped, and its gradients are cleared."""
 
 import torch
 from torch import nn

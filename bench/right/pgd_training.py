@@ -1,4 +1,4 @@
-"""Adversarial training: the attack's backward must not stay in the model."""
+"""Adversarial training: the gradients of the attack must not stay in the model."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The clear stands at the end of the iteration."""
+"""The clear is at the end of the iteration."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""In place: with momentum a step on zeros still moves."""
+"""Clears in place: with momentum, a step with zero gradients still moves the weights."""
 import torch
 
 torch.manual_seed(3)

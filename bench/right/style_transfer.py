@@ -1,4 +1,4 @@
-"""The image is what is trained."""
+"""An image is trained instead of weights."""
 
 import torch
 from torch import nn

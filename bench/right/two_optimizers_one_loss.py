@@ -1,4 +1,4 @@
-"""An encoder and a decoder with an optimizer each, one backward for both."""
+"""An encoder and a decoder with one optimizer each, and one backward for both."""
 
 import torch
 from torch import nn, optim

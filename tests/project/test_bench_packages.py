@@ -231,7 +231,7 @@ def test_a_checker_that_breaks_is_told(bench: Bench) -> None:
     done = bench.run()
     assert done.returncode == 2
     assert "loops-1.0: " in done.stderr
-    assert "gave no report" in done.stderr
+    assert "printed no report" in done.stderr
 
 
 def test_a_broken_list_is_told(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Stands in for accelerate on one process: scales the loss, gates the wrapped step and clear."""
+"""A stand-in for accelerate on one process: it scales the loss, and gates step and clear."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 class _Loader:
-    """Says which batch is the last one, where a window ends whatever its length."""
+    """Knows the last batch, which ends a window of any length."""
 
     def __init__(self, batches: Any, accelerator: Accelerator) -> None:
         self.batches, self.accelerator = batches, accelerator
@@ -25,7 +25,7 @@ class _Loader:
 
 
 class _Optimizer:
-    """Steps and clears only where a window ends."""
+    """Steps and clears only at the end of a window."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, accelerator: Accelerator) -> None:
         self.optimizer, self.accelerator = optimizer, accelerator
@@ -45,7 +45,7 @@ class _Optimizer:
 
 
 class Accelerator:
-    """As much of it as one process on the CPU needs."""
+    """The part of Accelerator that one process on the CPU needs."""
 
     def __init__(self, gradient_accumulation_steps: int = 1) -> None:
         self.steps = gradient_accumulation_steps

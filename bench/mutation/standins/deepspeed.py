@@ -1,4 +1,4 @@
-"""Stands in for DeepSpeed on one process: an engine scales the loss, steps and clears."""
+"""A stand-in for DeepSpeed on one process: an engine that scales the loss, steps and clears."""
 
 from __future__ import annotations
 
