@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.event_sequences import at, words
+from support.event_sequences import at, sequences
 from zerograd.core import automaton
-from zerograd.core.automaton import Ledger
-from zerograd.core.events import Event, Kind
+from zerograd.core.automaton import Automaton
+from zerograd.core.events import Backward, Event, Step, Zero
 from zerograd.core.lifecycle import NEW, START, Grads, State
 from zerograd.core.rule import Violation
 from zerograd.explore.explore import explore
@@ -23,10 +22,10 @@ Found = set[tuple[str, Violation]]
 many = settings(max_examples=1000, derandomize=True, deadline=None)
 
 
-def fold(book: Ledger, word: list[Event], *, start: State = START) -> tuple[Found, State]:
-    node, found = book.node(start), set()
+def fold(machine: Automaton, word: list[Event], *, start: State = START) -> tuple[Found, State]:
+    node, found = machine.node(start), set()
     for event in word:
-        edge = book.take(node, event)
+        edge = machine.take(node, event)
         found |= {(rule.code, violation) for rule, violation in edge.broken}
         node = edge.node
     return found, node.state
@@ -39,27 +38,25 @@ def explored(word: list[Event], *, start: State = START) -> Found:
 
 
 @many
-@given(words, st.sampled_from([START, NEW]))
+@given(sequences, st.sampled_from([START, NEW]))
 def test_a_word_gets_the_verdicts_of_its_straight_line_flow(
     word: list[Event], start: State
 ) -> None:
-    assert fold(Ledger(RULES), word, start=start)[0] == explored(word, start=start)
+    assert fold(Automaton(RULES), word, start=start)[0] == explored(word, start=start)
 
 
 @many
-@given(words)
+@given(sequences)
 def test_forgetting_edges_changes_no_verdict(word: list[Event]) -> None:
-    usual = fold(Ledger(RULES), word * 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(automaton, "MOST_EDGES", 1)
-        assert fold(Ledger(RULES), word * 2) == usual
+    usual = fold(Automaton(RULES), word * 2)
+    assert fold(Automaton(RULES, most_edges=1), word * 2) == usual
 
 
 def test_a_broken_law_names_the_rule_and_the_place() -> None:
-    backward, step = Event(Kind.BACKWARD, at(3)), Event(Kind.STEP, at(4))
-    book = Ledger(RULES)
-    assert fold(book, [backward, step, backward])[0] == set()
-    ((code, violation),) = fold(book, [backward, step, backward, step])[0]
+    backward, step = Backward(at(3)), Step(at(4))
+    machine = Automaton(RULES)
+    assert fold(machine, [backward, step, backward])[0] == set()
+    ((code, violation),) = fold(machine, [backward, step, backward, step])[0]
     assert (code, violation.site) == ("ZG101", at(3))
 
 
@@ -69,25 +66,28 @@ def test_a_rule_sees_the_state_before_the_event() -> None:
     def check(before: State, event: Event) -> None:
         seen.append(before.grads)
 
-    word = [Event(kind, at(1)) for kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP)]
-    _, state = fold(Ledger([replace(RULES[0], check=check)]), word)
+    word = [Zero(at(1)), Backward(at(1)), Step(at(1))]
+    _, state = fold(Automaton([replace(RULES[0], check=check)]), word)
     assert seen == [Grads.UNKNOWN, Grads.NONE, Grads.LIVE]
     assert state.grads is Grads.SPENT
 
 
 def test_an_edge_is_checked_once_and_remembered() -> None:
     calls = []
-    book = Ledger([replace(RULES[0], check=lambda before, event: calls.append((before, event)))])
-    word = [Event(kind, at(1)) for kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP)]
-    fold(book, word * 100)
+    machine = Automaton(
+        [replace(RULES[0], check=lambda before, event: calls.append((before, event)))]
+    )
+    word = [Zero(at(1)), Backward(at(1)), Step(at(1))]
+    fold(machine, word * 100)
     assert len(calls) == 4  # the first clear finds the gradients unknown, the others spent
 
 
 def test_a_long_run_does_not_grow() -> None:
-    book = Ledger(RULES)
-    node = book.node()
+    machine = Automaton(RULES)
+    node = machine.node()
     for number in range(5000):
-        for kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP):
-            node = book.take(node, Event(kind, replace(at(1), iteration=number))).node
-    assert len(book._nodes) <= automaton.MOST_EDGES + 1
-    assert sum(len(node.edges) for node in book._nodes.values()) <= automaton.MOST_EDGES
+        site = replace(at(1), iteration=number)
+        for event in (Zero(site), Backward(site), Step(site)):
+            node = machine.take(node, event).node
+    assert len(machine._nodes) <= automaton.MOST_EDGES + 1
+    assert sum(len(node.edges) for node in machine._nodes.values()) <= automaton.MOST_EDGES

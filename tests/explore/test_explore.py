@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.event_sequences import DIALECTS, Choices, at
-from zerograd.core.automaton import Ledger
-from zerograd.core.events import Event, Kind
+from support.event_sequences import EVENT_GROUPS, Choices, at
+from zerograd.core.automaton import Automaton
+from zerograd.core.events import Backward, Clip, Event, Step, Zero
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import decisions as paths_module
@@ -147,7 +147,7 @@ class Maker:
 
 def flow_of(drawn: bytes) -> Flow:
     choose = Choices(drawn)
-    maker = Maker(choose, DIALECTS[choose.below(len(DIALECTS))])
+    maker = Maker(choose, EVENT_GROUPS[choose.below(len(EVENT_GROUPS))])
     return Loop(maker.seq(3), 0, at(1), frozenset({Name("batch")}))
 
 
@@ -308,10 +308,10 @@ def test_whatever_a_run_breaks_was_predicted(flow: Flow, rules: list[Rule], seed
         return
     predicted = found(result)
     for number in range(6):
-        book = Ledger(rules)
-        node = book.node()
+        machine = Automaton(rules)
+        node = machine.node()
         for event, decided in sample(flow, 6 * seed + number):
-            edge = book.take(node, event)
+            edge = machine.take(node, event)
             node = edge.node
             for rule, violation in edge.broken:
                 if weight(decided) <= MOST_DECISIONS:
@@ -362,8 +362,7 @@ def test_exploring_ends_soon(flow: Flow, rules: list[Rule]) -> None:
 # Decisions
 
 ZERO, BACKWARD, STEP, CLIP = (
-    Emit(Event(kind, at(line)))
-    for line, kind in enumerate((Kind.ZERO, Kind.BACKWARD, Kind.STEP, Kind.CLIP), start=1)
+    Emit(event) for event in (Zero(at(1)), Backward(at(2)), Step(at(3)), Clip(at(4)))
 )
 
 
@@ -408,7 +407,7 @@ def test_arms_cancel_under_another_decision_too() -> None:
 
 def test_a_test_that_cancels_late_is_told_to_those_who_wait_for_news() -> None:
     known: paths_module.Configurations = {}
-    key = (0, logic.NOTHING)
+    key = (Automaton(RULES).node(), logic.NOTHING)
     first, second = (
         frozenset({Decision("y", True), Decision("x", True)}),
         frozenset({Decision("y", True), Decision("x", False)}),
@@ -554,9 +553,9 @@ def test_too_many_configurations_cut_and_say_so() -> None:
 
 def tell(before: State, event: Event) -> Violation | None:
     """Says of every step in which iteration it came, and how long its window was."""
-    if event.kind is not Kind.STEP:
+    if not isinstance(event, Step) or before.backward is None:
         return None
-    return Violation(event.site, f"{event.divisor} {before.window} {event.last}")
+    return Violation(event.site, f"{before.backward.divisor} {before.window} {event.last}")
 
 
 TELL = replace(RULES[0], check=tell, reads=frozenset({"grads", "window", "backward"}))
@@ -601,8 +600,8 @@ def _read(node: ast.expr) -> Expr:
 
 def executed(test: str, length: int, batches: int) -> set[tuple[int, int, bool]]:
     """(iteration, window, last) of every step, as exploring gives them."""
-    step = Emit(replace(STEP.event, loop=1), read("i + 1"))
-    body = Seq([BACKWARD, replace(when(read(test), Seq([step, ZERO])), counts=True)])
+    backward, step = Emit(BACKWARD.event, read("i + 1")), Emit(replace(STEP.event, loop=1))
+    body = Seq([backward, replace(when(read(test), Seq([step, ZERO])), counts=True)])
     flow = Seq(
         [
             ZERO,
@@ -693,11 +692,11 @@ def test_any_executed_guard_gives_the_windows_that_python_gives(
 @pytest.mark.parametrize("back", ["0", "count - N"])
 @pytest.mark.parametrize("test", ["count == N", "count >= N", "count % N == 0"])
 def test_a_counter_that_is_set_back_is_executed(test: str, back: str) -> None:
-    step = Emit(replace(STEP.event, loop=1), read("total"))
+    backward, step = Emit(BACKWARD.event, read("total + 1")), Emit(replace(STEP.event, loop=1))
     closing = Seq([step, ZERO, Set(Name("count"), read(back))])
     body = Seq(
         [
-            BACKWARD,
+            backward,
             Set(Name("count"), read("count + 1")),
             Set(Name("total"), read("total + 1")),
             replace(when(read(test), closing), counts=True),

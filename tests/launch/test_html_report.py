@@ -17,7 +17,7 @@ import pytest
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from support.pages import NASTY, SCRIPT, event, stale_run
 from zerograd import __version__
-from zerograd.core.events import Kind, Measured
+from zerograd.core.events import Backward, Measured, Step
 from zerograd.recording.writer import Recorder
 
 HEADER = {"zerograd": __version__, "format": 2}
@@ -130,10 +130,10 @@ def test_several_recordings_are_ranks(here: Path) -> None:
 def test_numbers_stand_beside_the_finding_that_speaks_of_them(here: Path) -> None:
     recorder = Recorder(str(here / "run.jsonl"))
     measured = Measured(5.0, 8.0, ("weight",), 1)
-    for one in (event(Kind.BACKWARD), event(Kind.STEP)):
+    for one in (event(Backward), event(Step)):
         recorder.write("SGD", one)
-    recorder.write("SGD", event(Kind.BACKWARD, measured=measured))
-    recorder.write("SGD", event(Kind.STEP))
+    recorder.write("SGD", event(Backward, measured=measured))
+    recorder.write("SGD", event(Step))
     recorder.close(clean=True)
     zerograd("report", "run.jsonl", cwd=here)
     assert "should have been 5" in Parsed(here / "report.html").shown
@@ -153,8 +153,8 @@ def _nasty(here: Path, name: str) -> Path:
     recorder = Recorder(str(here / "run.jsonl"), program=name)
     recorder.title("SGD#1", name, 1)
     measured = Measured(1.0, 2.0, (name,), 1)
-    for kind in (Kind.BACKWARD, Kind.STEP, Kind.BACKWARD, Kind.STEP):
-        extra = measured if kind is Kind.BACKWARD else None
+    for kind in (Backward, Step, Backward, Step):
+        extra = measured if kind is Backward else None
         recorder.write("SGD#1", event(kind, "train.py", extra))
     recorder.close(clean=True)
     zerograd("report", "run.jsonl", cwd=here)

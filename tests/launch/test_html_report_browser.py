@@ -12,7 +12,7 @@ import pytest
 from support.command import write, zerograd
 from support.pages import NASTY, SCRIPT, event, stale_run
 from support.paths import ROOT
-from zerograd.core.events import Kind
+from zerograd.core.events import Backward, Step
 from zerograd.recording.writer import Recorder
 
 EXAMPLE = ROOT / "examples" / "forgotten_zero_grad.py"
@@ -33,7 +33,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stale_run(ranks / f"{rank}.jsonl", 30, [5] * rank, rank=rank)
     recorder = Recorder(str(here / "nasty.jsonl"), program=NASTY)
     recorder.title("SGD#1", NASTY, 2)
-    for kind in (Kind.BACKWARD, Kind.STEP, Kind.BACKWARD, Kind.STEP):
+    for kind in (Backward, Step, Backward, Step):
         recorder.write("SGD#1", event(kind, f"{NASTY}.py".replace("/", "\\")))
     recorder.close(clean=True)
     write(here, {f"{NASTY}.py".replace("/", "\\"): f"# {NASTY}\n" * 9})

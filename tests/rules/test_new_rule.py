@@ -45,13 +45,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Zero
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.ZERO or before.cleared is None:
+    if not isinstance(event, Zero) or before.cleared is None:
         return None
     return Violation(
         site=event.site,

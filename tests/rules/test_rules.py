@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 import zerograd
 import zerograd.rules
-from support.event_sequences import words
+from support.event_sequences import sequences
 from support.rule_pages import by_rule, example, rules_for
 from zerograd.core.events import Event
 from zerograd.core.lifecycle import FIELDS
@@ -80,14 +80,14 @@ def verdicts(rule: Rule, word: list[Event]) -> set[tuple[str, Violation]]:
 
 
 @settings(max_examples=1500, derandomize=True, deadline=None)
-@given(words)
+@given(sequences)
 def test_what_a_rule_reads_is_enough_for_its_verdicts(word: list[Event]) -> None:
     for rule in RULES:
         assert verdicts(rule, word) == verdicts(replace(rule, reads=FIELDS), word), rule.code
 
 
 @settings(max_examples=1500, derandomize=True, deadline=None)
-@given(words)
+@given(sequences)
 def test_no_word_breaks_a_rule_without_what_it_needs(word: list[Event]) -> None:
     for rule in RULES:
         if verdicts(rule, word):

@@ -570,4 +570,4 @@ def test_many_optimizers_one_after_the_other_leave_nothing_behind() -> None:
             {},
             {},
         )
-        assert set(engine.judge._books) == {""}
+        assert set(engine.judge._tracks) == {""}

@@ -1,4 +1,4 @@
-"""Random words: an alphabet of events that covers every letter with every attribute it can carry."""
+"""Random sequences of events: of every kind, with every field that source code or a run gives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,30 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from zerograd.core.events import Diverged, Event, Kind, Site
+from zerograd.core.events import (
+    KINDS,
+    Assign,
+    Backward,
+    Clip,
+    CutWindows,
+    Diverged,
+    End,
+    Event,
+    Excuse,
+    Hold,
+    LongWindow,
+    Measured,
+    New,
+    Observation,
+    OddWindow,
+    PartialWindow,
+    Site,
+    Step,
+    Sync,
+    Unknown,
+    Unscale,
+    Zero,
+)
 
 PATH = "train.py"
 T = TypeVar("T")
@@ -20,71 +43,123 @@ def at(line: int) -> Site:
     return Site(PATH, line)
 
 
-def _variants() -> list[Event]:
-    """Plain events first, because a failing word shrinks towards the beginning."""
-    plain = [Event(kind, at(line)) for line, kind in enumerate(Kind, start=1)]
-    again = [replace(event, site=at(event.site.line + 20)) for event in plain]
-    flags = (False, True)
-    made: list[Event] = []
-    for scaled, may, alone in product((False, True, None), flags, flags):
+FLAGS = (False, True)
+Made = list[Event]
+
+
+def _backwards() -> Made:
+    made: Made = []
+    for scaled, may, alone in product((False, True, None), FLAGS, FLAGS):
         for divisor in (0, None, 2, 4):
-            event = Event(Kind.BACKWARD, at(40), scaled=scaled, may=may, divisor=divisor)
+            event = Backward(at(40), scaled=scaled, may=may, divisor=divisor)
             made.append(replace(event, alone=alone, own_gradient=divisor == 2))
-    for synced, may, volume in product(flags, flags, (0, 80)):
-        event = Event(Kind.BACKWARD, at(45), synced=synced, may=may, volume=volume)
+    for synced, may, volume in product(FLAGS, FLAGS, (0, 80)):
+        event = Backward(at(45), synced=synced, may=may, volume=volume)
         made.append(replace(event, off=at(46), unsynced="no_sync()"))
-    made.append(Event(Kind.SYNC, at(47), diverged=Diverged("parameters", 3, (1,), 0)))
-    for scaled, foreign, fed, last in product((False, True), flags, flags, flags):
+    numbers = Measured(5.0, 8.0, ("weight",), 2)
+    for leftover, measured, alone in product((None, False, True), (None, numbers), FLAGS):
+        made.append(Backward(at(48), leftover=leftover, measured=measured, alone=alone))
+    made.append(Backward(at(49), orphan=True, measured=numbers))
+    return made
+
+
+def _steps() -> Made:
+    made: Made = []
+    for scaled, foreign, fed, last in product(FLAGS, FLAGS, FLAGS, FLAGS):
         for length, guard in ((0, None), (2, at(60)), (3, at(61))):
-            event = Event(Kind.STEP, at(50), scaled=scaled, foreign=foreign, fed=fed, last=last)
+            event = Step(at(50), scaled=scaled, foreign=foreign, fed=fed, last=last)
             made.append(replace(event, length=length, guard=guard, idle_loss=at(62)))
-    for may, to_none, bare in product(flags, flags, flags):
-        made.append(Event(Kind.ZERO, at(70), may=may, to_none=to_none, bare=bare))
-    for kind, may, scaled in product((Kind.CLIP, Kind.UNSCALE, Kind.ASSIGN), flags, flags):
-        made.append(Event(kind, at(80), may=may, scaled=scaled, bare=scaled))
+    made += [Step(at(51), foreign=True, part=True, scaled=scaled) for scaled in FLAGS]
+    made += [Step(at(52), fed=False, again=True), Step(at(52), length=2)]
+    return made
+
+
+def _others() -> Made:
+    made: Made = [Sync(at(47), diverged=Diverged("parameters", 3, (1,), 0))]
+    for may, to_none, bare in product(FLAGS, FLAGS, FLAGS):
+        made.append(Zero(at(70), may=may, to_none=to_none, bare=bare))
+    made += [Zero(at(71), to_none=to_none, excuse=why) for why in Excuse for to_none in FLAGS]
+    for may, bare in product(FLAGS, FLAGS):
+        made += [Clip(at(80), may=may, bare=bare), Assign(at(80), may=may, bare=bare)]
+        made += [Unscale(at(80), may=may, bare=bare, scaled=scaled) for scaled in FLAGS]
     for guard, length in ((None, 0), (at(60), 2), (at(61), 3)):
-        made.append(Event(Kind.HOLD, at(50), guard=guard))
-        made.append(Event(Kind.END, at(90), length=length, idle_loss=guard))
-    random = Random(0)
-    moved = [
-        replace(event, site=at(random.randrange(1, 99)), loop=random.randrange(3), bypasses=wrapper)
-        for event, wrapper in product(made, ("", "accelerator"))
+        made += [Hold(at(50), guard=guard), End(at(90), length=length, idle_loss=guard)]
+    return made
+
+
+def _observations() -> Made:
+    """What a run adds by itself to what happens."""
+    return [
+        LongWindow(at(50), window=5, usual=4),
+        OddWindow(at(50), window=3, usual=4, backward=at(40)),
+        PartialWindow(at(50), backward=at(40)),
+        PartialWindow(at(50), backward=at(40), cleared=at(70)),
+        CutWindows(at(70), backward=at(40), step=at(50)),
     ]
-    return plain + again + made + moved
 
 
-ALPHABET = tuple(_variants())
+def _moved(event: Event, random: Random) -> Event:
+    """The event elsewhere, perhaps in a loop."""
+    moved = replace(event, site=at(random.randrange(1, 99)), loop=random.randrange(3))
+    if isinstance(moved, Backward) and random.random() < 0.5:
+        return replace(moved, bypasses="accelerator")
+    return moved
+
+
+PLAIN: tuple[Event, ...] = tuple(
+    kind(at(line)) for line, kind in enumerate(KINDS.values(), start=1)
+)
+"""One event of each kind."""
+
+
+def _all() -> Made:
+    """Plain events first, because a failing sequence shrinks towards the beginning."""
+    elsewhere = [replace(event, site=at(event.site.line + 20)) for event in PLAIN]
+    made = _backwards() + _steps() + _others() + _observations()
+    random = Random(0)
+    moved = [_moved(event, random) for event in made * 2]
+    return [*PLAIN, *elsewhere, *made, *moved]
+
+
+EVENTS = tuple(_all())
+"""Events of every kind, with every field that source code or a run gives them."""
 
 LONGEST = 12
 
 
-def _dialects() -> list[list[Event]]:
-    """Small alphabets, in whose words the same few letters meet again and again."""
+def _groups() -> list[Made]:
+    """Few events each, so that in a sequence the same ones come again and again."""
     random = Random(1)
-    of_kind = {kind: [event for event in ALPHABET if event.kind is kind] for kind in Kind}
+    kinds = sorted({type(event) for event in EVENTS}, key=lambda kind: kind.kind)
+    of_kind = {kind: [event for event in EVENTS if type(event) is kind] for kind in kinds}
+    core = (Zero, Backward, Step, Backward, Backward)
     sure = {
-        kind: [event for event in of_kind[kind] if not event.may and not event.foreign]
-        for kind in (Kind.ZERO, Kind.BACKWARD, Kind.STEP)
+        kind: [event for event in of_kind[kind] if not event.may and not is_foreign(event)]
+        for kind in core
     }
-    rare = (Kind.ZERO, Kind.ASSIGN, Kind.SYNC, Kind.NEW, Kind.UNKNOWN)
-    weights = [1 if kind in rare else 6 for kind in Kind]
-    dialects = []
+    rare = (Zero, Assign, Sync, New, Unknown, Observation)
+    weights = [1 if issubclass(kind, rare) else 6 for kind in kinds]
+    groups = []
     for _ in range(255):
-        core = [random.choice(sure[kind]) for kind in (*sure, Kind.BACKWARD, Kind.BACKWARD)]
-        more = [random.choice(of_kind[kind]) for kind in random.choices(list(Kind), weights, k=3)]
-        dialects.append(core + more)
-    return [list(ALPHABET[:26]), *dialects]
+        chosen = [random.choice(sure[kind]) for kind in core]
+        more = [random.choice(of_kind[kind]) for kind in random.choices(kinds, weights, k=3)]
+        groups.append(chosen + more)
+    return [list(EVENTS[: 2 * len(PLAIN)]), *groups]
 
 
-DIALECTS = _dialects()
+def is_foreign(event: Event) -> bool:
+    return isinstance(event, Step) and event.foreign
 
 
-def spell(letters: bytes) -> list[Event]:
-    """The first byte is the dialect: drawing bytes is many times faster than drawing events."""
-    if not letters:
+EVENT_GROUPS = _groups()
+
+
+def sequence(drawn: bytes) -> list[Event]:
+    """The first byte is the group: drawing bytes is many times faster than drawing events."""
+    if not drawn:
         return []
-    dialect = DIALECTS[letters[0]]
-    return [dialect[letter % len(dialect)] for letter in letters[1:]]
+    group = EVENT_GROUPS[drawn[0]]
+    return [group[byte % len(group)] for byte in drawn[1:]]
 
 
 class Choices:
@@ -103,4 +178,4 @@ class Choices:
         return range(least + self.below(most - least + 1))
 
 
-words = st.binary(max_size=1 + LONGEST).map(spell)
+sequences = st.binary(max_size=1 + LONGEST).map(sequence)

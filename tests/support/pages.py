@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zerograd import __version__
-from zerograd.core.events import Event, Kind, Measured, Site
-from zerograd.recording.json_codec import plain
+from zerograd.core.events import Backward, Clip, Event, Measured, Site, Step, Zero
+from zerograd.recording.json_codec import event_data
 from zerograd.recording.writer import FORMAT
 
 SCRIPT = """\
@@ -22,13 +22,14 @@ for x, y in loader:
     clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 """
-LINES = {Kind.ZERO: 4, Kind.BACKWARD: 6, Kind.CLIP: 7, Kind.STEP: 8}
+LINES: dict[type[Event], int] = {Zero: 4, Backward: 6, Clip: 7, Step: 8}
 NASTY = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\u2028\u202e'\"&amp;"
 
 
-def event(kind: Kind, path: str = "train.py", measured: Measured | None = None) -> Event:
+def event(kind: type[Event], path: str = "train.py", measured: Measured | None = None) -> Event:
     """An event of the script above."""
-    return Event(kind, Site(path, LINES[kind]), measured=measured)
+    site = Site(path, LINES[kind])
+    return Backward(site, measured=measured) if kind is Backward else kind(site)
 
 
 def stale_run(
@@ -45,7 +46,7 @@ def stale_run(
         {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2},
         {"source": "train.py", "text": SCRIPT},
         *(
-            {"define": at, "subject": "SGD#1", "event": plain(event(kind))}
+            {"define": at, "subject": "SGD#1", "event": event_data(event(kind))}
             for at, kind in enumerate(LINES)
         ),
     ]

@@ -1,24 +1,27 @@
-"""The driver for words: takes one event after the other from state to state, as a run brings them.
+"""The state machine as far as it has been walked: states, and the edges that events take between them.
 
-States are interned and the edges between them remembered, so that an edge taken before costs one
-look-up. A word gets the verdicts that exploring it as a flow gives.
+Both readers go through it: exploring source code asks for the edges of every sequence of events, a
+run for those of the one that happens. States are interned and edges remembered, so that an edge that
+was taken before costs one look-up, and a sequence breaks the same rules either way.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from zerograd.core.events import Event
-from zerograd.core.lifecycle import START, State, advance
+from zerograd.core.lifecycle import FIELDS, START, State, advance
 from zerograd.core.rule import Rule, Violation
 
 MOST_EDGES = 4096
-"""So many are remembered; then they are forgotten, because a long run must not grow."""
+"""A run remembers so many; then it forgets them, because a long run must not grow."""
+UNLIMITED = sys.maxsize
 
 
 class Edge(NamedTuple):
-    """Where an event leads from a state, and which laws it breaks on the way."""
+    """Where an event leads from a state, and which rules it breaks on the way."""
 
     event: Event
     node: Node
@@ -36,29 +39,48 @@ class Node:
         self.edges: dict[int, Edge] = {}
 
 
-class Ledger:
-    """The automaton of the given rules, as far as words have explored it."""
+class Automaton:
+    """The states and edges of some rules. States that differ only in what `reads` leaves out are one."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        *,
+        reads: frozenset[str] = FIELDS,
+        most_edges: int = MOST_EDGES,
+    ) -> None:
         self.rules = tuple(rules)
-        self._nodes: dict[State, Node] = {}
+        self.reads = reads
+        self._most_edges = most_edges
+        self._names = tuple(reads)
+        self._nodes: dict[tuple[object, ...], Node] = {}
         self._edges = 0
 
     def node(self, state: State = START) -> Node:
-        """Where a word begins."""
-        return self._nodes.setdefault(state, Node(state))
+        """The node of a state."""
+        fields = state.__dict__
+        key = tuple([fields[name] for name in self._names])
+        node = self._nodes.get(key)
+        if node is None:
+            read = {name: fields[name] for name in self._names}
+            node = self._nodes[key] = Node(State(**read))
+        return node
 
     def take(self, node: Node, event: Event) -> Edge:
         """The edge of an event; every rule is checked on it before the state moves on."""
         edge = node.edges.get(id(event))
         if edge is not None:
             return edge
-        if self._edges >= MOST_EDGES:
+        if self._edges >= self._most_edges:
             self._forget()
-        checked = ((rule, rule.check(node.state, event)) for rule in self.rules)
-        broken = tuple((rule, violation) for rule, violation in checked if violation is not None)
+        state = node.state
+        broken = tuple(
+            (rule, violation)
+            for rule in self.rules
+            if (violation := rule.check(state, event)) is not None
+        )
         # The edge keeps its event alive: no other can come to have the same identity.
-        edge = Edge(event, self.node(advance(node.state, event)), broken)
+        edge = Edge(event, self.node(advance(state, event)), broken)
         node.edges[id(event)] = edge
         self._edges += 1
         return edge

@@ -1,35 +1,19 @@
-"""What happens to gradients, as data: the letters that training runs and training code are written in.
+"""What happens to gradients, as data: one class of event for each kind of call.
 
-An event is plain, frozen and hashable. It never judges and knows nothing of torch or of source trees.
+An event is plain, frozen and hashable, and is what one subject sees. It never judges and knows nothing
+of torch or of source trees.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-
-
-class Kind(Enum):
-    """The letters. HOLD, ENTER and UNKNOWN come from readers of source, END from both readers."""
-
-    ZERO = "zero"
-    BACKWARD = "backward"
-    ASSIGN = "assign"
-    UNSCALE = "unscale"
-    CLIP = "clip"
-    STEP = "step"
-    UPDATE = "update"
-    SYNC = "sync"
-    HOLD = "hold"  # an accumulation guard kept the window open
-    ENTER = "enter"  # a loop over the data begins
-    NEW = "new"  # the parameters were just made
-    UNKNOWN = "unknown"  # something unseen may have touched the gradients
-    END = "end"
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where the user's call stands; lines and columns count from 1, `cell` from 1 in notebooks."""
+    """Where the user's call is; lines and columns count from 1, `cell` from 1 in notebooks."""
 
     path: str
     line: int
@@ -78,71 +62,272 @@ class Diverged:
     """The two values, where they say something."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """One letter, as one subject sees it."""
+class Excuse(Enum):
+    """Why a clear before the step drops nothing that the step should have used."""
 
-    kind: Kind
+    IN_STEP = "in-step"
+    """The optimizer's own step clears, as a closure does."""
+    WEIGHTS_MOVED = "weights-moved"
+    """The weights have changed since the backward: something has used the gradients unseen."""
+    UNSEEN = "unseen"
+    """Nobody saw the clear; the gradients were gone when they were looked at."""
+    ONE_MODULE = "one-module"
+    """It clears one of several modules that the optimizer steps: the program freezes that one."""
+    CHOSEN = "chosen"
+    """A test asks for it: the program keeps a batch from the step on purpose."""
+    UNRECORDED = "unrecorded"
+    """A recording of format 2 says that there was an excuse, not which."""
+
+
+# Subclasses say `eq=False`: a dataclass that compares by itself also makes a hash of all its fields,
+# and explorers hash events millions of times.
+@dataclass(frozen=True, eq=False)
+class Event:
+    """What all events have. The kinds are its subclasses."""
+
+    kind: ClassVar[str]
+    """The kind in recordings and pages."""
+
     site: Site
     call: str = ""
     """The user's call as a reader would name it: `loss.backward()`."""
-    subject: str = ""
-    foreign: bool = False
-    """Another subject's event, told to this one because it may have used this one's gradients."""
     may: bool = False
     """It may reach this subject, and it may not: enough to excuse, not enough to accuse."""
-    scaled: bool | None = False
-    """backward: of a scaled loss (None: not known). step, unscale, update: through a scaler."""
-    to_none: bool = True
-    """zero: leaves None behind, not zeros."""
-    bare: bool = False
-    """Uses `.grad` without asking whether it is None."""
     loop: int = 0
     """The innermost loop around the call; 0 is none."""
-    fed: bool = True
-    """step: a backward that may reach this subject stands in the same loop."""
-    idle_loss: Site | None = None
-    """step: a loss is computed in the same loop and handed to nothing."""
-    alone: bool = False
-    """backward: reaches this subject and no other."""
-    own_gradient: bool = False
-    """backward: the tensor is handed in as its own gradient."""
-    bypasses: str = ""
-    """backward: the wrapper that had to run it."""
-    divisor: int | None = 0
-    """backward: what the loss was divided by; None where it was not, 0 where that is not known."""
-    length: int = 0
-    """How many backward calls the guard means a window to have; 0 is not known."""
-    last: bool = False
-    """step: in the last iteration of its loop, where a short window is right."""
-    guard: Site | None = None
-    """step, hold: the test that decides whether the window closes."""
-    leftover: bool | None = None
-    """backward: whether it adds onto used gradients, where a run has looked; else the state says."""
-    measured: Measured | None = None
-    """backward: the numbers, where a run has looked."""
-    orphan: bool = False
-    """backward: fills gradients that no optimizer steps or clears, as it did the times before."""
-    part: bool = False
-    """step: of another optimizer, which shares parameters with this one."""
-    inner: bool = False
-    """Inside a step of the optimizer itself, as in a closure. zero: of a part, or asked for."""
-    again: bool = False
-    """step: there was nothing to use the last time, either, and no backward in between."""
-    synced: bool | None = None
-    """backward: whether the ranks have shared its gradients; None where they have nothing to share."""
-    unsynced: str = ""
-    """backward: what kept them from it: `no_sync()`, `.module`."""
-    off: Site | None = None
-    """backward: and where that was said."""
-    volume: int = 0
-    """backward: how many bytes of gradients each rank has shared, where it need not have yet."""
-    diverged: Diverged | None = None
-    """sync: what a comparison of the ranks has shown."""
-
     allowed: tuple[str, ...] = ()
     """The codes of the rules that the program silences where it happens."""
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
     def __hash__(self) -> int:
-        # Explorers hash events millions of times; the place and the call tell them apart.
+        # The place and the call are enough to tell events apart.
         return hash((self.site.line, self.site.column, self.call))
+
+
+@dataclass(frozen=True, eq=False)
+class Zero(Event):
+    """Gradients are cleared."""
+
+    kind = "zero"
+    to_none: bool = True
+    """It leaves None behind, not zeros."""
+    bare: bool = False
+    """It uses `.grad` without asking whether that is None."""
+    length: int = 0
+    """How many backward calls the guard means a window to have; 0 is not known."""
+    excuse: Excuse | None = None
+    """Why it drops nothing that a step should have used, although it comes before the step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Backward(Event):
+    """A backward adds to the gradients."""
+
+    kind = "backward"
+    scaled: bool | None = False
+    """Of a scaled loss; None where that is not known."""
+    alone: bool = False
+    """It reaches this subject and no other."""
+    own_gradient: bool = False
+    """The tensor is handed in as its own gradient."""
+    bypasses: str = ""
+    """The wrapper that had to run it."""
+    divisor: int | None = 0
+    """What the loss was divided by; None where it was not, 0 where that is not known."""
+    leftover: bool | None = None
+    """Whether it adds onto used gradients, where a run has looked; else the state says."""
+    measured: Measured | None = None
+    """The numbers, where a run has looked."""
+    orphan: bool = False
+    """It fills gradients that no optimizer steps or clears, as it did the times before."""
+    synced: bool | None = None
+    """Whether the ranks have shared its gradients; None where they have nothing to share."""
+    unsynced: str = ""
+    """What kept them from it: `no_sync()`, `.module`."""
+    off: Site | None = None
+    """And where that was said."""
+    volume: int = 0
+    """How many bytes of gradients each rank has shared, where it need not have yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assign(Event):
+    """Gradients are put in place by hand."""
+
+    kind = "assign"
+    bare: bool = False
+    """It uses `.grad` without asking whether that is None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unscale(Event):
+    """Gradients are divided by the scale."""
+
+    kind = "unscale"
+    scaled: bool | None = False
+    """By a scaler; None where that is not known."""
+    bare: bool = False
+    """It uses `.grad` without asking whether that is None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clip(Event):
+    """Gradients are clipped."""
+
+    kind = "clip"
+    bare: bool = False
+    """It uses `.grad` without asking whether that is None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step(Event):
+    """An optimizer uses the gradients."""
+
+    kind = "step"
+    scaled: bool | None = False
+    """Through a scaler; None where that is not known."""
+    foreign: bool = False
+    """Of another subject, which may have used this one's gradients."""
+    part: bool = False
+    """Of another optimizer, which shares parameters with this one."""
+    fed: bool = True
+    """A backward that may reach this subject is in the same loop."""
+    again: bool = False
+    """There was nothing to use the last time, either, and no backward in between."""
+    idle_loss: Site | None = None
+    """A loss that is computed in the same loop and handed to nothing."""
+    length: int = 0
+    """How many backward calls a window is meant to have; 0 is not known."""
+    last: bool = False
+    """In the last iteration of its loop, where a short window is right."""
+    guard: Site | None = None
+    """The test that decides whether the window closes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Update(Event):
+    """A scaler ends its round."""
+
+    kind = "update"
+
+
+@dataclass(frozen=True, eq=False)
+class Sync(Event):
+    """The ranks share gradients outside of a backward, or compare what they hold."""
+
+    kind = "sync"
+    diverged: Diverged | None = None
+    """What a comparison of the ranks has shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hold(Event):
+    """An accumulation guard keeps the window open. Only source code shows it."""
+
+    kind = "hold"
+    guard: Site | None = None
+    """The test that decides whether the window closes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Enter(Event):
+    """A loop over the data begins. Only source code shows it."""
+
+    kind = "enter"
+
+
+@dataclass(frozen=True, eq=False)
+class New(Event):
+    """The parameters were just made."""
+
+    kind = "new"
+
+
+@dataclass(frozen=True, eq=False)
+class Unknown(Event):
+    """Something unseen may have touched the gradients."""
+
+    kind = "unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class End(Event):
+    """The program ends."""
+
+    kind = "end"
+    length: int = 0
+    """How many backward calls a window is meant to have; 0 is not known."""
+    idle_loss: Site | None = None
+    """A backward whose gradients no step uses."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation(Event):
+    """What only repetition shows about the windows of a run: a run has no guards to read.
+
+    It follows from the events before it, so that it is not recorded, and it changes no state.
+    """
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LongWindow(Observation):
+    """A step used more backward calls than the windows before it had, and fewer than two windows."""
+
+    kind = "long-window"
+    window: int
+    usual: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OddWindow(Observation):
+    """A step closed a window of another length than is meant, and not by exception."""
+
+    kind = "odd-window"
+    window: int
+    usual: int
+    backward: Site
+    """The last backward of the window."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartialWindow(Observation):
+    """A part of a window was never used. The site is the step that closes the other windows."""
+
+    kind = "partial-window"
+    backward: Site
+    """The last backward of the part."""
+    cleared: Site | None = None
+    """The clear that dropped it; None if it was left when the run ended."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CutWindows(Observation):
+    """A clear drops the same part of one window after another. The site is the clear."""
+
+    kind = "cut-windows"
+    backward: Site
+    """The backward whose gradients are dropped."""
+    step: Site
+    """The step that closes the windows."""
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (
+        Zero,
+        Backward,
+        Assign,
+        Unscale,
+        Clip,
+        Step,
+        Update,
+        Sync,
+        Hold,
+        Enter,
+        New,
+        Unknown,
+        End,
+    )
+}

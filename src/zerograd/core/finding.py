@@ -1,4 +1,4 @@
-"""A violation placed, counted and worded: what reports are made of. Data only; renderers print it."""
+"""A violation with its place, its count and its words: what reports are made of. Renderers print it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zerograd.core.events import Site
+from zerograd.core.rule import Rule, Violation
 
 Level = Literal["error", "advice"]
+Place = tuple[str, str, int]
+"""A code, a path and a line: findings there are the same finding."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fix:
-    """The edits that repair one finding; safe when they change nothing but what the law demands."""
+    """The edits that repair one finding; safe when they change nothing but what the rule demands."""
 
     message: str
     safe: bool
@@ -66,9 +69,29 @@ class Finding:
     """Why there is no fix, where one was looked for."""
 
     @property
+    def place(self) -> Place:
+        """What it is and where: another one there is the same, seen once more."""
+        return (self.code, self.site.path, self.site.line)
+
+    @property
     def rank(self) -> int | None:
         """The rank that has shown it, if it is one alone."""
         return self.ranks[0] if len(self.ranks) == 1 else None
+
+
+def finding_of(rule: Rule, violation: Violation) -> Finding:
+    """The finding that says what a violation is."""
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        level=rule.level,
+        message=violation.message,
+        site=violation.site,
+        label=violation.label,
+        notes=tuple(Note(one.site, one.message) for one in violation.evidence),
+        help=violation.help,
+        step=violation.step,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,31 @@
-"""The physics: what an event does to the gradients of one subject. Pure, total, and it never judges.
+"""What an event does to the gradients of one subject: the state before, the event, the state after.
 
-`State` is frozen and hashable, so that a reader of source can fork it and a watcher can fold it.
+`advance` is pure, defined for every state and event, and never judges. `State` is frozen and hashable,
+so that a reader of source can fork it and a watched run can be folded into it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import (
+    Assign,
+    Backward,
+    Clip,
+    Enter,
+    Event,
+    Hold,
+    New,
+    Step,
+    Sync,
+    Unknown,
+    Unscale,
+    Update,
+    Zero,
+)
 from zerograd.core.records import replace
 
 
@@ -44,42 +61,44 @@ class State:
     scale: Scale = Scale.UNKNOWN
     window: int = 0
     """Backward calls since the clear, at most LONGEST_WINDOW."""
-    cleared: Event | None = None
+    cleared: Zero | None = None
     """The clear after which nothing was added."""
-    backward: Event | None = None
+    backward: Backward | None = None
     """The latest backward since the clear or the step."""
-    used: Event | None = None
+    used: Step | None = None
     """The step that used what is still there."""
-    mixed: Event | None = None
+    shared: bool = False
+    """That step was another optimizer's, which shares parameters with this subject."""
+    mixed: Backward | None = None
     """The backward that added onto used gradients."""
-    maybe: Event | None = None
+    maybe: Backward | None = None
     """The latest backward that may have added onto used gradients."""
-    dropped: tuple[Event, Event] | None = None
+    dropped: tuple[Backward, Zero] | None = None
     """The backward whose gradients a clear dropped, and the clear."""
-    clipped: Event | None = None
-    reclipped: Event | None = None
+    clipped: Clip | None = None
+    reclipped: Clip | None = None
     """A clip that was followed by another backward in its window."""
-    early: Event | None = None
+    early: Clip | None = None
     """A clip of empty gradients."""
-    unscaled: Event | None = None
+    unscaled: Unscale | None = None
     """The unscale since the last update."""
-    stepped: Event | None = None
+    stepped: Step | None = None
     """The step through a scaler since the last update."""
-    plain: Event | None = None
+    plain: Backward | None = None
     """A backward of a loss that was not scaled."""
-    held: Event | None = None
+    held: Hold | None = None
     """The guard that kept the window open."""
     cut: bool = False
     """A clear has dropped the beginning of the window."""
     carried: bool = False
     """The window was open when the loop over the data began anew."""
-    lent: tuple[Event, Event] | None = None
+    lent: tuple[Backward, Step] | None = None
     """A backward whose contribution another subject's step used, and that step."""
-    crossed: Event | None = None
+    crossed: Backward | None = None
     """The subject's own backward that added onto a lent contribution."""
     divisors: frozenset[int | None] = frozenset()
     """What the window's losses were divided by."""
-    local: Event | None = None
+    local: Backward | None = None
     """The latest backward of the window that the ranks have not shared, nor anything after it."""
     syncs: int = 0
     """Backward calls of the window whose gradients the ranks have shared, at most LONGEST_WINDOW."""
@@ -93,21 +112,21 @@ NEW = State(grads=Grads.NONE, scale=Scale.PLAIN)
 
 def advance(state: State, event: Event) -> State:
     """The state after the event."""
-    return _MOVES.get(event.kind, _stay)(state, event)
+    return _MOVES.get(type(event), _stay)(state, event)
 
 
 def _stay(state: State, event: Event) -> State:
     return state
 
 
-def _zero(state: State, event: Event) -> State:
+def _zero(state: State, event: Zero) -> State:
     if event.may:
         return _unknown(state, event)
     dropped = state.dropped if state.grads in EMPTY else None
-    shared = state.used is not None and state.used.part and state.grads is not Grads.STALE
+    shared = state.shared and state.grads is not Grads.STALE
     if state.backward is not None and not state.backward.may:
         # What another subject's step has used was not dropped in vain, nor what was used unseen.
-        dropped = None if state.lent or shared or event.inner else (state.backward, event)
+        dropped = None if state.lent or shared or event.excuse else (state.backward, event)
     return State(
         grads=Grads.NONE if event.to_none else Grads.ZERO,
         scale=Scale.PLAIN,
@@ -119,7 +138,7 @@ def _zero(state: State, event: Event) -> State:
     )
 
 
-def _backward(state: State, event: Event) -> State:
+def _backward(state: State, event: Backward) -> State:
     if event.may and state.grads not in EMPTY:
         # Not enough to say what the gradients hold, unless this subject's step comes next.
         maybe = event if state.grads is Grads.SPENT else None
@@ -158,14 +177,14 @@ def _backward(state: State, event: Event) -> State:
     )
 
 
-def _local(state: State, event: Event) -> Event | None:
+def _local(state: State, event: Backward) -> Backward | None:
     """What is synchronised is all that is there: earlier contributions go with the last."""
     if event.synced is None:
         return state.local
     return None if event.synced else event
 
 
-def _scale_after_backward(state: State, event: Event) -> Scale:
+def _scale_after_backward(state: State, event: Backward) -> Scale:
     if event.scaled is None:
         return Scale.UNKNOWN
     if not event.scaled:
@@ -175,9 +194,9 @@ def _scale_after_backward(state: State, event: Event) -> Scale:
     return Scale.SCALED
 
 
-def _step(state: State, event: Event) -> State:
+def _step(state: State, event: Step) -> State:
     if event.part:
-        return replace(state, used=event)
+        return replace(state, used=event, shared=True)
     if event.foreign:
         unsure = state.backward is None or state.backward.may
         if unsure or state.grads in (Grads.SPENT, Grads.STALE):
@@ -198,7 +217,7 @@ def _step(state: State, event: Event) -> State:
     )
 
 
-def _clip(state: State, event: Event) -> State:
+def _clip(state: State, event: Clip) -> State:
     if event.may or state.grads is Grads.SPENT:
         return state
     if state.grads in EMPTY:
@@ -208,7 +227,7 @@ def _clip(state: State, event: Event) -> State:
     return replace(state, clipped=event, early=None)
 
 
-def _unscale(state: State, event: Event) -> State:
+def _unscale(state: State, event: Unscale) -> State:
     if event.may:
         return replace(state, scale=Scale.UNKNOWN, divisors=frozenset({0}))
     scale = Scale.UNKNOWN if state.scale is Scale.UNKNOWN else Scale.PLAIN
@@ -217,11 +236,11 @@ def _unscale(state: State, event: Event) -> State:
     return replace(state, scale=scale, unscaled=unscaled, plain=plain)
 
 
-def _update(state: State, event: Event) -> State:
+def _update(state: State, event: Update) -> State:
     return replace(state, unscaled=None, stepped=None)
 
 
-def _hold(state: State, event: Event) -> State:
+def _hold(state: State, event: Hold) -> State:
     if state.backward is None:
         return state
     if state.grads is Grads.STALE and not state.backward.alone:
@@ -230,21 +249,21 @@ def _hold(state: State, event: Event) -> State:
     return replace(state, held=event)
 
 
-def _enter(state: State, event: Event) -> State:
+def _enter(state: State, event: Enter) -> State:
     return replace(state, carried=state.grads is Grads.LIVE)
 
 
-def _assign(state: State, event: Event) -> State:
+def _assign(state: State, event: Assign) -> State:
     if event.may:
         return _unknown(state, event)
     return State(grads=Grads.LIVE, window=1, unscaled=state.unscaled, stepped=state.stepped)
 
 
-def _sync(state: State, event: Event) -> State:
+def _sync(state: State, event: Sync) -> State:
     return state if event.diverged is not None else replace(state, local=None)
 
 
-def _new(state: State, event: Event) -> State:
+def _new(state: State, event: New) -> State:
     return NEW
 
 
@@ -252,17 +271,17 @@ def _unknown(state: State, event: Event) -> State:
     return START
 
 
-_MOVES = {
-    Kind.ZERO: _zero,
-    Kind.BACKWARD: _backward,
-    Kind.STEP: _step,
-    Kind.CLIP: _clip,
-    Kind.UNSCALE: _unscale,
-    Kind.UPDATE: _update,
-    Kind.HOLD: _hold,
-    Kind.ENTER: _enter,
-    Kind.ASSIGN: _assign,
-    Kind.SYNC: _sync,
-    Kind.NEW: _new,
-    Kind.UNKNOWN: _unknown,
+_MOVES: dict[type[Event], Callable[[State, Any], State]] = {
+    Zero: _zero,
+    Backward: _backward,
+    Step: _step,
+    Clip: _clip,
+    Unscale: _unscale,
+    Update: _update,
+    Hold: _hold,
+    Enter: _enter,
+    Assign: _assign,
+    Sync: _sync,
+    New: _new,
+    Unknown: _unknown,
 }

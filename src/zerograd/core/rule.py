@@ -1,4 +1,4 @@
-"""What a rule is: a law about one edge of the automaton, with its page of documentation.
+"""What a rule is: a check of one edge of the state machine, with its page of documentation.
 
 `check(before, event)` is pure: it sees the state before the event and the event, nothing else.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from zerograd.core.events import Event, Kind, Site
+from zerograd.core.events import Backward, End, Event, Hold, Observation, Site, Step, Unscale
 from zerograd.core.lifecycle import FIELDS, State
 
 
@@ -97,29 +97,31 @@ class Rule(Page):
             raise ValueError(f"{self.code} reads {sorted(unknown)}, which State does not have")
 
 
-def letter(kind: Kind) -> Callable[[Event], bool]:
-    """A need: an event of this kind."""
-    return lambda event: event.kind is kind
+def of_kind(*kinds: type[Event]) -> Callable[[Event], bool]:
+    """A need: an event of one of these kinds."""
+    return lambda event: isinstance(event, kinds)
 
 
 def scaler(event: Event) -> bool:
     """A need: something that is done through a scaler, or to a scaled loss."""
-    return bool(event.scaled) and event.kind is not Kind.CLIP
+    return isinstance(event, (Backward, Step, Unscale)) and bool(event.scaled)
 
 
 def guarded(event: Event) -> bool:
-    """A need: an accumulation guard, or the end of a flow whose windows are counted."""
-    return event.guard is not None or event.kind in (Kind.HOLD, Kind.END)
+    """A need: an accumulation guard, or the end or an observation of windows that are counted."""
+    if isinstance(event, Step):
+        return event.guard is not None
+    return isinstance(event, (Hold, End, Observation))
 
 
 def place(event: Event, seen_from: Event) -> str:
-    """Where an earlier event stands, as seen from a later one: `, in the previous iteration`."""
+    """Where an earlier event is, as seen from a later one: `, in the previous iteration`."""
     if event.loop and event.loop == seen_from.loop and event.site.line >= seen_from.site.line:
         return ", in the previous iteration"
     return ""
 
 
-def numbers(event: Event) -> str:
+def numbers(event: Backward) -> str:
     """What a run has measured: `: expected |grad| 5, got 8 (weight, bias and 4 more)`."""
     seen = event.measured
     if seen is None:
@@ -128,7 +130,7 @@ def numbers(event: Event) -> str:
     return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{where}{named(event)}"
 
 
-def named(event: Event) -> str:
+def named(event: Backward) -> str:
     """The parameters concerned: ` (weight, bias and 4 more)`."""
     if event.measured is None or not event.measured.names:
         return ""

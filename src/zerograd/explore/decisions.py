@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from zerograd.core.automaton import Node
 from zerograd.explore.logic import Fact, Known
 
 MOST_DECISIONS = 3
@@ -36,8 +37,8 @@ class Decision(NamedTuple):
 
 
 Decisions = frozenset[Decision]
-Configuration = tuple[int, Known]
-"""A state, by its number in the exploration, and what is known."""
+Configuration = tuple[Node, Known]
+"""A state, as the exploration has interned it, and what is known."""
 Configurations = dict[Configuration, set[Decisions]]
 _FREE: Decisions = frozenset()
 

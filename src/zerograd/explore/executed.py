@@ -1,84 +1,65 @@
-"""The automaton as an exploration walks it: states by number, and every edge it has taken before."""
+"""Events as they are where guards are executed: in a window of a known length, under known values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from zerograd.core.events import Event, Kind
-from zerograd.core.lifecycle import State, advance
+from zerograd.core.events import Backward, End, Enter, Event, Hold, Step, Zero
 from zerograd.core.records import replace
-from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.flow import Emit, Loop
 from zerograd.explore.logic import Known, LastIteration
 
-Verdicts = tuple[tuple[Rule, Violation], ...]
-
 
 @dataclass
-class Edges:
-    """States and events are numbered, so that an edge that was taken before costs one look-up."""
+class Executed:
+    """Gives the variants of events, each variant as one object: edges go by the identity of events."""
 
-    rules: Sequence[Rule]
-    keep: frozenset[str]
-    """The fields of a state that the rules read: states that differ elsewhere are one."""
-    states: list[State] = field(default_factory=list)
-    numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
-    events: dict[tuple[int, int, int | None, bool], Event] = field(default_factory=dict)
-    moves: dict[tuple[int, int], tuple[int, Verdicts]] = field(default_factory=dict)
-    known: dict[tuple[Emit, Known], Event] = field(default_factory=dict)
+    length: int
+    """How many backward calls the guards mean a window to have."""
+    _variants: dict[tuple[int, object], tuple[Event, Event]] = field(default_factory=dict)
+    """By the identity of the event in the flow, which is kept, so that it stays its own."""
+    _known: dict[tuple[Emit, Known], Event] = field(default_factory=dict)
 
-    def number(self, state: State) -> int:
-        """The number of a state."""
-        fields = state.__dict__
-        key = tuple([fields[name] for name in self.keep])
-        number = self.numbers.get(key)
-        if number is None:
-            number = self.numbers[key] = len(self.states)
-            self.states.append(State(**{name: fields[name] for name in self.keep}))
-        return number
+    def event(self, flow: Emit, known: Known) -> Event:
+        """The event under what is known."""
+        event = flow.event
+        if isinstance(event, (Zero, End)):
+            made = self._variants.get((id(event), None))
+            return self._variant(event, None, length=self.length) if made is None else made[1]
+        if not isinstance(event, Step) and flow.divisor is None:
+            return event
+        if (variant := self._known.get((flow, known))) is None:
+            variant = self._known[flow, known] = self._under(flow, known)
+        return variant
 
-    def move(self, number: int, event: Event) -> tuple[int, Verdicts]:
-        """The state after an event, and what the event breaks."""
-        edge = (number, id(event))
-        move = self.moves.get(edge)
-        if move is None:
-            state = self.states[number]
-            verdicts = tuple(
-                (rule, violation)
-                for rule in self.rules
-                if (violation := rule.check(state, event)) is not None
-            )
-            # The event is kept, so that its id stays its own.
-            self.events[(id(event), -1, None, False)] = event
-            move = self.moves[edge] = (self.number(advance(state, event)), verdicts)
-        return move
-
-    def executed(self, flow: Emit, known: Known, length: int) -> Event:
-        """The event as it is in a window of that length, under what is known."""
-        if (event := self.known.get((flow, known))) is None:
-            event = self.known[flow, known] = self._executed(flow, known, length)
-        return event
-
-    def _executed(self, flow: Emit, known: Known, length: int) -> Event:
+    def _under(self, flow: Emit, known: Known) -> Event:
         event, values = flow.event, dict(known)
-        divisor = event.divisor
-        if flow.divisor is not None:
-            value = logic.evaluate(flow.divisor, values)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
-        last = bool(values.get(LastIteration(event.loop), False))
-        key = (id(event), length, divisor, last)
-        if key not in self.events:
-            self.events[key] = replace(event, length=length, divisor=divisor, last=last)
-            self.events[(id(event), -1, None, False)] = event
-        return self.events[key]
+        if isinstance(event, Step):
+            last = bool(values.get(LastIteration(event.loop), False))
+            return self._variant(event, last, length=self.length, last=last)
+        assert isinstance(event, Backward)
+        assert flow.divisor is not None
+        value = logic.evaluate(flow.divisor, values)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        divisor = max(int(value), 1) if number else 0  # type: ignore[arg-type]
+        return self._variant(event, divisor, divisor=divisor)
+
+    def _variant(self, event: Event, key: object, **changes: object) -> Event:
+        made = self._variants.get((id(event), key))
+        if made is None:
+            made = self._variants[id(event), key] = (event, replace(event, **changes))
+        return made[1]
 
 
 @lru_cache(maxsize=256)
-def ends(loop: Loop, kind: Kind) -> Emit:
-    """The event that a guarded loop gives when it begins, and after each of its iterations."""
-    site = loop.site if kind is Kind.ENTER else loop.closes or loop.site
-    return Emit(Event(kind, site, loop=loop.ident, guard=loop.paced))
+def enters(loop: Loop) -> Emit:
+    """The event with which a guarded loop begins."""
+    return Emit(Enter(loop.site, loop=loop.ident))
+
+
+@lru_cache(maxsize=256)
+def holds(loop: Loop) -> Emit:
+    """The event that a guarded loop gives after each of its iterations."""
+    return Emit(Hold(loop.closes or loop.site, loop=loop.ident, guard=loop.paced))

@@ -1,4 +1,4 @@
-"""The exploration of a flow to a fixpoint: every violation that some word of it contains.
+"""The exploration of a flow to a fixpoint: every violation that some sequence of its events contains.
 
 Every state carries the branch decisions it depends on. A violation that depends on none or one is
 certain, on two possible, on more it is not reported. Exploration always ends: states are finite,
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from zerograd.core.events import Kind, Site
+from zerograd.core.automaton import UNLIMITED, Automaton
+from zerograd.core.events import Site
 from zerograd.core.lifecycle import START, State
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
@@ -26,7 +27,7 @@ from zerograd.explore.decisions import (
     merge,
     smallest,
 )
-from zerograd.explore.executed import Edges, ends
+from zerograd.explore.executed import Executed, enters, holds
 from zerograd.explore.flow import (
     RAISE,
     Alt,
@@ -137,7 +138,9 @@ class Result:
 
 @dataclass
 class _Exploration:
-    edges: Edges
+    automaton: Automaton
+    executed: Executed | None
+    """Where guards are executed: the events as they are then."""
     needs: Needs
     window: Window | None
     constants: Known
@@ -201,13 +204,13 @@ class _Exploration:
 
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
-        event = flow.event
-        for (number, known), paths in entry.items():
-            if self.window:
-                event = self.edges.executed(flow, known, self.window.length)
-            after, verdicts = self.edges.move(number, event)
-            for verdict in verdicts:
-                self.found.setdefault(verdict, set()).update(paths)
+        event, executed, take = flow.event, self.executed, self.automaton.take
+        for (node, known), paths in entry.items():
+            if executed is not None:
+                event = executed.event(flow, known)
+            _, after, broken = take(node, event)
+            for rule_and_violation in broken:
+                self.found.setdefault(rule_and_violation, set()).update(paths)
             add(out, (after, known), paths)
         for watcher in self.watchers:
             merge(watcher, out)
@@ -299,7 +302,7 @@ class _Exploration:
         window = self.window
         assert window is not None
         if loop.paced is not None:
-            entry = self.emit(ends(loop, Kind.ENTER), entry)
+            entry = self.emit(enters(loop), entry)
         out: Configurations = {}
         for trips, first, group in self.trips(loop, entry):
             for index in range(trips):
@@ -314,7 +317,7 @@ class _Exploration:
                     merge(out, done)
                 group = self.once(loop, group)
                 if loop.paced is not None:
-                    group = self.emit(ends(loop, Kind.HOLD), group)
+                    group = self.emit(holds(loop), group)
             merge(out, group)
         return {} if loop.forever else out
 
@@ -391,14 +394,16 @@ def explore(
     window: Window | None = None,
     budget: int = MOST_CONFIGURATIONS,
 ) -> Result:
-    """All violations in all words of the flow; none where there are too many ways through it."""
+    """All violations in all sequences of the flow; none where there are too many ways through it."""
     rules = list(rules)
-    edges = Edges(rules, frozenset().union(*(rule.reads for rule in rules)))
-    first = edges.number(start)
-    if is_clean(flow, edges, first, window.length if window else None):
+    reads = frozenset().union(*(rule.reads for rule in rules))
+    automaton = Automaton(rules, reads=reads, most_edges=UNLIMITED)
+    executed = Executed(window.length) if window else None
+    first = automaton.node(start)
+    if is_clean(flow, automaton, first, executed):
         return Result([], {}, False, 0)
     constants = window.constants() if window else logic.NOTHING
-    search = _Exploration(edges, needs(flow), window, constants, budget)
+    search = _Exploration(automaton, executed, needs(flow), window, constants, budget)
     known = window.known() if window else logic.NOTHING
     search.run(flow, {(first, known): {frozenset()}})
     outcomes = [

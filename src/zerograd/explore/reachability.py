@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zerograd.core.events import Event, Kind
-from zerograd.explore.executed import Edges, ends
+from zerograd.core.automaton import Automaton, Node
+from zerograd.core.events import Event, Step
+from zerograd.explore import logic
+from zerograd.explore.executed import Executed, enters, holds
 from zerograd.explore.flow import (
     RAISE,
     Alt,
@@ -27,19 +29,19 @@ from zerograd.explore.flow import (
 )
 from zerograd.explore.logic import LastIteration
 
-States = set[int]
+States = set[Node]
 
 
 class _Broken(Exception):
     """Some event, in some state, breaks a rule."""
 
 
-def is_clean(flow: Flow, edges: Edges, start: int, length: int | None) -> bool:
-    """Whether no word of a flow can break a rule; `length` is that of an executed window."""
-    if length is not None and "divisors" in edges.keep:
+def is_clean(flow: Flow, automaton: Automaton, start: Node, executed: Executed | None) -> bool:
+    """Whether no sequence of a flow can break a rule; `executed` where guards are executed."""
+    if executed is not None and "divisors" in automaton.reads:
         return False  # what a loss is divided by, only the exploration finds out
     try:
-        _Sweep(edges, length).run(flow, {start})
+        _Sweep(automaton, executed).run(flow, {start})
     except _Broken:
         return False
     return True
@@ -47,8 +49,8 @@ def is_clean(flow: Flow, edges: Edges, start: int, length: int | None) -> bool:
 
 @dataclass
 class _Sweep:
-    edges: Edges
-    length: int | None
+    automaton: Automaton
+    executed: Executed | None
     jumps: dict[Label, States] = field(default_factory=dict)
     watchers: list[States] = field(default_factory=list)
 
@@ -77,24 +79,25 @@ class _Sweep:
 
     def emit(self, flow: Emit, entry: States) -> States:
         out = set()
+        take = self.automaton.take
         for event in self.variants(flow):
-            for number in entry:
-                after, verdicts = self.edges.move(number, event)
-                if verdicts:
+            for node in entry:
+                edge = take(node, event)
+                if edge.broken:
                     raise _Broken
-                out.add(after)
+                out.add(edge.node)
         self.watch(out)
         return out
 
     def variants(self, flow: Emit) -> Iterable[Event]:
         """The event as it is in the last iteration of its loop, and before."""
-        if self.length is None:
-            return (flow.event,)
-        last = LastIteration(flow.event.loop)
-        return [
-            self.edges.executed(flow, frozenset({(last, is_last)}), self.length)
-            for is_last in (False, True)
-        ]
+        event, executed = flow.event, self.executed
+        if executed is None:
+            return (event,)
+        if not isinstance(event, Step):
+            return (executed.event(flow, logic.NOTHING),)
+        last = LastIteration(event.loop)
+        return [executed.event(flow, frozenset({(last, is_last)})) for is_last in (False, True)]
 
     def watch(self, states: States) -> None:
         for watcher in self.watchers:
@@ -103,16 +106,16 @@ class _Sweep:
     def repeat(self, loop: Loop, entry: States) -> States:
         labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
         outer = {label: self.jumps.pop(label) for label in labels if label in self.jumps}
-        marked = loop.paced is not None and self.length is not None
+        marked = loop.paced is not None and self.executed is not None
         if marked:
-            entry = self.emit(ends(loop, Kind.ENTER), entry)
+            entry = self.emit(enters(loop), entry)
         seen: States = set()
         out: States = set()
         while entry:
             seen |= entry
             after = self.run(loop.body, entry) | self.jumps.pop(labels[1], set())
             if marked:
-                after = self.emit(ends(loop, Kind.HOLD), after)
+                after = self.emit(holds(loop), after)
             out |= after
             entry = after - seen
         if loop.forever:

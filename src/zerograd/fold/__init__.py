@@ -2,5 +2,5 @@
 
 It gives `Judge`, which moves each subject from state to state and reports what breaks a rule.
 
-May import: core, rules.
+May import: core.
 """

@@ -1,4 +1,4 @@
-"""From events to findings, with no torch: what a watched run and a replayed recording have in common."""
+"""From events to findings, without torch: what a watched run and a replayed recording have in common."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from zerograd.core.automaton import Ledger
-from zerograd.core.events import Event, Kind, Site
-from zerograd.core.finding import Finding, Note, Report
+from zerograd.core.automaton import Automaton, Edge, Node
+from zerograd.core.events import Backward, Event, Observation, Step, Sync, Zero
+from zerograd.core.finding import Finding, Place, Report, finding_of
 from zerograd.core.rule import Rule, Violation
-from zerograd.fold.window_statistics import Book
-
-Tell = Callable[[Finding], None]
-
-
-# An attribute of an enumeration is looked up each time; a name of the module is not.
-_BACKWARD, _STEP, _ZERO = Kind.BACKWARD, Kind.STEP, Kind.ZERO
+from zerograd.fold.window_statistics import Observations, WindowStatistics
 
 
 class Recorder(Protocol):
@@ -28,43 +22,57 @@ class Recorder(Protocol):
         ...
 
 
-class Judge:
-    """Folds the events of every subject and collects what breaks a rule, each place once."""
+class Track:
+    """One subject: the state of its gradients, and what has been counted so far."""
 
-    def __init__(self, rules: Iterable[Rule], tell: Tell | None = None) -> None:
-        self.rules = tuple(rules)
+    __slots__ = ("lent", "name", "node", "steps", "windows")
+
+    def __init__(self, name: str, node: Node) -> None:
+        self.name = name
+        self.node = node
+        self.steps = 0
+        self.windows = WindowStatistics()
+        self.lent: Node | None = None
+        """The node when another subject's step used these gradients: a clear then drops nothing."""
+
+
+class Judge:
+    """Takes the events of every subject and collects what breaks a rule, each place once."""
+
+    def __init__(
+        self, rules: Iterable[Rule], on_finding: Callable[[Finding], None] | None = None
+    ) -> None:
         self.report = Report()
         self.recorder: Recorder | None = None
-        self._codes = {rule.code for rule in self.rules}
-        self._tell = tell
-        self._ledger = Ledger(self.rules)
-        self._books: dict[str, Book] = {}
-        self._places: dict[tuple[str, str, int], int] = {}
+        self._on_finding = on_finding
+        self._automaton = Automaton(rules)
+        self._tracks: dict[str, Track] = {}
+        self._places: dict[Place, int] = {}
         self._past_steps = 0
         self._past_windows: Counter[int] = Counter()
 
-    def book(self, subject: str) -> Book:
-        """What is known of a subject."""
-        if subject not in self._books:
-            self._books[subject] = Book(subject, self._ledger.node())
-        return self._books[subject]
+    def track(self, subject: str) -> Track:
+        """The track of a subject; it begins when it is first asked for."""
+        if subject not in self._tracks:
+            self._tracks[subject] = Track(subject, self._automaton.node())
+        return self._tracks[subject]
 
     @property
-    def books(self) -> list[Book]:
+    def tracks(self) -> list[Track]:
         """Of all subjects that there are."""
-        return list(self._books.values())
+        return list(self._tracks.values())
 
     @property
     def steps(self) -> int:
         """How many steps there were."""
-        return self._past_steps + sum(book.steps for book in self._books.values())
+        return self._past_steps + sum(track.steps for track in self._tracks.values())
 
     @property
     def windows(self) -> Counter[int]:
         """How many windows there were of each length."""
         total = Counter(self._past_windows)
-        for book in self._books.values():
-            total.update(book.windows)
+        for track in self._tracks.values():
+            total.update(track.windows.counts)
         return +total
 
     def forked(self) -> None:
@@ -74,82 +82,77 @@ class Judge:
 
     def forget(self, subject: str) -> None:
         """The subject is gone: what it has done counts, what it was about to do does not."""
-        book = self._books.pop(subject, None)
-        if book is not None:
-            self._past_steps += book.steps
-            self._past_windows.update(book.windows)
+        track = self._tracks.pop(subject, None)
+        if track is not None:
+            self._past_steps += track.steps
+            self._past_windows.update(track.windows.counts)
 
-    def post(self, subject: str, event: Event) -> None:
-        """Take one event of a subject."""
-        self.move(self.book(subject), event)
+    def post(self, track: Track, event: Event) -> None:
+        """An event has happened to a subject."""
+        node = track.node
+        self.follow(track, node.edges.get(id(event)) or self._automaton.take(node, event))
 
-    def move(self, book: Book, event: Event) -> None:
-        """Take one event of a subject whose book is at hand."""
-        if self.recorder is not None:
-            self.recorder.write(book.name, event)
-        before = book.node
-        edge = before.edges.get(id(event)) or self._ledger.take(before, event)
-        book.node = edge.node
+    def follow(self, track: Track, edge: Edge) -> None:
+        """A subject takes an edge from where it is; a loop that repeats knows which.
+
+        Nothing else moves a node, counts, or hands events to the recorder.
+        """
+        event = edge.event
+        if self.recorder is not None and not isinstance(event, Observation):
+            self.recorder.write(track.name, event)
+        before = track.node
+        track.node = edge.node
         if edge.broken:
-            self._broken(edge.broken, book, event)
-        kind = event.kind
-        if kind is _BACKWARD:
+            self._report(edge.broken, track, event)
+        windows = track.windows
+        if isinstance(event, Backward):
             if not event.may:
-                book.window += 1
-        elif kind is _STEP:
+                windows.open += 1
+        elif isinstance(event, Step):
             if event.foreign:
-                book.lent = edge.node
+                track.lent = edge.node
                 return
-            if book.plain(event):
-                book.windows[book.window] += 1
-                if book.drops:
-                    book.drops = []
+            if windows.closes_as_usual(event):
+                windows.counts[windows.open] += 1
+                if windows.drops:
+                    windows.drops = []
             else:
-                self._broken(book.closed(event, before.state), book, event)
-            book.window = 0
-            book.steps += 1
-        elif kind is _ZERO:
-            if book.window:
-                if before is not book.lent:
-                    self._broken(book.dropped(event, before.state), book, event)
-                book.window = 0
+                self._observe(track, windows.closed(event, before.state))
+            windows.open = 0
+            track.steps += 1
+        elif isinstance(event, Zero):
+            if windows.open:
+                if before is not track.lent:
+                    self._observe(track, windows.dropped(event, before.state))
+                windows.open = 0
 
     def end(self, *, clean: bool = True) -> None:
-        """The run is over; a run that was broken off is not blamed for what it left open."""
+        """The run is over; a run that was stopped is not blamed for what it left open."""
         if clean:
-            end = Event(Kind.END, Site("", 0))
-            for book in self._books.values():
-                self._broken(book.ended(end), book, end)
+            for track in self._tracks.values():
+                self._observe(track, track.windows.ended(track.node.state))
 
-    def tell(self, rule: Rule, violation: Violation, iteration: int | None = None) -> None:
-        """Report a violation, or count it where its place is already known."""
-        place = (rule.code, violation.site.path, violation.site.line)
-        findings = self.report.findings
-        number = self._places.get(place)
-        if number is not None:
-            seen = findings[number].seen or 1
-            findings[number] = replace(findings[number], seen=seen + 1)
-            if self._tell is not None:
-                self._tell(findings[number])
-            return
-        finding = Finding(
-            code=rule.code,
-            name=rule.name,
-            level=rule.level,
-            message=violation.message,
-            site=replace(violation.site, iteration=iteration),
-            label=violation.label,
-            notes=tuple(Note(one.site, one.message) for one in violation.evidence),
-            help=violation.help,
-            seen=1,
-        )
-        self._places[place] = len(findings)
-        findings.append(finding)
-        if self._tell is not None:
-            self._tell(finding)
+    def _observe(self, track: Track, seen: Observations) -> None:
+        for observation in seen:
+            self.post(track, observation)
 
-    def _broken(self, broken: Iterable[tuple[Rule, Violation]], book: Book, event: Event) -> None:
+    def _report(self, broken: Iterable[tuple[Rule, Violation]], track: Track, event: Event) -> None:
+        diverged = event.diverged if isinstance(event, Sync) else None
+        iteration = track.steps + 1 if diverged is None else diverged.step
         for rule, violation in broken:
-            if rule.code in self._codes and rule.code not in event.allowed:
-                at = book.steps + 1 if event.diverged is None else event.diverged.step
-                self.tell(rule, violation, at)
+            if rule.code not in event.allowed:
+                self._add(rule, violation, iteration)
+
+    def _add(self, rule: Rule, violation: Violation, iteration: int) -> None:
+        """A new finding, or one more time where its place is already known."""
+        finding = finding_of(rule, violation)
+        findings = self.report.findings
+        number = self._places.setdefault(finding.place, len(findings))
+        if number < len(findings):
+            finding = findings[number]
+            finding = findings[number] = replace(finding, seen=(finding.seen or 1) + 1)
+        else:
+            finding = replace(finding, site=replace(finding.site, iteration=iteration), seen=1)
+            findings.append(finding)
+        if self._on_finding is not None:
+            self._on_finding(finding)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zerograd import __version__
-from zerograd.core.finding import Problem, Watched
+from zerograd.core.finding import Place, Problem, Watched
 from zerograd.launch.replay import Replayed, judged
 from zerograd.launch.run_session import Refused, fails
 from zerograd.recording.reader import Progress
@@ -66,7 +66,7 @@ def _any(done: Replayed) -> bool:
 def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
     shown = sorted(shown, key=lambda one: (one.played.rank is None, one.played.rank or 0))
     several = len(shown) > 1
-    findings: dict[tuple[str, str, int], html.Shown] = {}
+    findings: dict[Place, html.Shown] = {}
     ranks = []
     for at, one in enumerate(shown):
         rank = one.played.rank
@@ -81,12 +81,10 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
     return html.Page(program, ranks, list(findings.values()), problems, sources, rules, __version__)
 
 
-def _add(
-    findings: dict[tuple[str, str, int], html.Shown], done: Replayed, number: int, rank: str
-) -> int:
+def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: str) -> int:
     """Count a finding where other ranks have it, too; its number in the page."""
     finding = done.report.findings[number]
-    place = (finding.code, finding.site.path, finding.site.line)
+    place = finding.place
     shown = findings.get(place)
     if shown is None:
         shown = findings[place] = html.Shown(finding, done.measured.get(number))

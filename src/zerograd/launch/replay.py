@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from zerograd.core import suppressions
-from zerograd.core.events import Event, Measured
-from zerograd.core.finding import Finding, Report, Watched
+from zerograd.core.events import Backward, Event, Measured
+from zerograd.core.finding import Finding, Place, Report, Watched
 from zerograd.core.rule import numbers
-from zerograd.fold.judge import Judge
-from zerograd.fold.window_statistics import Book
+from zerograd.fold.judge import Judge, Track
 from zerograd.launch.run_session import Refused, chosen
 from zerograd.recording.reader import Played, Progress, replay
 from zerograd.report.timeline import Timeline
@@ -73,21 +72,21 @@ class _Judging:
         self.judge = Judge(rules, self._tell)
         self.measured: dict[int, Measured] = {}
         self._timeline = timeline
-        self._places: dict[tuple[str, str, int], int] = {}
+        self._places: dict[Place, int] = {}
         self._broken: list[int] = []
-        self._mixed: dict[str, deque[Event]] = {}
+        self._mixed: dict[str, deque[Backward]] = {}
         """By subject: the last backward calls that were measured."""
-        self._subjects: dict[str, Book] = {}
+        self._tracks: dict[str, Track] = {}
         self._subject = ""
 
     def post(self, subject: str, event: Event) -> None:
         self._subject = subject
-        if event.measured is not None:
+        if isinstance(event, Backward) and event.measured is not None:
             self._mixed.setdefault(subject, deque(maxlen=MOST_MIXED)).append(event)
-        book = self._subjects.get(subject) or self._welcome(subject)
-        self.judge.move(book, event)
+        track = self._tracks.get(subject) or self._welcome(subject)
+        self.judge.post(track, event)
         if self._timeline is not None:
-            self._timeline.add(subject, event, book.node.grads, tuple(self._broken))
+            self._timeline.add(subject, event, track.node.grads, tuple(self._broken))
         if self._broken:
             self._broken.clear()
 
@@ -99,26 +98,26 @@ class _Judging:
             self._timeline.close()
             for lane in self._timeline.lanes:
                 lane.title, lane.parameters = played.titles.get(lane.name, (lane.title, 0))
-                lane.windows = dict(sorted(self.judge.book(lane.name).windows.items()))
+                windows = self.judge.track(lane.name).windows
+                lane.windows = dict(sorted(windows.counts.items()))
 
     def _tell(self, finding: Finding) -> None:
-        place = (finding.code, finding.site.path, finding.site.line)
-        number = self._places.setdefault(place, len(self._places))
+        number = self._places.setdefault(finding.place, len(self._places))
         self._broken.append(number)
         if number not in self.measured:
             for mixed in self._mixed.get(self._subject, ()):
                 if mixed.measured is not None and numbers(mixed) in finding.message:
                     self.measured[number] = mixed.measured
 
-    def _welcome(self, subject: str) -> Book:
-        if len(self._subjects) >= MOST_SUBJECTS:
+    def _welcome(self, subject: str) -> Track:
+        if len(self._tracks) >= MOST_SUBJECTS:
             shown = {lane.name for lane in self._timeline.lanes} if self._timeline else set()
-            for old in [one for one in self._subjects if one not in shown][: MOST_SUBJECTS // 2]:
-                del self._subjects[old]
+            for old in [one for one in self._tracks if one not in shown][: MOST_SUBJECTS // 2]:
+                del self._tracks[old]
                 self._mixed.pop(old, None)
                 self.judge.forget(old)
-        book = self._subjects[subject] = self.judge.book(subject)
-        return book
+        track = self._tracks[subject] = self.judge.track(subject)
+        return track
 
 
 def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from zerograd.core.finding import Finding, Problem, Report, Watched
+from zerograd.core.finding import Finding, Place, Problem, Report, Watched
 from zerograd.processes.process_files import Part
-
-_Place = tuple[str, str, int]
 
 
 def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = None) -> Report:
@@ -17,13 +15,13 @@ def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = 
     parts = list(parts)
     report = Report()
     if own is not None and rank is not None:
-        found = {_place(finding): finding for finding in own.findings}
+        found = {finding.place: finding for finding in own.findings}
         errors = list(own.errors)
         parts.insert(0, Part("", rank, 2, 0, "", "", found, own.watched, errors, ended=True))
         own = None
-    alike: dict[_Place, list[Finding]] = {}
+    alike: dict[Place, list[Finding]] = {}
     for finding in own.findings if own is not None else ():
-        alike.setdefault(_place(finding), []).append(finding)
+        alike.setdefault(finding.place, []).append(finding)
     for part in parts:
         for place, finding in part.findings.items():
             ranked = replace(finding, ranks=() if part.rank is None else (part.rank,))
@@ -34,10 +32,6 @@ def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = 
     report.sources = dict(own.sources) if own is not None else {}
     report.watched = _watched(parts, own.watched if own is not None else None)
     return report
-
-
-def _place(finding: Finding) -> _Place:
-    return (finding.code, finding.site.path, finding.site.line)
 
 
 def _one(findings: list[Finding]) -> Finding:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from zerograd.core.finding import Finding, Problem, Watched
+from zerograd.core.finding import Finding, Place, Problem, Watched
 from zerograd.recording.json_codec import Damaged, parsed
 
 SUFFIX = ".jsonl"
@@ -32,7 +32,7 @@ class Part:
     pid: int = 0
     host: str = ""
     program: str = ""
-    findings: dict[tuple[str, str, int], Finding] = field(default_factory=dict)
+    findings: dict[Place, Finding] = field(default_factory=dict)
     watched: Watched | None = None
     errors: list[Problem] = field(default_factory=list)
     ended: bool = False
@@ -75,7 +75,7 @@ def _take(part: Part, data: dict[str, Any]) -> None:
     if "finding" in data:
         finding = parsed(Finding, data["finding"])
         assert isinstance(finding, Finding)
-        part.findings[finding.code, finding.site.path, finding.site.line] = finding
+        part.findings[finding.place] = finding
     elif "end" in data:
         part.ended = True
         watched = data["watched"]

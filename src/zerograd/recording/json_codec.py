@@ -9,23 +9,50 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from zerograd.core.events import KINDS, Event
+
 
 class Damaged(ValueError):
     """A line that no recorder wrote."""
 
 
+def event_data(event: Event) -> dict[str, object]:
+    """An event as JSON can hold it."""
+    return {"kind": event.kind, **_fields(event)}
+
+
+def parsed_event(data: object) -> Event:
+    """The event that `event_data` made into data; `Damaged` if it is no such thing."""
+    if not isinstance(data, dict):
+        raise Damaged("this is no event")
+    if "kind" not in data:
+        raise Damaged("the event has no 'kind'")
+    fields_ = dict(data)
+    name = fields_.pop("kind")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise Damaged(f"{name!r} is no kind of event")
+    event = _parsed_dataclass(kind, fields_)
+    assert isinstance(event, Event)
+    return event
+
+
 def plain(value: object) -> object:
-    """A value as JSON can hold it; of a dataclass the fields that are not what they always are."""
+    """A value as JSON can hold it; of a dataclass the fields that differ from their defaults."""
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
-        held = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: plain(one) for field, one in held if one != field.default}
+        return _fields(value)
     if isinstance(value, (tuple, list)):
         return [plain(one) for one in value]
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     return value
+
+
+def _fields(record: Any) -> dict[str, object]:
+    held = ((field, getattr(record, field.name)) for field in fields(record))
+    return {field.name: plain(one) for field, one in held if one != field.default}
 
 
 def parsed(kind: Any, data: object) -> object:
@@ -89,4 +116,5 @@ def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
         for field in fields(kind)
         if field.default is MISSING and field.default_factory is MISSING
     ]
-    return get_type_hints(kind), frozenset(needed)
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}, frozenset(needed)

@@ -11,14 +11,14 @@ from typing import Any
 from zerograd import __version__
 from zerograd.core.events import Event
 from zerograd.core.finding import Problem, Watched
-from zerograd.recording.json_codec import Damaged, parsed
+from zerograd.recording import format_2
+from zerograd.recording.json_codec import Damaged, parsed, parsed_event
 from zerograd.recording.writer import FORMAT, LONGEST_LINE, MOST_EVENTS, MOST_SOURCES
 
 Post = Callable[[str, Event], None]
 Norms = Callable[[str, int, int, list[float], list[float | None]], None]
 """Takes a subject, its first step, for how many steps each stands, what was used, what is right."""
 
-OLDEST = 1
 _NO_RECORDING = "this is no recording: zerograd run --record makes one"
 _NO_LINE = "this is no line of a recording"
 
@@ -92,7 +92,7 @@ class _Reader:
         self.events: dict[bytes, tuple[str, Event]] = {}
         """By the line that repeats them: most lines of a long recording are such."""
         self._known: dict[int, tuple[str, Event]] = {}
-        self._begun = False
+        self._begun = self._is_format_2 = False
 
     def take(self, line: bytes) -> None:
         try:
@@ -137,13 +137,14 @@ class _Reader:
     def _header(self, data: object) -> None:
         if not isinstance(data, dict) or "format" not in data:
             raise Damaged(_NO_RECORDING)
-        if data["format"] not in range(OLDEST, FORMAT + 1):
+        if data["format"] not in (format_2.FORMAT, FORMAT):
             by = data.get("zerograd", "another version")
             raise Damaged(
                 f"the recording has format {data['format']!r}, written by zerograd {by}; "
                 f"this is {__version__}, which reads format {FORMAT}: replay it with that version"
             )
         self._begun = True
+        self._is_format_2 = data["format"] == format_2.FORMAT
         (self.played.program,) = _typed({"program": "", **data}, program=str)
         if data.get("rank") is not None:
             (self.played.rank,) = _typed(data, rank=int)
@@ -154,8 +155,8 @@ class _Reader:
             raise Damaged("an event needs a number and a subject")
         if not 0 <= number < MOST_EVENTS:
             raise Damaged(f"no event has the number {number}")
-        event = parsed(Event, data.get("event"))
-        assert isinstance(event, Event)
+        about = data.get("event")
+        event = parsed_event(format_2.converted(about) if self._is_format_2 else about)
         self._known[number] = self.events[b"%d\n" % number] = (subject, event)
 
     def _cycle(self, data: dict[str, object]) -> None:

@@ -1,6 +1,6 @@
 """The events of a run as JSON lines, so that it can be judged and shown again: `run --record`.
 
-    {"zerograd": "0.1.0", "format": 2, "program": "a.py"}
+    {"zerograd": "0.1.0", "format": 3, "program": "a.py"}
     {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2}
     {"source": "a.py", "text": "import torch …"}
     {"define": 0, "subject": "SGD#1", "event": {"kind": "backward", "site": {"path": "a.py", "line": 7}}}
@@ -12,10 +12,10 @@
 
 An event is written before `write` returns: a crash loses at most the last one. What repeats itself
 is counted in place, in its line, so that the events of a long run are no longer than those of a short
-one. Norms come in batches, and behind the events they belong to; from THIN steps on, one stands for
+one. Norms come in batches, and behind the events they belong to; from THIN steps on, one is for
 several. A file never grows beyond MOST_BYTES; what comes after `{"cut": …}` was not kept.
 
-Format 1 had neither subjects nor sources nor norms; it is read all the same.
+An event has the fields of its kind. In format 2 all kinds had all fields; it is converted on reading.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from collections.abc import Iterator, Sequence
 from zerograd import __version__
 from zerograd.core.events import Event
 from zerograd.core.finding import Watched
-from zerograd.recording.json_codec import plain
+from zerograd.recording.json_codec import event_data, plain
 
-FORMAT = 2
+FORMAT = 3
 MOST_BYTES = 64 * 1024 * 1024
 MOST_EVENTS = 4096
 """So many different events have a number at a time; then numbers are given anew."""
@@ -169,7 +169,7 @@ class Recorder:
             self._numbers.clear()
             self._past.clear()
         number = len(self._numbers)
-        line = {"define": number, "subject": subject, "event": plain(event)}
+        line = {"define": number, "subject": subject, "event": event_data(event)}
         self._append(json.dumps(line))
         self._numbers[subject, event] = number
         return number

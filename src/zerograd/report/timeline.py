@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import EMPTY, Grads
 
 MOST_LANES = 24
@@ -206,9 +206,10 @@ class Timeline:
         lane = self._lane_of.get(subject, -1)
         if lane < 0:
             lane = self.lane(subject)
-        if lane < 0 or ((event.may or event.foreign) and not findings):
+        step = isinstance(event, Step) and not event.foreign
+        foreign = isinstance(event, Step) and event.foreign
+        if lane < 0 or ((event.may or foreign) and not findings):
             return
-        kind = event.kind
         if findings:
             number = self._letter(lane, event, grads, findings)
         else:
@@ -225,7 +226,7 @@ class Timeline:
             self._now[-1][1] += 1
         else:
             self._now.append([number, 1])
-        if kind is Kind.STEP and not event.foreign:
+        if step:
             self.lanes[lane].steps += 1
             self._close()
         elif len(self._now) > LONGEST_TICK:
@@ -271,7 +272,7 @@ class Timeline:
             site = self._site_of[place] = len(self.sites)
             self.sites.append(place)
         state = self._states[lane] if event.may else _STATE[grads]
-        return self._numbered(Letter(lane, event.kind.value, site, state, findings))
+        return self._numbered(Letter(lane, event.kind, site, state, findings))
 
     def _numbered(self, letter: Letter) -> int:
         number = self._letter_of.get(letter)

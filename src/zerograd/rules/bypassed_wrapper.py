@@ -28,13 +28,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.BACKWARD or not event.bypasses:
+    if not isinstance(event, Backward) or not event.bypasses:
         return None
     return Violation(
         site=event.site,
@@ -50,6 +50,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
-    needs=(lambda event: bool(event.bypasses),),
+    needs=(lambda event: isinstance(event, Backward) and bool(event.bypasses),),
     only="static",
 )

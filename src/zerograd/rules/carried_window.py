@@ -31,23 +31,29 @@ for epoch in range(2):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, LongWindow, Site, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
+    if isinstance(event, LongWindow):
+        return _violation(event.site, event.site, event.window, event.usual)
+    if not isinstance(event, Step) or event.foreign or event.guard is None or event.length < 2:
         return None
     if not before.carried or before.backward is None or before.backward.may:
         return None
     if before.window <= event.length:
         return None
+    return _violation(event.site, event.guard, before.window, event.length)
+
+
+def _violation(step: Site, guard: Site, window: int, meant: int) -> Violation:
     return Violation(
-        site=event.site,
+        site=step,
         message="the step uses micro-batches that the previous epoch left over",
-        label=f"uses {before.window} micro-batches where {event.length} are meant",
-        evidence=(Evidence(event.guard, "the counter restarts with the loop"),),
+        label=f"uses {window} micro-batches where {meant} are meant",
+        evidence=(Evidence(guard, "the counter restarts with the loop"),),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )
 

@@ -29,13 +29,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Clip, Event, Step
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, letter
+from zerograd.core.rule import Evidence, Rule, Violation, of_kind
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.CLIP or event.may:
+    if not isinstance(event, Clip) or event.may:
         return None
     if before.grads is not Grads.SPENT or before.maybe is not None or before.used is None:
         return None
@@ -54,5 +54,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe"}),
-    needs=(letter(Kind.CLIP), letter(Kind.STEP)),
+    needs=(of_kind(Clip), of_kind(Step)),
 )

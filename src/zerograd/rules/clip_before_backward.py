@@ -29,13 +29,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Clip, Event, Step
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, letter
+from zerograd.core.rule import Evidence, Rule, Violation, of_kind
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign:
+    if not isinstance(event, Step) or event.foreign:
         return None
     if before.early is None or before.backward is None:
         return None
@@ -55,5 +55,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "early"}),
-    needs=(letter(Kind.CLIP), letter(Kind.STEP), letter(Kind.BACKWARD)),
+    needs=(of_kind(Clip), of_kind(Step), of_kind(Backward)),
 )

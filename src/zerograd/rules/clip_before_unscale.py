@@ -32,13 +32,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Clip, Event
 from zerograd.core.lifecycle import Scale, State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, letter, scaler
+from zerograd.core.rule import Evidence, Feature, Rule, Violation, of_kind, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.CLIP or event.may or before.backward is None:
+    if not isinstance(event, Clip) or event.may or before.backward is None:
         return None
     if before.scale is not Scale.SCALED:
         return None
@@ -57,6 +57,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "scale", "unscaled"}),
-    needs=(letter(Kind.CLIP), scaler),
+    needs=(of_kind(Clip), scaler),
     applies_to=Feature.SCALER,
 )

@@ -32,13 +32,13 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Clip, Event, Step
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, letter, place
+from zerograd.core.rule import Evidence, Rule, Violation, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or before.grads is Grads.STALE:
+    if not isinstance(event, Step) or event.foreign or before.grads is Grads.STALE:
         return None
     if before.reclipped is None or before.backward is None:
         return None
@@ -64,5 +64,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "clipped", "reclipped"}),
-    needs=(letter(Kind.CLIP), letter(Kind.STEP)),
+    needs=(of_kind(Clip), of_kind(Step)),
 )

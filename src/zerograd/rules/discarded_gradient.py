@@ -31,15 +31,15 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import End, Event, Step, Zero
 from zerograd.core.lifecycle import EMPTY, State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Evidence, Rule, Violation, of_kind
 
 HELP = "clear before the backward or after the step, not between them"
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is Kind.END and event.idle_loss is not None:
+    if isinstance(event, End) and event.idle_loss is not None:
         return Violation(
             site=event.site,
             message="the optimizer is cleared and given gradients, and never stepped",
@@ -47,7 +47,7 @@ def check(before: State, event: Event) -> Violation | None:
             evidence=(Evidence(event.idle_loss, "these gradients are never used"),),
             help="call step() after the backward",
         )
-    if event.kind is not Kind.STEP or event.foreign:
+    if not isinstance(event, Step) or event.foreign:
         return None
     if before.dropped is None or before.grads not in EMPTY:
         return None
@@ -65,14 +65,18 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
+def _never_stepped(event: Event) -> bool:
+    return isinstance(event, End) and event.idle_loss is not None
+
+
 RULE = Rule(
     code="ZG102",
     name="discarded-gradient",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "dropped", "lent"}),
+    reads=frozenset({"grads", "backward", "dropped", "lent", "shared"}),
     needs=(
-        lambda event: event.kind is Kind.ZERO or event.idle_loss is not None,
-        lambda event: event.kind in (Kind.STEP, Kind.END),
+        lambda event: isinstance(event, Zero) or _never_stepped(event),
+        of_kind(Step, End),
     ),
 )

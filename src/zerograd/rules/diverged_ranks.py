@@ -40,7 +40,7 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Diverged, Event
+from zerograd.core.events import Diverged, Event, Sync
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Feature, Rule, Violation
 
@@ -55,9 +55,9 @@ _HELP = {
 
 
 def check(before: State, event: Event) -> Violation | None:
-    seen = event.diverged
-    if seen is None:
+    if not isinstance(event, Sync) or event.diverged is None:
         return None
+    seen = event.diverged
     return Violation(
         site=event.site,
         message=_message(seen),
@@ -94,7 +94,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
-    needs=(lambda event: event.diverged is not None,),
+    needs=(lambda event: isinstance(event, Sync) and event.diverged is not None,),
     only="runtime",
     applies_to=Feature.REPLICAS,
 )

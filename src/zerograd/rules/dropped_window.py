@@ -29,29 +29,36 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import End, Event, PartialWindow, Site, Zero
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 from zerograd.rules import carried_window
 
 
 def check(before: State, event: Event) -> Violation | None:
+    if isinstance(event, PartialWindow):
+        return _violation(event.site, event.backward, event.cleared, event.site)
     held, backward = before.held, before.backward
-    if event.kind not in (Kind.ZERO, Kind.END) or event.may or held is None or backward is None:
+    if not isinstance(event, (Zero, End)) or event.may or held is None or backward is None:
         return None
-    if event.kind is Kind.ZERO and event.loop == held.loop:
+    if isinstance(event, Zero) and event.loop == held.loop:
         return None  # zero-in-window
     if before.window > event.length:
         return None  # misplaced-guard
-    if event.kind is Kind.ZERO:
-        end = Evidence(event.site, "cleared here")
+    cleared = event.site if isinstance(event, Zero) else None
+    return _violation(held.site, backward.site, cleared, held.guard or held.site)
+
+
+def _violation(step: Site, backward: Site, cleared: Site | None, guard: Site) -> Violation:
+    if cleared is not None:
+        end = Evidence(cleared, "cleared here")
     else:
-        end = Evidence(held.guard or held.site, "the guard does not close it")
+        end = Evidence(guard, "the guard does not close it")
     return Violation(
-        site=held.site,
+        site=step,
         message="the last, partial window is never stepped",
         label="never reached for the remainder",
-        evidence=(Evidence(backward.site, "the last micro-batches"), end),
+        evidence=(Evidence(backward, "the last micro-batches"), end),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )
 

@@ -24,13 +24,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import EMPTY, State
 from zerograd.core.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.fed:
+    if not isinstance(event, Step) or event.foreign or event.fed:
         return None
     if before.grads not in EMPTY or before.cleared is None:
         return None
@@ -48,11 +48,17 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
+def _is_unfed(event: Event) -> bool:
+    if not isinstance(event, Step) or event.fed:
+        return False
+    return event.again or event.idle_loss is not None
+
+
 RULE = Rule(
     code="ZG104",
     name="empty-step",
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "cleared"}),
-    needs=(lambda event: event.idle_loss is not None and not event.fed,),
+    needs=(_is_unfed,),
 )

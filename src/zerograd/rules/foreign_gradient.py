@@ -40,13 +40,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign:
+    if not isinstance(event, Step) or event.foreign:
         return None
     if before.crossed is None or before.lent is None:
         return None
@@ -71,6 +71,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "lent", "crossed"}),
-    needs=(lambda event: event.foreign,),
+    needs=(lambda event: isinstance(event, Step) and event.foreign,),
     applies_to=Feature.SEVERAL_OPTIMIZERS,
 )

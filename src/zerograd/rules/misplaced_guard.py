@@ -30,37 +30,40 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import End, Event, OddWindow, Site, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is Kind.END:
+    if isinstance(event, OddWindow):
+        return _odd(event.site, event.site, event.backward, event.window, event.usual)
+    if isinstance(event, End):
         return _never(before, event)
-    if event.kind is not Kind.STEP or event.foreign or event.guard is None or event.length < 2:
+    if not isinstance(event, Step) or event.foreign or event.guard is None or event.length < 2:
         return None
     if event.last or before.carried or before.cut or before.backward is None or before.backward.may:
         return None
     if before.window in (0, event.length):
         return None
+    return _odd(event.guard, event.site, before.backward.site, before.window, event.length)
+
+
+def _odd(guard: Site, step: Site, backward: Site, window: int, meant: int) -> Violation:
     return Violation(
-        site=event.guard,
-        message=(
-            f"the guard closes a window of {before.window} where {event.length} are meant"
-            f" (N = {event.length})"
-        ),
+        site=guard,
+        message=f"the guard closes a window of {window} where {meant} are meant (N = {meant})",
         label="closes the window here",
         evidence=(
-            Evidence(before.backward.site, "the window's last backward"),
-            Evidence(event.site, "the step"),
+            Evidence(backward, "the window's last backward"),
+            Evidence(step, "the step"),
         ),
         help="count micro-batches from 1: (i + 1) % N == 0",
-        step=event.site,
+        step=step,
     )
 
 
-def _never(before: State, event: Event) -> Violation | None:
+def _never(before: State, event: End) -> Violation | None:
     held, backward = before.held, before.backward
     if held is None or backward is None or held.guard is None or event.length < 2:
         return None

@@ -29,21 +29,20 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step, Unscale
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, place, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.foreign or event.may or not event.scaled:
-        return None
-    if event.kind is Kind.UNSCALE:
+    first: Event | None
+    if isinstance(event, Unscale):
         first, call = before.unscaled or before.stepped, "unscale_()"
-    elif event.kind is Kind.STEP:
+    elif isinstance(event, Step) and not event.foreign:
         first, call = before.stepped, "scaler.step()"
     else:
         return None
-    if first is None:
+    if event.may or not event.scaled or first is None:
         return None
     return Violation(
         site=event.site,

@@ -34,13 +34,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event
 from zerograd.core.lifecycle import Scale, State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.BACKWARD or event.may or not event.scaled:
+    if not isinstance(event, Backward) or event.may or not event.scaled:
         return None
     if before.backward is None or before.unscaled is None or before.scale is not Scale.PLAIN:
         return None

@@ -30,15 +30,15 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Assign, Clip, Event, Unscale, Zero
 from zerograd.core.lifecycle import Grads, State
 from zerograd.core.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not event.bare or before.grads is not Grads.NONE:
+    if not _is_bare(event) or before.grads is not Grads.NONE:
         return None
-    if event.may and event.kind is Kind.ZERO:
+    if event.may and isinstance(event, Zero):
         return None  # it may clear another's; `may` of other uses is about what they do
     evidence: tuple[Evidence, ...] = ()
     if before.cleared is not None:
@@ -52,6 +52,10 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
+def _is_bare(event: Event) -> bool:
+    return isinstance(event, (Zero, Assign, Unscale, Clip)) and event.bare
+
+
 RULE = Rule(
     code="ZG107",
     name="none-gradient",
@@ -59,5 +63,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "cleared"}),
     only="static",
-    needs=(lambda event: event.bare,),
+    needs=(_is_bare,),
 )

@@ -34,13 +34,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation, named
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.BACKWARD or not event.orphan:
+    if not isinstance(event, Backward) or not event.orphan:
         return None
     return Violation(
         site=event.site,

@@ -28,13 +28,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, letter, place
+from zerograd.core.rule import Evidence, Rule, Violation, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or not event.fed:
+    if not isinstance(event, Step) or event.foreign or not event.fed:
         return None
     if before.grads is not Grads.SPENT or before.maybe is not None or before.used is None:
         return None
@@ -53,5 +53,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe"}),
-    needs=(letter(Kind.STEP),),
+    needs=(of_kind(Step),),
 )

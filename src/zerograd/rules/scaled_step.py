@@ -27,13 +27,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import Scale, State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.scaled is not False:
+    if not isinstance(event, Step) or event.foreign or event.scaled is not False:
         return None
     if before.scale is not Scale.SCALED or before.backward is None:
         return None

@@ -26,13 +26,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.BACKWARD or not event.own_gradient:
+    if not isinstance(event, Backward) or not event.own_gradient:
         return None
     return Violation(
         site=event.site,
@@ -48,6 +48,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
-    needs=(lambda event: event.own_gradient,),
+    needs=(lambda event: isinstance(event, Backward) and event.own_gradient,),
     only="static",
 )

@@ -32,13 +32,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event, Step
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, letter, numbers, place
+from zerograd.core.rule import Evidence, Rule, Violation, numbers, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or before.used is None:
+    if not isinstance(event, Step) or event.foreign or before.used is None:
         return None
     mixed = before.mixed if before.grads is Grads.STALE else before.maybe
     if mixed is None:
@@ -59,5 +59,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "mixed", "maybe"}),
-    needs=(letter(Kind.STEP), letter(Kind.BACKWARD)),
+    needs=(of_kind(Step), of_kind(Backward)),
 )

@@ -29,13 +29,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or not event.scaled or before.plain is None:
+    if not isinstance(event, Step) or event.foreign or not event.scaled or before.plain is None:
         return None
     return Violation(
         site=before.plain.site,

@@ -29,13 +29,13 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.length < 2 or before.window < 2:
+    if not isinstance(event, Step) or event.foreign or event.length < 2 or before.window < 2:
         return None
     if before.backward is None or before.backward.may or 0 in before.divisors:
         return None

@@ -40,7 +40,7 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation
 
@@ -52,7 +52,7 @@ _HELP = {
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.part or event.may:
+    if not isinstance(event, Step) or event.foreign or event.part or event.may:
         return None
     backward = before.local
     if backward is None:
@@ -79,7 +79,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"local"}),
-    needs=(lambda event: event.synced is False,),
+    needs=(lambda event: isinstance(event, Backward) and event.synced is False,),
     only="runtime",
     applies_to=Feature.SHARED_GRADIENTS,
 )

@@ -37,7 +37,7 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Backward, Event, Step
 from zerograd.core.lifecycle import LONGEST_WINDOW, State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation
 
@@ -45,7 +45,7 @@ _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if event.kind is not Kind.STEP or event.foreign or event.part or event.may:
+    if not isinstance(event, Step) or event.foreign or event.part or event.may:
         return None
     backward = before.backward
     if backward is None or not backward.volume or before.syncs < max(before.window, 2):
@@ -80,7 +80,7 @@ RULE = Rule(
     check=check,
     reads=frozenset({"backward", "syncs", "window"}),
     level="advice",
-    needs=(lambda event: bool(event.synced),),
+    needs=(lambda event: isinstance(event, Backward) and bool(event.synced),),
     only="runtime",
     applies_to=Feature.SHARED_GRADIENTS,
 )

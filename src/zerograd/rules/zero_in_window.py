@@ -29,24 +29,30 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import CutWindows, Event, Site, Zero
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded, place
 
 
 def check(before: State, event: Event) -> Violation | None:
+    if isinstance(event, CutWindows):
+        return _violation(event.site, event.backward, "", event.step)
     held, backward = before.held, before.backward
-    if event.kind is not Kind.ZERO or event.may or held is None or backward is None:
+    if not isinstance(event, Zero) or event.may or held is None or backward is None:
         return None
     if event.loop != held.loop or before.carried:
         return None  # dropped-window: what an earlier run of the loop has left
+    return _violation(event.site, backward.site, place(backward, event), held.guard or held.site)
+
+
+def _violation(clear: Site, backward: Site, where: str, guard: Site) -> Violation:
     return Violation(
-        site=event.site,
+        site=clear,
         message="the clear drops gradients of a window that is still open",
         label="drops part of the window",
         evidence=(
-            Evidence(backward.site, "this micro-batch is lost" + place(backward, event)),
-            Evidence(held.guard or held.site, "the guard had kept the window open"),
+            Evidence(backward, "this micro-batch is lost" + where),
+            Evidence(guard, "the guard had kept the window open"),
         ),
         help="clear only where the window closes, after step()",
     )

@@ -121,8 +121,14 @@ class Engine:
     def glance(self) -> list[Glance]:
         titles = self.watcher.titles
         return [
-            Glance(titles[one.name], one.steps, one.node.state.grads, one.window, dict(one.windows))
-            for one in self.judge.books
+            Glance(
+                titles[one.name],
+                one.steps,
+                one.node.grads,
+                one.windows.open,
+                dict(one.windows.counts),
+            )
+            for one in self.judge.tracks
             if one.name in titles
         ]
 

@@ -1,87 +1,83 @@
-"""The letters of a run: every event that differs is made once, and found again at a look-up."""
+"""The events of a run: every event that differs is made once, and found again by a look-up."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from zerograd.core.events import Event, Kind, Site
+from zerograd.core.events import Backward, Event, Site, Step, Zero
+from zerograd.core.records import replace
 from zerograd.runtime.call_sites import Places
 
 MOST_EVENTS = 4096
 
+E = TypeVar("E", bound=Event)
 
-class Letters:
+
+class EventCache:
     """The events made so far, under the rules that are silenced now."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._allowed: tuple[str, ...] = ()
-        self._events: dict[object, tuple[object, Event]] = {}
+        self._events: dict[object, tuple[object, Any]] = {}
         """Each with what its key is made of, so that no other comes to have the same identity."""
-        self._direct: dict[object, Event] = {}
-        """The events of calls that stand in the user's own code."""
+        self._direct: dict[object, Any] = {}
+        """The events of calls in the user's own code."""
 
-    def at(
-        self,
-        frame: Any,
-        kind: Kind,
-        scaled: bool | None = False,
-        length: int = 0,
-        to_none: bool = True,
-    ) -> Event:
-        """The event of the user's call above a frame; most often it is the frame's own."""
-        key = (id(frame.f_code), frame.f_lasti, id(kind), scaled, length, to_none)
-        event = self._direct.get(key)
-        if event is None:
-            site = self._places.site(frame)
-            event = self.event(kind, site, scaled, length=length, to_none=to_none)
-            if self._places.is_users(frame):
-                if len(self._direct) >= MOST_EVENTS:
-                    # Code that is made anew all the time: nothing is known by its identity.
-                    self._direct.clear()
-                    self._places.forget()
-                else:
-                    self._direct[key] = event
+    def backward(self, frame: Any, scaled: bool | None) -> Backward:
+        """The backward of the user's call above a frame; most often the call is the frame's own."""
+        key = (id(frame.f_code), frame.f_lasti, Backward, scaled)
+        event: Backward | None = self._direct.get(key)
+        return event or self._at(frame, key, Backward, scaled=scaled)
+
+    def step(self, frame: Any, scaled: bool, length: int = 0) -> Step:
+        """The step of the user's call above a frame, in a window that is meant to be so long."""
+        key = (id(frame.f_code), frame.f_lasti, Step, scaled, length)
+        event: Step | None = self._direct.get(key)
+        return event or self._at(frame, key, Step, scaled=scaled, length=length)
+
+    def zero(self, frame: Any, to_none: bool) -> Zero:
+        """The clear of the user's call above a frame."""
+        key = (id(frame.f_code), frame.f_lasti, Zero, to_none)
+        event: Zero | None = self._direct.get(key)
+        return event or self._at(frame, key, Zero, to_none=to_none)
+
+    def _at(self, frame: Any, key: object, kind: type[E], **fields: Any) -> E:
+        event = self.event(kind, self._places.site(frame), **fields)
+        if self._places.is_users(frame):
+            if len(self._direct) >= MOST_EVENTS:
+                # Code that is made anew all the time: nothing is known by its identity.
+                self._direct.clear()
+                self._places.forget()
+            else:
+                self._direct[key] = event
         return event
 
-    def event(
-        self,
-        kind: Kind,
-        site: Site,
-        scaled: bool | None = False,
-        *,
-        length: int = 0,
-        to_none: bool = True,
-        unseen: bool = False,
-    ) -> Event:
-        key = (id(kind), id(site), scaled, length, to_none)
+    def event(self, kind: type[E], site: Site, **fields: Any) -> E:
+        """The event of a kind at a place."""
+        key = (kind, id(site), *fields.items())
         known = self._events.get(key)
-        if known is not None:
-            return known[1]
-        made = Event(
-            kind,
-            site,
-            scaled=scaled,
-            length=length,
-            to_none=to_none,
-            inner=unseen,
-            allowed=self._allowed,
-        )
-        return self._keep(key, site, made)
+        if known is None:
+            known = self._keep(key, site, kind(site, allowed=self._allowed, **fields))
+        event: E = known[1]
+        return event
 
-    def variant(self, event: Event, **changes: Any) -> Event:
+    def variant(self, event: E, **changes: Any) -> E:
+        """An event with some fields changed."""
         if changes.get("measured") is not None:
             return replace(event, **changes)
         key = (id(event), *changes.items())
         known = self._events.get(key)
-        return known[1] if known is not None else self._keep(key, event, replace(event, **changes))
+        if known is None:
+            known = self._keep(key, event, replace(event, **changes))
+        made: E = known[1]
+        return made
 
-    def _keep(self, key: object, base: object, event: Event) -> Event:
+    def _keep(self, key: object, base: object, event: Event) -> tuple[object, Any]:
         if len(self._events) >= MOST_EVENTS:
             self._events.clear()
-        self._events[key] = (base, event)
-        return event
+        kept = self._events[key] = (base, event)
+        return kept
 
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Assign, Backward, Excuse, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime import verify
 from zerograd.runtime.call_sites import NOWHERE
@@ -56,7 +56,7 @@ class Look:
 class Looking(Bookkeeper):
     """Knows what the gradients of a subject hold, and what a backward has done to them."""
 
-    def _look(self, subject: Subject, event: Event) -> Look | None:
+    def _look(self, subject: Subject, event: Backward) -> Look | None:
         """Before a backward: what the subject still holds that was used."""
         held = verify.holding(subject.params if subject.left is None else subject.left)
         if not held:
@@ -64,10 +64,10 @@ class Looking(Bookkeeper):
             return None
         probe = subject.probe.grad
         used = subject.used
-        if used is not None and subject.book.node.grads is Grads.SPENT:
+        if used is not None and subject.track.node.grads is Grads.SPENT:
             if probe is not None and used() is not probe:
                 # Not what the step has used: somebody has put another gradient there.
-                self._post(subject, self._event(Kind.ASSIGN, event.site))
+                self._post(subject, self._event(Assign, event.site))
                 self._rest(subject)
                 return None
         even = subject.held == len(held) and not subject.uneven
@@ -99,18 +99,18 @@ class Looking(Bookkeeper):
             self._keep_mixes(subject, params)
 
     def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
-        self._post(subject, self._event(Kind.ZERO, NOWHERE, to_none=to_none, unseen=True))
+        self._post(subject, self._event(Zero, NOWHERE, to_none=to_none, excuse=Excuse.UNSEEN))
         subject.left, subject.stale, subject.weights = None, [], -1
         subject.company = frozenset()
         self._rest(subject)
 
-    def _meet(self, look: Look, event: Event, alone: bool, failed: bool) -> None:
+    def _meet(self, look: Look, event: Backward, alone: bool, failed: bool) -> None:
         """After a backward: whether it has added to what was used."""
         subject, means = look.subject, look.means
         exact = isinstance(means, verify.Touch)
         reached = look.reached()
         if failed:
-            self._post(subject, self._event(Kind.UNKNOWN, event.site))
+            self._post(subject, self._event(Unknown, event.site))
             self._rest(subject)
             return
         meeting = subject.meetings.get(id(event))
@@ -127,7 +127,7 @@ class Looking(Bookkeeper):
         else:
             meeting.missed = 0 if subject.touched else meeting.missed + 1
         subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
-        state = subject.book.node.state
+        state = subject.track.node.state
         if reached or subject.touched:
             event = self._told(subject, event)
         if not reached:
@@ -148,13 +148,13 @@ class Looking(Bookkeeper):
             subject.stale = [*subject.stale, *((param, mixing) for param in reached)]
         self._post(subject, mixing)
 
-    def _reaches(self, subject: Subject, event: Event) -> bool:
+    def _reaches(self, subject: Subject, event: Backward) -> bool:
         """Whether a backward that has missed the probe has filled other gradients of a subject.
 
         Asked where there were none before: the first times of all parameters, later of the one
         that it has reached then.
         """
-        state = subject.book.node.state
+        state = subject.track.node.state
         if state.grads not in EMPTY and (state.backward is None or not state.backward.may):
             return False
         known = subject.entries.get(event, 0)
@@ -187,7 +187,7 @@ class Looking(Bookkeeper):
         held = verify.holding([param for param, _ in subject.stale])
         self._keep_mixes(subject, verify.nonzero(held) if held else [])
         if not subject.stale:
-            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+            self._post(subject, self._event(Unknown, NOWHERE))
             subject.left = None
 
     def _keep_mixes(self, subject: Subject, params: list[Tensor]) -> None:
@@ -195,12 +195,12 @@ class Looking(Bookkeeper):
         left = set(map(id, params))
         before = subject.stale
         subject.stale = [one for one in before if id(one[0]) in left]
-        used = subject.book.node.state.used
+        used = subject.track.node.state.used
         if not before or used is None:
             return
         if subject.stale and subject.stale[0][1] is before[0][1]:
             return
-        self._post(subject, self._event(Kind.ZERO, NOWHERE, unseen=True))
+        self._post(subject, self._event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
         self._post(subject, self._variant(used, foreign=True, part=True))
         if subject.stale:
             self._post(subject, subject.stale[0][1])

@@ -10,11 +10,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Event, New, Unknown, Zero
 from zerograd.fold.judge import Judge
 from zerograd.runtime import verify
 from zerograd.runtime.call_sites import NOWHERE, Places
-from zerograd.runtime.event_cache import Letters
+from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.orphans import names_in_modules, optimizers
 from zerograd.runtime.ranks.sync import Sync
 from zerograd.runtime.steady_loop import NO_TURN, Turn
@@ -78,13 +78,13 @@ class Bookkeeper:
         self._torch = torch
         self._graph_task = torch._C._current_graph_task_id
         self._places = Places(torch.__path__[0])
-        self._letters = Letters(self._places)
-        self._event = self._letters.event
-        self._variant = self._letters.variant
-        self._subjects = Subjects(judge.book, self._forget)
+        self._events = EventCache(self._places)
+        self._event = self._events.event
+        self._variant = self._events.variant
+        self._subjects = Subjects(judge.track, self._forget)
         self._here = Here()
         self._searched = False
-        self.sync = Sync(torch, self._places, self._letters)
+        self.sync = Sync(torch, self._places, self._events)
         self._told = self.sync.told
         self._length = 0
         self.titles: dict[str, str] = {}
@@ -106,7 +106,7 @@ class Bookkeeper:
             if subject is not None and subject.lane is None and self._graph_task() == OUTSIDE:
                 self._adopt(subject)
                 if not verify.holding(subject.params):
-                    self._post(subject, self._event(Kind.NEW, NOWHERE))
+                    self._post(subject, self._event(New, NOWHERE))
 
     def _search(self, lane: Lane, leaves: list[Tensor]) -> None:
         """Optimizers that were made before the watch began: those of what a backward reaches."""
@@ -125,7 +125,7 @@ class Bookkeeper:
             self.titles[subject.name] = subject.title
             self.parameters[subject.name] = len(subject.params)
         else:
-            self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+            self._post(subject, self._event(Unknown, NOWHERE))
             self._leave(subject)
             if not subject.lane.ended:
                 return False
@@ -156,7 +156,25 @@ class Bookkeeper:
         if lane is not None:
             lane.leave_lap()
             lane.told += 1
-        self._judge.move(subject.book, event)
+        if isinstance(subject.inside, Zero):
+            self._post_clear_of_step(subject)
+        self._judge.post(subject.track, event)
+
+    def _post_later(self, subject: Subject, clear: Zero) -> None:
+        """A step clears its gradients: whether it has used them before shows when it goes on."""
+        self._post_clear_of_step(subject)
+        lane = subject.lane
+        if lane is not None:
+            lane.leave_lap()
+            lane.told += 1
+        subject.inside = clear
+
+    def _post_clear_of_step(self, subject: Subject) -> None:
+        """The running step goes on after its clear: it did not use the gradients before."""
+        clear = subject.inside
+        if isinstance(clear, Zero):
+            subject.inside = None
+            self._judge.post(subject.track, clear)
 
     def expect(self, length: int) -> None:
         """From now on windows are meant to be so long; 0 is that nothing is said."""
@@ -165,7 +183,7 @@ class Bookkeeper:
 
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""
-        self._letters.allow(codes)
+        self._events.allow(codes)
         self.leave_laps()
 
     def leave_laps(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Assign, Backward, Clip, Event, New, Step, Unknown, Zero
 from zerograd.core.lifecycle import Grads
 from zerograd.recording.writer import Recorder
 from zerograd.runtime import verify
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BATCH = 128
 """So many norms are asked for at once: a crash loses no more."""
 
-_FORGETTING = (Kind.ZERO, Kind.ASSIGN, Kind.NEW, Kind.UNKNOWN)
+_FORGETTING = (Zero, Assign, New, Unknown)
 
 
 class _Notes:
@@ -63,7 +63,7 @@ class Meter:
         who = None if known is None else known[0]()
         if known is None or who is None:
             return
-        if event.kind is Kind.STEP:
+        if isinstance(event, Step):
             if not event.foreign:
                 self._step(who, known[1], event)
         elif known[1].base:
@@ -97,11 +97,11 @@ class Meter:
 
     def _follow(self, subject: Subject, notes: _Notes, event: Event) -> None:
         """Something happened to gradients that hold what was used."""
-        if event.kind in _FORGETTING:
+        if isinstance(event, _FORGETTING):
             _forget(notes)
-        elif event.kind is Kind.CLIP:
+        elif isinstance(event, Clip):
             notes.clipped = True
-        elif event.kind is Kind.BACKWARD:
+        elif isinstance(event, Backward):
             with suppress(RuntimeError), self._torch.no_grad():
                 came = []
                 for param in verify.holding(subject.params):
@@ -111,8 +111,8 @@ class Meter:
                 notes.right = self._norm(came)
                 notes.got = self._norm_of(subject)
 
-    def _step(self, subject: Subject, notes: _Notes, event: Event) -> None:
-        state = subject.book.node.state
+    def _step(self, subject: Subject, notes: _Notes, event: Step) -> None:
+        state = subject.track.node.state
         used = self._norm_of(subject)
         if state.grads is Grads.STALE or state.crossed is not None:
             right = self._right(notes, used, event)
@@ -123,7 +123,7 @@ class Meter:
         if len(notes.used) >= BATCH:
             self._hand_on(subject.name)
 
-    def _right(self, notes: _Notes, used: Tensor, event: Event) -> Any:
+    def _right(self, notes: _Notes, used: Tensor, event: Step) -> Any:
         """What should have been used, after all that was done to what was."""
         if notes.right is None or notes.got is None:
             return None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, Kind, Measured, Site
+from zerograd.core.events import Backward, Event, Measured, Site
 from zerograd.runtime import verify
 from zerograd.runtime.subjects import Subjects, names_of
 
@@ -89,7 +89,7 @@ class Orphans:
         if params:
             names = names_of(params, names_in_modules(self._torch, params))
             seen = Measured(0.0, 0.0, tuple(names[: verify.MOST_NAMES]), len(params))
-            self._post(Event(Kind.BACKWARD, site, orphan=True, measured=seen))
+            self._post(Backward(site, orphan=True, measured=seen))
 
 
 def optimizers(torch: Any) -> tuple[list[Any], list[Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Kind
+from zerograd.core.events import Backward, Step, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Turn:
     """One event of a lap: the call it comes from, and where it leads."""
 
     __slots__ = (
-        "book",
         "code",
+        "edge",
         "event",
         "grad",
         "groups",
@@ -51,21 +51,24 @@ class Turn:
         "probe",
         "subject",
         "to_none",
+        "track",
         "version",
     )
 
     def __init__(self, subject: Any, event: Any, call: Call, of: Any) -> None:
         self.subject, self.event = subject, event
         self.code, self.instruction = call
-        self.kind: object = event and event.kind
-        self.to_none = event and event.to_none
+        self.kind: object = type(event)
+        self.to_none = isinstance(event, Zero) and event.to_none
         self.of = of
         """Whose method was called: the identity of an optimizer, or a reference to a module."""
-        self.book = subject and subject.book
+        self.track = subject and subject.track
         self.lane = subject and subject.lane
         self.probe = subject and subject.probe
-        self.node: Any = subject and subject.book.node
+        self.node: Any = subject and subject.track.node
         """The state after it."""
+        self.edge: Any = None
+        """The edge to there from the turn before."""
         self.groups: Any = None
         self.number = 0
         self.params: Any = None
@@ -100,15 +103,15 @@ def joined(lap: Sequence[Turn], before: Sequence[Turn]) -> Turn:
     """The first turn of a lap that is like the one before it, and in which nothing is looked at."""
     if len(lap) != len(before) or not all(map(Turn.alike, lap, before)):
         return NO_TURN
-    backwards = sum(turn.kind is Kind.BACKWARD for turn in lap)
-    if backwards != lap[-1].book.usual or not all(_plain(*pair) for pair in _pairs(lap)):
+    backwards = sum(turn.kind is Backward for turn in lap)
+    if backwards != lap[-1].track.windows.usual or not all(_plain(*pair) for pair in _pairs(lap)):
         return NO_TURN
     for earlier, turn in _pairs(lap):
         earlier.next = turn
     for turn in lap:
         turn.inside = Turn(turn.subject, turn.event, (turn.code, turn.instruction), turn.of)
-        turn.inside.kind = STEPPING if turn.kind is Kind.STEP else None
-        turn.inside.node, turn.inside.next = turn.node, turn.next
+        turn.inside.kind = STEPPING if turn.kind is Step else None
+        turn.inside.edge, turn.inside.next = turn.edge, turn.next
     return lap[0]
 
 
@@ -123,8 +126,9 @@ def _plain(earlier: Turn, turn: Turn) -> bool:
     edge = node.edges.get(id(turn.event))
     if edge is None or edge.broken or edge.node is not turn.node or node.crossed is not None:
         return False
-    if turn.kind is Kind.ZERO:
+    turn.edge = edge
+    if turn.kind is Zero:
         return node.grads in EMPTY or node.grads is Grads.SPENT
-    if turn.kind is Kind.BACKWARD:
+    if turn.kind is Backward:
         return node.grads in EMPTY or node.grads is Grads.LIVE
     return node.grads is Grads.LIVE

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event
-from zerograd.fold.window_statistics import Book
+from zerograd.core.events import Backward, Event
+from zerograd.fold.judge import Track
 from zerograd.runtime import verify
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ class Subject:
 
     __slots__ = (
         "__weakref__",
-        "book",
         "company",
         "covers",
         "depth",
@@ -78,6 +77,7 @@ class Subject:
         "stepped_by",
         "title",
         "touched",
+        "track",
         "uneven",
         "used",
         "version",
@@ -86,7 +86,7 @@ class Subject:
     )
 
     def __init__(  # noqa: PLR0915, each line is a field and its meaning
-        self, name: str, title: str, params: list[Tensor], book: Book
+        self, name: str, title: str, params: list[Tensor], track: Track
     ) -> None:
         self.name = name
         self.title = title
@@ -95,7 +95,7 @@ class Subject:
         """Whether each of them is whole in this process."""
         self.names: dict[int, str] | None = None
         """What modules call the parameters; None until it is asked: all objects are searched."""
-        self.book = book
+        self.track = track
         self.ids: frozenset[int] = frozenset()
         """The identities of the parameters."""
         self.owners: set[int] = set()
@@ -121,7 +121,7 @@ class Subject:
         """The subjects that a backward has reached together with this one, since its clear or step."""
         self.left: list[Tensor] | None = None
         """The parameters that may still hold used gradients; None is all of them."""
-        self.stale: list[tuple[Tensor, Event]] = []
+        self.stale: list[tuple[Tensor, Backward]] = []
         """Those of them that a backward has added to, and the backward."""
         self.meetings: dict[int, Meeting] = {}
         """By the identity of the backward's event, which the meeting keeps alive."""
@@ -149,7 +149,7 @@ class Subject:
         self.depth = 0
         """How many steps of it are running, one inside the other."""
         self.inside: Any = None
-        """What its own running step has done so far."""
+        """What its own running step has done so far: STEPPED, or a clear that is yet to be posted."""
         self.lane: Any = None
         """The thread that drives it; None until one does."""
         self.weighed: Tensor | None = None
@@ -162,7 +162,7 @@ class Subject:
 class Subjects:
     """Finds the subject of an optimizer at the cost of a look-up."""
 
-    def __init__(self, made: Callable[[str], Book], gone: Callable[[Subject], None]) -> None:
+    def __init__(self, made: Callable[[str], Track], gone: Callable[[Subject], None]) -> None:
         self._made = made
         self._gone = gone
         self._known: dict[int, tuple[weakref.ref[Any], Any, int, Any, Subject]] = {}

@@ -110,7 +110,7 @@ class Watch:
             self.report = Report()
             engine = Engine.join(self, (GradientError, GradientWarning))
             self._home = engine.home
-            self._before = {_place(one): one.seen or 0 for one in engine.judge.report.findings}
+            self._before = {one.place: one.seen or 0 for one in engine.judge.report.findings}
         return self.report
 
     def stop(self, *, clean: bool = True) -> Report:
@@ -162,7 +162,7 @@ class Watch:
         if finding.code not in self.codes or self._allowed(finding):
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
-        seen = (finding.seen or 1) - self._before.get(_place(finding), 0)
+        seen = (finding.seen or 1) - self._before.get(finding.place, 0)
         now = identity.who()
         mine = replace(finding, seen=seen, ranks=now.several)
         if known:
@@ -188,12 +188,12 @@ class Watch:
         engine = Engine.running
         if self._open and engine is not None:
             self.report = Report()
-            self._before = {_place(one): one.seen or 0 for one in engine.judge.report.findings}
+            self._before = {one.place: one.seen or 0 for one in engine.judge.report.findings}
             engine.judge.forked()
 
     def _allowed(self, finding: Finding) -> bool:
         """Whether a comment in the source says that it is meant that way."""
-        place = _place(finding)
+        place = finding.place
         if place not in self._comments:
             lines = self._lines(finding.site.path)
             self._comments[place] = suppressions.allows("\n".join(lines), finding)
@@ -253,9 +253,5 @@ def expect_window(length: int) -> Iterator[None]:
         Engine.expect(before)
 
 
-def _place(finding: Finding) -> tuple[str, str, int]:
-    return (finding.code, finding.site.path, finding.site.line)
-
-
 def _same(one: Finding, other: Finding) -> bool:
-    return _place(one) == _place(other)
+    return one.place == other.place

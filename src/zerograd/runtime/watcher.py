@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, Kind
+from zerograd.core.events import Assign, Backward, Clip, Event, Step, Unknown, Unscale, Update, Zero
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph, verify
 from zerograd.runtime.call_sites import NOWHERE
@@ -39,12 +39,10 @@ ABOVE_TORCH = 3
 """How far above a listener the user can be: our hook is below it, and below that some of torch."""
 
 
-_Backward = tuple[Event, Sequence[Look], list[Subject], Call]
+_Backward = tuple[Backward, Sequence[Look], list[Subject], Call]
 """A backward that is running, what is to be asked when it has ended, of whom, and who called it."""
 NO_LOOKS: tuple[Look, ...] = ()
 
-# An attribute of an enumeration is looked up each time; a name of the module is not.
-_BACKWARD, _STEP, _ZERO, _CLIP = Kind.BACKWARD, Kind.STEP, Kind.ZERO, Kind.CLIP
 _frame, _ref = sys._getframe, weakref.ref
 
 
@@ -62,8 +60,9 @@ class Watcher(Using):
         self._next_walk = 1
         """The backward whose graph is looked at for what no optimizer has."""
         self.scalers = False
-        nobody = judge.book("")
-        self._orphans = Orphans(torch, self._subjects, lambda event: judge.move(nobody, event))
+        nobody = judge.track("")
+        self._orphans = Orphans(torch, self._subjects, lambda event: judge.post(nobody, event))
+        self._follow = judge.follow
         self.sync.fault = self.fault
         self.sync.on_shared = self.leave_laps
         self._begins = self.sync.begins
@@ -90,7 +89,7 @@ class Watcher(Using):
         if (
             turn.code is frame.f_code
             and turn.instruction == frame.f_lasti
-            and turn.kind is _BACKWARD
+            and turn.kind is Backward
         ):
             if self._backwards >= self._next_walk:
                 self._walk(lane, outputs, turn.event)
@@ -110,7 +109,7 @@ class Watcher(Using):
         scaled: bool | None = False
         if self.scalers:
             scaled = self._is_scaled(outputs, frame)
-        event = self._at(frame, _BACKWARD, scaled)
+        event = self._events.backward(frame, scaled)
         self._begins(event)
         if self._backwards >= self._next_walk:
             self._walk(lane, outputs, event)
@@ -121,6 +120,7 @@ class Watcher(Using):
             if subject.company and not verify.filled(subject.probe, subject.params):
                 subject.company = frozenset()  # cleared by hand
             if subject.depth:
+                self._post_clear_of_step(subject)
                 subject.inside = None
         looks: list[Look] = []
         if lane.watched:
@@ -136,7 +136,7 @@ class Watcher(Using):
                 raise
         return event, looks, lane.outer, self._call(frame)
 
-    def _walk(self, lane: Lane, outputs: Any, event: Event) -> None:
+    def _walk(self, lane: Lane, outputs: Any, event: Backward) -> None:
         """Follow the graph to what it reaches and no optimizer has."""
         leaves = autograd_graph.leaves(outputs)
         if not self._searched and self._orphans.unclaimed(leaves):
@@ -154,8 +154,7 @@ class Watcher(Using):
                 and (now is not grad or (now is not None and now._version != token.version))
             ):
                 token.subject.weights = probe._version
-                token.book.node = token.node
-                token.book.window += 1
+                self._follow(token.track, token.edge)
                 lane.turn = token.next
                 return
             subject = token.subject
@@ -193,9 +192,9 @@ class Watcher(Using):
             now = subject.probe.grad
             if subject.probed and not failed:
                 subject.weights = subject.probe._version
-                if subject.book.cuts:
+                if subject.track.windows.cuts:
                     subject.weighed = subject.probe.detach().clone()
-                if subject.book.drops and now is not None:
+                if subject.track.windows.drops and now is not None:
                     subject.filled = weakref.ref(now)
                     subject.filled_version = now._version
             subject.probe_grad = None
@@ -226,7 +225,7 @@ class Watcher(Using):
     def step_begins(self, optimizer: Any) -> None:
         lane = self._here.lane
         turn = lane.turn
-        if turn.kind is _STEP and turn.of == id(optimizer):
+        if turn.kind is Step and turn.of == id(optimizer):
             groups = turn.groups
             if (
                 optimizer.param_groups is groups
@@ -249,11 +248,11 @@ class Watcher(Using):
                 self.replicas.step_begins(subject, self.sync.stepping(subject), optimizer)
         if subject.stale:
             self._prune(subject)
-        elif subject.book.node.crossed is not None:
+        elif subject.track.node.crossed is not None:
             held = verify.holding(subject.params if subject.left is None else subject.left)
             if not held or not verify.nonzero(held):
                 # What the other phase had left is there no more.
-                self._post(subject, self._event(Kind.UNKNOWN, NOWHERE))
+                self._post(subject, self._event(Unknown, NOWHERE))
 
     def step_ended(self, optimizer: Any) -> None:
         lane = self._here.lane
@@ -267,12 +266,9 @@ class Watcher(Using):
         ):
             grad = turn.probe.grad
             if grad is not None:
-                subject, book = turn.subject, turn.book
+                subject = turn.subject
                 subject.depth = 0
-                book.node = turn.node
-                book.windows[book.window] += 1
-                book.window = 0
-                book.steps += 1
+                self._follow(turn.track, turn.edge)
                 subject.used = _ref(grad)
                 lane.watched[subject.name] = subject
                 lane.turn = turn.next
@@ -304,7 +300,7 @@ class Watcher(Using):
             return
         if subject.lane is None and self._graph_task() == OUTSIDE:
             self._adopt(subject)
-        event = self._at(frame, _ZERO, False, 0, to_none)
+        event = self._events.zero(frame, to_none)
         self._clear(subject, event)
         for other in subject.covers:
             self._clear(other, event)
@@ -318,7 +314,7 @@ class Watcher(Using):
         if lane.pending:
             self._register(lane)
         for subject in self._subjects.covered(module):
-            event = self._at(frame, _ZERO, False, 0, to_none)
+            event = self._events.zero(frame, to_none)
             self._clear(subject, event)
             self._turned(subject, event, self._call(frame), _ref(module))
 
@@ -332,10 +328,10 @@ class Watcher(Using):
         if (
             turn.code is frame.f_code
             and turn.instruction == frame.f_lasti
-            and turn.kind is _CLIP
+            and turn.kind is Clip
             and turn.of == key
         ):
-            turn.book.node = turn.node
+            self._follow(turn.track, turn.edge)
             lane.turn = turn.next
             return
         if lane.pending:
@@ -346,7 +342,7 @@ class Watcher(Using):
                 self._clips.clear()
             met = self._clips[key] = self._subjects.among(params)
         if met:
-            event = self._event(_CLIP, self._places.site(frame))
+            event = self._event(Clip, self._places.site(frame))
             for subject in met:
                 self._before_clip(subject)
                 self._post(subject, event)
@@ -364,7 +360,7 @@ class Watcher(Using):
             if subject is not None:
                 site = self._places.site(sys._getframe(3))
                 self._scaled_before(subject, optimizer)
-                self._post(subject, self._event(Kind.UNSCALE, site, True))
+                self._post(subject, self._event(Unscale, site, scaled=True))
 
     def scaler_step_begins(self, optimizer: Any) -> None:
         if self.failure:
@@ -373,18 +369,19 @@ class Watcher(Using):
         subject = self._subjects.of(optimizer)
         if subject is not None:
             self._scaled_before(subject, optimizer)
-            state = subject.book.node.state
+            state = subject.track.node.state
             if state.stepped is not None:
                 # torch raises now, before any hook of the step: it uses nothing.
                 site = self._places.site(sys._getframe(3))
-                self._post(subject, self._event(Kind.ASSIGN, site))
-                self._post(subject, self._event(Kind.STEP, site, True))
+                self._post(subject, self._event(Assign, site))
+                self._post(subject, self._event(Step, site, scaled=True))
+            self._post_clear_of_step(subject)
             subject.inside = None
 
     def _scaled_before(self, subject: Subject, optimizer: Any) -> None:
         """A scaler keeps count by optimizer: what it did for another one of the subject's is past."""
         if subject.scaling not in (0, id(optimizer)):
-            self._post(subject, self._event(Kind.UPDATE, NOWHERE, True))
+            self._post(subject, self._event(Update, NOWHERE))
         subject.scaling = id(optimizer)
 
     def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
@@ -395,7 +392,7 @@ class Watcher(Using):
         stepping, lane.scaling = lane.scaling, None
         if subject is None or failed or stepping is None:
             return
-        state = subject.book.node.state
+        state = subject.track.node.state
         if state.stepped is None:
             # The scaler has found inf or nan and skipped the step: the gradients are used up.
             self._step(subject, True, sys._getframe(3))
@@ -404,9 +401,9 @@ class Watcher(Using):
         if self.failure:
             return
         site = self._places.site(sys._getframe(3))
-        event = self._event(Kind.UPDATE, site, True)
+        event = self._event(Update, site)
         for subject in self._subjects.all:
-            state = subject.book.node.state
+            state = subject.track.node.state
             if state.unscaled is not None or state.stepped is not None:
                 self._post(subject, event)
 
@@ -439,12 +436,12 @@ class Watcher(Using):
         if (
             turn.code is not frame.f_code
             or turn.instruction != frame.f_lasti
-            or turn.kind is not _ZERO
+            or turn.kind is not Zero
             or turn.of != of
             or turn.to_none is not to_none
         ):
             return False
-        turn.book.node = turn.node
+        self._follow(turn.track, turn.edge)
         turn.subject.weights = -1
         lane.watched.pop(turn.subject.name, None)
         lane.turn = turn.next
@@ -465,7 +462,7 @@ class Watcher(Using):
             else:
                 lane.trail = None
 
-    def _lap_ends(self, subject: Subject, event: Event, call: Call) -> None:
+    def _lap_ends(self, subject: Subject, event: Step, call: Call) -> None:
         lane = subject.lane
         self._turned(subject, event, call, subject.stepped_by)
         trail, before = lane.trail, lane.lap
@@ -476,16 +473,16 @@ class Watcher(Using):
 
     def _is_calm(self, subject: Subject, lane: Lane) -> bool:
         """Whether there is nothing about a subject that has to be looked at in every lap."""
-        book = subject.book
-        return book.steady and not (
+        windows = subject.track.windows
+        return windows.steady and not (
             self.sync.active
             or self.scalers
             or self._length
             or self._judge.recorder
             or lane.pending
             or lane.scaling
-            or book.drops
-            or book.cuts
+            or windows.drops
+            or windows.cuts
             or subject.met
             or subject.stale
             or subject.depth

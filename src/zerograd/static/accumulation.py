@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from zerograd.core.events import Event, Kind, Site
+from zerograd.core.events import Backward, Event, Hold, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.explore import logic
 from zerograd.explore.flow import (
@@ -152,8 +152,8 @@ class _Guards:
     symbols: set[Variable] = field(default_factory=set)
     sites: dict[int, Alt] = field(default_factory=dict)
     loop_of: dict[int, int] = field(default_factory=dict)
-    steps: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
-    backwards: dict[int, list[tuple[Event, list[Alt]]]] = field(default_factory=dict)
+    steps: dict[int, list[tuple[Step, list[Alt]]]] = field(default_factory=dict)
+    backwards: dict[int, list[tuple[Backward, list[Alt]]]] = field(default_factory=dict)
     foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
     """What the steps of others stand under."""
     loops: dict[int, Loop] = field(default_factory=dict)
@@ -182,18 +182,19 @@ class _Guards:
         self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
     ) -> None:
         around = [alt for _, alt in guards]
-        if event.foreign:
+        if isinstance(event, Step) and event.foreign:
             for loop in loops:
                 self.foreign.setdefault(loop, []).append(around)
-        if event.foreign or not loops:
+            return
+        if not loops:
             return
         own = [alt for loop, alt in guards if loop == loops[-1]]
-        if event.kind is Kind.BACKWARD:
+        if isinstance(event, Backward):
             for loop in loops:
                 self.backwards.setdefault(loop, []).append((event, around))
-        if event.kind is Kind.STEP:
+        if isinstance(event, Step):
             self.steps.setdefault(loops[-1], []).append((event, own))
-        if event.kind in (Kind.STEP, Kind.ZERO, Kind.BACKWARD):
+        if isinstance(event, (Step, Zero, Backward)):
             for loop, alt in guards:
                 self.symbols |= self.counting.symbols(alt.test) or set()
                 self.sites[id(alt)] = alt
@@ -276,11 +277,11 @@ def _micro_batches(flow: Flow) -> set[Variable]:
     found: set[Variable] = set()
     for part in walk(flow):
         if isinstance(part, Loop) and isinstance(part.trips, (Name, WindowLength)):
-            own = [e.event for e in walk(part.body) if isinstance(e, Emit) and not e.event.foreign]
-            kinds = {event.kind for event in own if not event.may}
             says_so = vocabulary.WINDOW.search(part.trips.text)
-            if says_so and Kind.BACKWARD in kinds and Kind.STEP not in kinds:
-                found.add(part.trips)
+            sure = [e for e in _events(part.body) if not e.event.may]
+            if says_so and any(isinstance(e.event, Backward) for e in sure):
+                if not any(map(_steps, sure)):
+                    found.add(part.trips)
     return found
 
 
@@ -292,7 +293,7 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
     def again(part: Flow) -> Flow:
         if isinstance(part, Emit):
             own = paced.get(part.event.loop)
-            if own is not None and part.event.kind is Kind.STEP:
+            if own is not None and isinstance(part.event, Step):
                 return Emit(replace(part.event, guard=own[0].site), part.divisor)
             return part
         if isinstance(part, Loop):
@@ -335,7 +336,7 @@ def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:
     """The arm of a guard that does not step keeps the window open."""
     for loop, (own, step) in paced.items():
         if own is alt:
-            hold = Emit(Event(Kind.HOLD, step, loop=loop, guard=alt.site))
+            hold = Emit(Hold(step, loop=loop, guard=alt.site))
             steps = [_steps(arm) for arm in (alt.then, alt.orelse)]
             if steps == [True, False]:
                 return replace(marked, orelse=Seq([hold, marked.orelse]))
@@ -345,7 +346,7 @@ def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:
 
 
 def _steps(flow: Flow) -> bool:
-    return any(part.event.kind is Kind.STEP and not part.event.foreign for part in _events(flow))
+    return any(isinstance(part.event, Step) and not part.event.foreign for part in _events(flow))
 
 
 def _events(flow: Flow) -> Iterator[Emit]:

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from zerograd.core.events import Event, Kind, Site
-from zerograd.core.finding import Finding, Note
+from zerograd.core.events import End, Event, Site, Step, Unknown, Zero
+from zerograd.core.finding import Finding, finding_of
+from zerograd.core.records import replace
 from zerograd.core.rule import Rule
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decisions, opposite, weight
@@ -217,9 +218,9 @@ class _Search:
             seen = excused(seen, flow, pace.symbols)
         if pace is not None and not repeated:
             steps = [
-                e.event for e in walk(seen) if isinstance(e, Emit) and e.event.kind is Kind.STEP
+                e.event for e in walk(seen) if isinstance(e, Emit) and isinstance(e.event, Step)
             ]
-            end = Event(Kind.END, steps[0].site, subject=subject.key)
+            end = End(steps[0].site)
             seen = Seq((seen, Emit(end)))
         events = [part.event for part in walk(seen) if isinstance(part, Emit)]
         whole = [self.examine(seen, rules, pace) for rules in _groups(events)]
@@ -265,11 +266,11 @@ class _Search:
         """An optimizer that is built, cleared and given gradients, and never stepped."""
         known = {subject.key for subject in stepped}
         acts = [act for act in walk(flow) if isinstance(act, Act)]
-        cleared = {key for act in acts if act.event.kind is Kind.ZERO for key in act.whose}
+        cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
         unseen = {
             key
             for act in acts
-            if act.event.kind is Kind.UNKNOWN and act.event.call
+            if isinstance(act.event, Unknown) and act.event.call
             for key in act.whose
         }
         read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
@@ -296,7 +297,7 @@ class _Search:
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
             if first is None:
                 continue
-            end = Event(Kind.END, site, subject=key, idle_loss=first.event.site)
+            end = End(site, idle_loss=first.event.site)
             for rules in _groups([end]):
                 self.examine(Emit(end), rules, None)
 
@@ -345,23 +346,16 @@ def _groups(events: list[Event]) -> list[list[Rule]]:
     return [rules for _, rules in groups]
 
 
-_BY_READING = sorted(RULES, key=lambda rule: -len(rule.reads))
+_BY_READING = sorted(
+    (rule for rule in RULES if rule.only != "runtime"), key=lambda rule: -len(rule.reads)
+)
 
 
 def _finding(outcome: Outcome, count: int, decisions: Decisions) -> Finding:
-    rule, violation = outcome.rule, outcome.violation
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        level=rule.level,
-        message=violation.message,
-        site=violation.site,
-        label=violation.label,
-        notes=tuple(Note(evidence.site, evidence.message) for evidence in violation.evidence),
+    return replace(
+        finding_of(outcome.rule, outcome.violation),
         certain=count < 2,
         when=tuple(sorted({str(decision) for decision in decisions})),
-        help=violation.help,
-        step=violation.step,
     )
 
 
@@ -405,4 +399,4 @@ def _repeat(flow: Flow) -> Flow:
 
 
 def _steps_under(alt: Alt) -> bool:
-    return any(isinstance(e, Emit) and e.event.kind is Kind.STEP for e in walk(alt))
+    return any(isinstance(e, Emit) and isinstance(e.event, Step) for e in walk(alt))

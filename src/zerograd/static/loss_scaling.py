@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from zerograd.core.events import Kind, Site
+from zerograd.core.events import Backward, Site
 from zerograd.explore.flow import Emit, Flow, rebuild, walk
 from zerograd.explore.logic import Name, Variable, WindowLength
 from zerograd.static.interp.emitter import Act
@@ -35,7 +35,7 @@ def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
 def _undivided(flow: Flow, sites: set[Site]) -> Flow:
     if isinstance(flow, Emit):
         event = flow.event
-        if event.kind is not Kind.BACKWARD or event.site not in sites:
+        if not isinstance(event, Backward) or event.site not in sites:
             return flow
         return replace(flow, event=replace(event, divisor=0))
     return rebuild(flow, lambda part: _undivided(part, sites))

@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from zerograd.core.events import Event, Kind, Site
+from zerograd.core.events import (
+    Assign,
+    Backward,
+    Event,
+    Excuse,
+    New,
+    Site,
+    Step,
+    Unknown,
+    Unscale,
+    Update,
+    Zero,
+)
 from zerograd.core.records import replace
 from zerograd.explore import logic
 from zerograd.explore.flow import (
@@ -54,7 +66,7 @@ def subjects(flow: Flow, params: dict[str, frozenset[str] | None]) -> list[Subje
     """All that is stepped in a flow."""
     keys: dict[str, None] = {}
     for act in walk(flow):
-        if isinstance(act, Act) and act.event.kind is Kind.STEP:
+        if isinstance(act, Act) and isinstance(act.event, Step):
             keys.update(dict.fromkeys(sorted(act.whose)))
     return [
         Subject(
@@ -99,19 +111,19 @@ class View:
             *(
                 act.whose | act.perhaps
                 for act in walk(flow)
-                if isinstance(act, Act) and act.event.kind is Kind.BACKWARD
+                if isinstance(act, Act) and isinstance(act.event, Backward)
             )
         )
         self.note_feeding(flow, [])
         acts = (part for part in walk(flow) if isinstance(part, Act))
-        clears = (a for a in acts if a.event.kind is Kind.ZERO and self.event(a) is not None)
+        clears = (a for a in acts if isinstance(a.event, Zero) and self.event(a) is not None)
         self.clears = frozenset(act.event.site for act in clears)
         skeleton = self.project(flow, {}) or EMPTY
         self.busy = False
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
 
     def note_feeding(self, flow: Flow, loops: list[int]) -> None:
-        if isinstance(flow, Act) and flow.event.kind in (Kind.BACKWARD, Kind.UNKNOWN, Kind.ASSIGN):
+        if isinstance(flow, Act) and isinstance(flow.event, (Backward, Unknown, Assign)):
             event = self.event(flow)
             if event is not None:
                 self.fed.update(loops)
@@ -181,7 +193,7 @@ class View:
     def is_the_clear(self, arm: Flow | None) -> bool:
         """Whether an arm holds nothing but clears, and all that there are."""
         events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
-        clears = all(event.kind is Kind.ZERO for event in events)
+        clears = all(isinstance(event, Zero) for event in events)
         return bool(events) and clears and self.clears == {event.site for event in events}
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
@@ -224,24 +236,23 @@ class View:
 
     def event(self, act: Act) -> Event | None:
         """The act as the subject sees it; None where it does not concern it."""
-        kind = act.event.kind
-        event = replace(act.event, subject=self.subject.key)
-        if kind is Kind.BACKWARD:
+        event = act.event
+        if isinstance(event, Backward):
             return self.backward(act, event)
-        if kind is Kind.STEP:
+        if isinstance(event, Step):
             return self.step(act, event)
-        if kind is Kind.UPDATE:
+        if isinstance(event, Update):
             return event
-        if kind is Kind.UNKNOWN:
+        if isinstance(event, Unknown):
             return event if any(self.touched(key) for key in act.whose) else None
-        if kind is Kind.NEW:
+        if isinstance(event, New):
             made = next(iter(act.whose))
             params = self.subject.params
             return event if params and all(within(param, made) for param in params) else None
-        if kind is Kind.UNSCALE and event.scaled:
+        if isinstance(event, Unscale) and event.scaled:
             # A scaler keeps a record for each optimizer, whatever parameters they share.
             return event if act.anyone or any(map(self.is_mine, act.whose)) else None
-        if kind is Kind.UNSCALE and act.anyone:
+        if isinstance(event, Unscale) and act.anyone:
             return event
         return self.on_gradients(act, event)
 
@@ -254,7 +265,7 @@ class View:
         held = (self.subject.key, *(self.subject.params or ()))
         return any(within(part, key) for part in held)
 
-    def step(self, act: Act, event: Event) -> Event | None:
+    def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):
             fed = event.loop in self.fed or not event.loop
             return replace(event, fed=fed, idle_loss=None if fed else self.idle(event))
@@ -265,8 +276,8 @@ class View:
         if act.anyone:
             return replace(event, may=True)
         relations = [self.relation(key, act) for key in act.whose]
-        if True in relations and act.event.kind is Kind.ZERO and self.spares(act):
-            event = replace(event, inner=True)
+        if True in relations and isinstance(event, Zero) and self.spares(act):
+            event = replace(event, excuse=Excuse.ONE_MODULE)
         if True in relations:
             sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
             return event if sure else replace(event, bare=False)
@@ -303,7 +314,7 @@ class View:
         if params is None:
             alone = not self.others
             related = not self.seen or any(within(r, key) or within(key, r) for r in self.seen)
-            clears = act.event.kind is Kind.ZERO
+            clears = isinstance(act.event, Zero)
             return True if alone and not act.leaf and (related or not clears) else None
         if all(within(param, key) for param in params):
             return True
@@ -317,7 +328,7 @@ class View:
         known = key in self.fresh and all(param.split(".")[0] in self.fresh for param in params)
         return False if elsewhere or known else None
 
-    def backward(self, act: Act, event: Event) -> Event | None:
+    def backward(self, act: Act, event: Backward) -> Backward | None:
         mine = self.reach(self.subject, act)
         others = [self.reach(other, act) for other in self.others]
         if mine is None and not any(others):
@@ -333,8 +344,8 @@ class View:
 
     def is_its_own(self, act: Act) -> bool:
         """Whether an act is a backward that reaches the subject, and nobody else."""
-        event = self.event(act) if act.event.kind is Kind.BACKWARD else None
-        return event is not None and event.alone and not event.may
+        event = self.event(act)
+        return isinstance(event, Backward) and event.alone and not event.may
 
     def perhaps(self, act: Act) -> bool:
         params = self.subject.params
@@ -376,12 +387,12 @@ def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
     """
     items = arm.items if isinstance(arm, Seq) else [arm]
     clear = items[0] if items else None
-    if not isinstance(clear, Emit) or clear.event.kind is not Kind.ZERO:
+    if not isinstance(clear, Emit) or not isinstance(clear.event, Zero):
         return arm
     alone = len(items) == 1 and other is None
     if not alone and (leaves_by(arm) is None or leaves_by(other) is not None):
         return arm
-    return Seq([replace(clear, event=replace(clear.event, inner=True)), *items[1:]])
+    return Seq([replace(clear, event=replace(clear.event, excuse=Excuse.CHOSEN)), *items[1:]])
 
 
 def _only_returns(body: Flow, label: Label) -> bool:

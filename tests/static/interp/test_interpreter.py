@@ -6,7 +6,7 @@ import gc
 import weakref
 from typing import TYPE_CHECKING
 
-from zerograd.core.events import Kind
+from zerograd.core.events import Backward, Event, New, Step
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.analyse import analyse
 from zerograd.static.interp.emitter import Act
@@ -43,13 +43,13 @@ def program(text: str) -> Program:
     return Program(project, project.add(from_text(text, "train.py")))
 
 
-def kinds(flow: Flow) -> set[Kind]:
-    return {part.event.kind for part in walk(flow) if isinstance(part, Act)}
+def kinds(flow: Flow) -> set[type[Event]]:
+    return {type(part.event) for part in walk(flow) if isinstance(part, Act)}
 
 
 def test_the_top_level_is_a_flow_of_what_it_calls() -> None:
     text = TRAIN + "\n\nTrainer(torch.nn.Linear(1, 1)).train([])\n"
-    assert kinds(program(text).interpreter().top_level()) == {Kind.NEW, Kind.BACKWARD, Kind.STEP}
+    assert kinds(program(text).interpreter().top_level()) == {New, Backward, Step}
 
 
 def test_a_function_is_a_flow_with_unknown_arguments() -> None:
@@ -57,7 +57,7 @@ def test_a_function_is_a_flow_with_unknown_arguments() -> None:
     one = program(text)
     node = one.module.functions["step"]
     flow = one.interpreter().function(Fn(node, one.module, "step"))
-    assert kinds(flow) == {Kind.BACKWARD, Kind.STEP}
+    assert kinds(flow) == {Backward, Step}
 
 
 def test_an_analysis_leaves_no_interpreter_behind_though_no_collector_runs(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from zerograd.core.events import Event, Kind, Site
+from zerograd.core.events import Backward, Event, Site, Step, Zero
 from zerograd.core.lifecycle import NEW, Grads, State, advance
 from zerograd.learn.content import (
     Buckets,
@@ -151,8 +151,8 @@ class Bucket:
 
 def transitions() -> dict[str, dict[str, str]]:
     """The state after zero, backward and step for each state, from zerograd's state machine."""
-    kinds = (Kind.ZERO, Kind.BACKWARD, Kind.STEP)
-    events = {kind.value: Event(kind, Site("", 0)) for kind in kinds}
+    kinds: tuple[type[Event], ...] = (Zero, Backward, Step)
+    events = {kind.kind: kind(Site("", 0)) for kind in kinds}
     table: dict[str, dict[str, str]] = {}
     reached = [NEW]
     for state in reached:

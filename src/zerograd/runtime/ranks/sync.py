@@ -12,9 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, Kind, Site
+from zerograd.core import events
+from zerograd.core.events import Backward, Event, Site
 from zerograd.runtime.call_sites import NOWHERE, Places
-from zerograd.runtime.event_cache import Letters
+from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.ranks import collectives
 from zerograd.runtime.subjects import Subject
 
@@ -25,7 +26,7 @@ USER = 3
 """Where the user's frame is, seen from `put_off`."""
 
 
-_NOTHING = Event(Kind.SYNC, NOWHERE)
+_NOTHING = Backward(NOWHERE)
 _NONE = (_NOTHING, _NOTHING)
 
 
@@ -75,7 +76,7 @@ class Shared:
         self.syncs = 0
         """How many backward calls were synchronised."""
         self.steps = 0
-        self.last: tuple[Event, Event] = _NONE
+        self.last: tuple[Backward, Backward] = _NONE
         """The last backward that was synchronised, before and after that was said of it."""
         self.strayed = False
         """A step used what was not shared: that the ranks differ from then on is no news."""
@@ -86,7 +87,7 @@ class Shared:
 class Sync:
     """Hears of wrappers, forwards and collectives, and tells of backward calls what they shared."""
 
-    def __init__(self, torch: Any, places: Places, letters: Letters) -> None:
+    def __init__(self, torch: Any, places: Places, cache: EventCache) -> None:
         self.active = False
         """Whether there is anything that ranks share."""
         self.fault: Callable[[Exception], None] = _raise
@@ -97,7 +98,7 @@ class Sync:
         """Is told when there is something more that ranks share."""
         self._torch = torch
         self._places = places
-        self._letters = letters
+        self._events = cache
         self._wrappers: list[Wrapper] = []
         self._sharded: list[weakref.ref[Any]] | None = None
         self._off: weakref.WeakKeyDictionary[Any, Site] = weakref.WeakKeyDictionary()
@@ -105,7 +106,7 @@ class Sync:
         self._sent = 0
         self._number = 0
         """Of the backward that is running, or has run last."""
-        self._latest: Event | None = None
+        self._latest: Backward | None = None
 
     # What torch.distributed tells
 
@@ -168,13 +169,13 @@ class Sync:
         self._generation += 1
         self.on_shared()
 
-    def begins(self, event: Event) -> None:
+    def begins(self, event: Backward) -> None:
         """A backward is about to run."""
         self._latest = event
         self._number += 1
         self._sent = 0
 
-    def told(self, subject: Subject, event: Event) -> Event:
+    def told(self, subject: Subject, event: Backward) -> Backward:
         """A backward that has reached a subject, and whether its gradients were shared."""
         if not self.active:
             return event
@@ -202,21 +203,21 @@ class Sync:
         if fresh and all(wrapper.due for wrapper in fresh):
             shared.syncs += 1
             if shared.first_window_syncs and not shared.steps:
-                return self._letters.variant(event, synced=True)
+                return self._events.variant(event, synced=True)
             return self._synced(shared, event)
         if not fresh:
             if not all(wrapper.known for wrapper in shared.wrappers):
                 return event
             again = any(wrapper.forwards for wrapper in shared.wrappers)
             why = "a second backward() through one forward" if again else ".module"
-            return self._letters.variant(event, synced=False, unsynced=why)
+            return self._events.variant(event, synced=False, unsynced=why)
         off = next((wrapper.off for wrapper in fresh if not wrapper.due), None)
-        return self._letters.variant(event, synced=False, unsynced="no_sync()", off=off)
+        return self._events.variant(event, synced=False, unsynced="no_sync()", off=off)
 
-    def _synced(self, shared: Shared, event: Event) -> Event:
+    def _synced(self, shared: Shared, event: Backward) -> Backward:
         """The usual answer: in a loop the next backward is most often the last."""
         if shared.last[0] is not event:
-            told = self._letters.variant(event, synced=True, volume=shared.volume)
+            told = self._events.variant(event, synced=True, volume=shared.volume)
             shared.last = (event, told)
         return shared.last[1]
 
@@ -231,21 +232,21 @@ class Sync:
             wrapper.known, wrapper.forwards = True, 0
         if not shared.wrappers:
             return self._waiting(shared)
-        if subject.book.node.state.local is None or self._strays(subject, shared):
+        if subject.track.node.state.local is None or self._strays(subject, shared):
             return None
-        return self._letters.event(Kind.SYNC, NOWHERE)
+        return self._events.event(events.Sync, NOWHERE)
 
     def stepping(self, subject: Subject) -> Shared | None:
         """What ranks share of a subject that is about to step."""
         known = subject.shared_at == self._generation
         shared: Shared | None = subject.shared if known else self.of(subject)
-        if subject.book.node.state.local is not None and shared is not None and shared.wrappers:
+        if subject.track.node.state.local is not None and shared is not None and shared.wrappers:
             shared.strayed |= self._strays(subject, shared)
         return shared
 
     def _strays(self, subject: Subject, shared: Shared) -> bool:
         """Whether it holds what no backward has shared, nor the program by hand since."""
-        return subject.book.node.state.local is not None and 2 * self._sent < shared.numbers
+        return subject.track.node.state.local is not None and 2 * self._sent < shared.numbers
 
     def of(self, subject: Subject) -> Shared | None:
         """What ranks share of a subject."""
@@ -281,7 +282,7 @@ class Sync:
             ]
         return [module for ref in self._sharded if (module := ref()) is not None]
 
-    def _waiting(self, shared: Shared) -> Event | None:
+    def _waiting(self, shared: Shared) -> Backward | None:
         """Gradients that FSDP2 has kept inside, because it was told not to synchronise."""
         if not self._off:
             return None
@@ -289,7 +290,7 @@ class Sync:
         for module, site in list(self._off.items()):
             if self._latest is not None and ids & set(map(id, collectives.waiting(module))):
                 shared.strayed = True
-                return self._letters.variant(
+                return self._events.variant(
                     self._latest,
                     synced=False,
                     unsynced="set_requires_gradient_sync(False)",

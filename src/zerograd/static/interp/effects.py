@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from zerograd.core.events import Kind
+from zerograd.core.events import Backward, Event, New, Step, Unknown, Update, Zero
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.frameworks.roles import Role
@@ -45,7 +45,9 @@ class Effects:
         self.wrapped = False
         """Accelerate, Fabric or an engine has run a backward."""
 
-    def act_on(self, kind: Kind, node: ast.AST, keys: frozenset[str], **fields: object) -> None:
+    def act_on(
+        self, kind: type[Event], node: ast.AST, keys: frozenset[str], **fields: object
+    ) -> None:
         """Something is done to the gradients of these."""
         event = self.emitter.event(kind, node, **fields)
         self.emitter.emit(Act(event, whose=keys, anyone=not keys))
@@ -60,14 +62,12 @@ class Effects:
             return
         some = self.mode.some or (isinstance(owner, (Params, Grad)) and owner.some)
         leaf = isinstance(owner, Grad) and owner.leaf
-        event = self.emitter.event(
-            Kind.ZERO, node, to_none=to_none, bare=bare and not some, may=some
-        )
+        event = self.emitter.event(Zero, node, to_none=to_none, bare=bare and not some, may=some)
         self.emitter.emit(Act(event, whose=keys | perhaps, anyone=not keys, leaf=leaf))
 
     def unseen(self, node: ast.AST, keys: frozenset[str]) -> None:
         """Something that cannot be seen may have been done to these."""
-        self.act_on(Kind.UNKNOWN, node, keys)
+        self.act_on(Unknown, node, keys)
 
     def unknown(self, node: ast.AST, key: str) -> None:
         """Nothing is known of the gradients of an object from here on."""
@@ -95,7 +95,7 @@ class Effects:
         frozen = sure & self.registry.frozen
         undivided = not bypasses and tensor.divided is False
         event = self.emitter.event(
-            Kind.BACKWARD,
+            Backward,
             node,
             scaled=tensor.scaled,
             divisor=None if undivided else 0,
@@ -116,22 +116,22 @@ class Effects:
             self.unknown(node, key[:-3])
             return
         self.registry.roles.setdefault(key, Role.OPTIMIZER)
-        event = self.emitter.event(Kind.STEP, node, scaled=scaled)
+        event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key})))
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[str]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
-        event = self.emitter.event(Kind.STEP, node, may=self.mode.some)
+        event = self.emitter.event(Step, node, may=self.mode.some)
         self.emitter.emit(Act(event, whose=frozenset(f"by hand:{key}" for key in keys)))
 
     def update(self, node: ast.AST) -> None:
         """A scaler updates its scale."""
-        self.act_on(Kind.UPDATE, node, NOBODY)
+        self.act_on(Update, node, NOBODY)
 
     def announce(self, node: ast.AST, key: str) -> None:
         """New parameters have no gradients; those of a module are announced with the module."""
         if not self.emitter.quiet and self.env.frame.owner is None:
-            self.act_on(Kind.NEW, node, frozenset({key}))
+            self.act_on(New, node, frozenset({key}))
 
     def freeze(self, owner: Value, frozen: bool) -> None:
         """From here on no gradient reaches these, or again does."""
@@ -145,7 +145,7 @@ class Effects:
         """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
         quiet = self.emitter.quiet
         if vocabulary.CLEARS.search(name) and not quiet:
-            self.act_on(Kind.ZERO, node, NOBODY, may=True)
+            self.act_on(Zero, node, NOBODY, may=True)
         for argument in arguments:
             for item in argument.items if isinstance(argument, Many) else (argument,):
                 if isinstance(item, Thing) and self.registry.is_optimizer(item):
@@ -183,7 +183,8 @@ class Effects:
         for arm, other in (arms, arms[::-1]):
             if any(act.wrapped for act in other):
                 for act in arm:
-                    act.event = replace(act.event, bypasses="")
+                    if isinstance(act.event, Backward):
+                        act.event = replace(act.event, bypasses="")
 
 
 @lru_cache(maxsize=4096)

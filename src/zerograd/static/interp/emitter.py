@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import Any
 
-from zerograd.core.events import Event, Kind, Site
-from zerograd.core.records import replace
+from zerograd.core.events import Event, Site, Step, Zero
 from zerograd.explore.flow import Alt, Emit, Flow, Seq
 from zerograd.explore.logic import (
     WINDOW_LENGTH,
@@ -52,7 +52,7 @@ class Gate:
 
     def around(self, act: Act) -> Flow:
         """The act, under the test that decides whether it happens."""
-        if act.event.kind not in (Kind.STEP, Kind.ZERO):
+        if not isinstance(act.event, (Step, Zero)):
             return act
         if not (self.accumulating or self.registry.prepared) or not self.is_wrapped(act):
             return act
@@ -105,10 +105,10 @@ class Emitter:
             (getattr(node, "end_col_offset", 0) or 0) + 1,
         )
 
-    def event(self, kind: Kind, node: ast.AST, **fields: object) -> Event:
+    def event(self, kind: type[Event], node: ast.AST, **fields: Any) -> Event:
         """An event of this node; `fields` are those that its kind has."""
         call = text_of(node.func) + "()" if isinstance(node, ast.Call) else ""
-        return replace(Event(kind, self.site(node), call=call, loop=self.nesting.loop), **fields)
+        return kind(self.site(node), call=call, loop=self.nesting.loop, **fields)
 
     def emit(self, act: Act) -> None:
         """Adds an act; `Cut` when there are too many."""

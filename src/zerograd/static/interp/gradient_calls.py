@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.events import Kind
+from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
 from zerograd.core.records import replace
 from zerograd.explore.flow import walk
 from zerograd.explore.logic import WINDOW_LENGTH
@@ -78,7 +78,7 @@ class ClearCalls:
         before = len(self.emitter.out)
         value = self.functions.call(method, node)
         seen = any(
-            isinstance(part, Act) and part.event.kind in (Kind.ZERO, Kind.UNKNOWN)
+            isinstance(part, Act) and isinstance(part.event, (Zero, Unknown))
             for flow in self.emitter.out[before:]
             for part in walk(flow)
         )
@@ -222,14 +222,13 @@ class ParameterCalls:
                 effects.clear(owner, node, to_none=False, bare=bare)
             return owner
         if func.attr in ("clamp_", "clip_"):
-            effects.act_on(Kind.CLIP, node, owner.keys, may=owner.some, bare=bare)
+            effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
         elif func.attr in ("div_", "mul_", "copy_", "add_", "sub_", "set_"):
             assigns = func.attr in ("copy_", "set_")
             effects.act_on(
-                Kind.ASSIGN if assigns else Kind.UNSCALE,
+                Assign if assigns else Unscale,
                 node,
                 owner.keys,
-                scaled=False,
                 may=assigns,
                 bare=bare and not owner.some,
             )
@@ -280,9 +279,9 @@ class ParameterCalls:
         if value == Lit(None) or (source is not None and _is_zeros(source)):
             self.effects.clear(owner, node, to_none=value == Lit(None))
         elif mix([value]).grads & keys:
-            self.effects.act_on(Kind.UNSCALE, node, keys, scaled=False, may=True)
+            self.effects.act_on(Unscale, node, keys, may=True)
         else:
-            self.effects.act_on(Kind.ASSIGN, node, keys, may=self.mode.some)
+            self.effects.act_on(Assign, node, keys, may=self.mode.some)
 
     def update_by_hand(self, node: ast.AugAssign, old: Value, new: Value) -> bool:
         """`p.data -= lr * p.grad`, `w -= lr * w.grad`, `p.grad /= n`, `p.grad *= 0`."""
@@ -290,9 +289,9 @@ class ParameterCalls:
             if new == Lit(0) and isinstance(node.op, ast.Mult):
                 self.effects.clear(old, node, to_none=False, bare=self.mode.unguarded)
             elif isinstance(node.op, (ast.Div, ast.Mult)):
-                self.effects.act_on(Kind.UNSCALE, node, old.keys, scaled=False, may=True)
+                self.effects.act_on(Unscale, node, old.keys, may=True)
             else:
-                self.effects.act_on(Kind.ASSIGN, node, old.keys, may=True)
+                self.effects.act_on(Assign, node, old.keys, may=True)
             return True
         keys, _ = roots(old)
         if isinstance(old, (Params, Thing)) and mix([new]).grads & keys:

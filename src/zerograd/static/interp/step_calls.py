@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.events import Kind
+from zerograd.core.events import Clip, Unscale
 from zerograd.core.records import replace
 from zerograd.explore.flow import Alt, Seq
 from zerograd.static.frameworks.roles import Role
@@ -139,9 +139,9 @@ class StepCalls:
         for item in arguments[:1]:
             for target in item.items if isinstance(item, Many) else (item,):
                 keys, _ = roots(target)
-                self.effects.act_on(Kind.UNSCALE, node, keys, scaled=True)
+                self.effects.act_on(Unscale, node, keys, scaled=True)
         if not arguments:
-            self.effects.act_on(Kind.UNSCALE, node, NOBODY, may=True)
+            self.effects.act_on(Unscale, node, NOBODY, may=True)
         return Lit(None)
 
     def update(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
@@ -199,9 +199,9 @@ class StepCalls:
             if not isinstance(target, (Params, Thing, Many)) or not keys:
                 keys = frozenset({owner.key})  # FSDP: model.clip_grad_norm_(1.0)
         if unscales:
-            self.effects.act_on(Kind.UNSCALE, node, keys, scaled=None)
+            self.effects.act_on(Unscale, node, keys, scaled=None)
         partial = isinstance(target, Params) and target.some
-        self.effects.act_on(Kind.CLIP, node, keys | perhaps, may=partial)
+        self.effects.act_on(Clip, node, keys | perhaps, may=partial)
         return Tensor()
 
     def scaled_step(self, node: ast.Call, arguments: list[Value]) -> Value:
