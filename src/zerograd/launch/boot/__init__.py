@@ -1,4 +1,6 @@
-"""Reaches the processes that a watched script starts: a `sitecustomize` in front of their path.
+"""A `sitecustomize` that watches the processes which a watched script starts.
+
+Its directory comes first in their `PYTHONPATH`.
 
 May import: launch.
 """

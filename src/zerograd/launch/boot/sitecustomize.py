@@ -1,15 +1,15 @@
-"""Python imports this when it starts, in the processes that a watched program has started.
+"""Python imports this module at the start of every process that a watched program starts.
 
-It hands on to the `sitecustomize` that it stands before, and waits for torch: a process that never
-imports it loads nothing of zerograd.
+It runs the original `sitecustomize`, if there is one, and waits for the import of torch. A process
+that never imports torch loads nothing else of zerograd.
 """
 
 import os
 import sys
 
 
-def _hand_on() -> None:
-    """Let the real one run, if there is one."""
+def _run_original() -> None:
+    """Run the original `sitecustomize`, if there is one."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
     this = sys.modules.pop("sitecustomize", None)
@@ -22,13 +22,13 @@ def _hand_on() -> None:
             sys.modules["sitecustomize"] = this
 
 
-class _Waiting:
-    """Is asked first for every module, and knows of one."""
+class _TorchImport:
+    """Comes first among the import finders, and acts on the import of torch only."""
 
     zerograd = True
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
-        """Where torch is, once somebody listens to its import."""
+        """Find torch, and let zerograd see its import."""
         if name != "torch":
             return None
         if self in sys.meta_path:
@@ -45,5 +45,5 @@ class _Waiting:
 
 
 if os.environ.get("ZEROGRAD_RUN"):
-    sys.meta_path.insert(0, _Waiting())
-_hand_on()
+    sys.meta_path.insert(0, _TorchImport())
+_run_original()
