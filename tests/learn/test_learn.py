@@ -55,7 +55,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]\d+)?(?![\w.]|\.\d)")
 
 @dataclass(frozen=True)
 class Given(Lesson):
-    """A lesson whose parts are there already."""
+    """A lesson with given parts."""
 
     there: tuple[Part, ...] = ()
 
@@ -84,7 +84,7 @@ def tables(lesson: Lesson) -> list[Table]:
     return [part for part in flatten(computed(lesson)) if isinstance(part, Table)]
 
 
-# The numbers, held to what they must be
+# The numbers are compared with independent computations
 
 
 def close(one: float, other: float) -> bool:
@@ -92,7 +92,7 @@ def close(one: float, other: float) -> bool:
 
 
 class Descent:
-    """The regression of the lessons, by hand and in double precision: y ≈ x·w + b, mean squares."""
+    """The regression of the lessons, computed by hand in double precision: y ≈ x·w + b."""
 
     def __init__(self) -> None:
         names: dict[str, Any] = {}
@@ -169,7 +169,7 @@ def test_lesson_4_none_holds_nothing_and_zeros_hold_a_number_for_each_parameter(
 
 def test_lesson_4_zeros_still_move_a_parameter_that_is_not_used() -> None:
     for _, momentum, decay in set_to_none.IDLE:
-        # After one step of slope 3: momentum's part of it, and the decay of what is left.
+        # After one step of slope 3: the momentum of that step, and the decay of the weight.
         weight = 1 - 0.1 * (3 + decay)
         expected = 0.1 * (momentum * 3 + decay * weight)
         assert set_to_none.idle(False, momentum, decay) == pytest.approx(expected, abs=1e-6)
@@ -308,7 +308,7 @@ SAYS = {
 
 @by_lesson
 def test_a_lesson_is_told_and_written_alike_and_ends_with_a_verdict(lesson: Lesson) -> None:
-    # One test, because a lesson takes its time to compute.
+    # One test, because a lesson takes long to compute.
     given = computed(lesson)
     shown = [part for part in flatten(given) if not isinstance(part, content.Pause)]
     assert isinstance(shown[-1], Verdict)
@@ -462,11 +462,11 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
-"""Makes the pseudo-terminal the one that Ctrl-C comes from, and lets it be heard."""
+"""Makes the pseudo-terminal the controlling terminal, so that Ctrl-C works."""
 
 
 class Terminal:
-    """`zerograd learn` in a pseudo-terminal, as a person sits before it."""
+    """`zerograd learn` in a pseudo-terminal, with typed input."""
 
     def __init__(self, *words: str, cache: Path, **env: str) -> None:
         ours, theirs = pty.openpty()
@@ -483,7 +483,7 @@ class Terminal:
         os.close(theirs)
 
     def until(self, prompt: str, patience: float = 60) -> str:
-        """What is said up to and with a prompt."""
+        """The output up to a prompt, which is included."""
         ends = time.monotonic() + patience
         while prompt not in self.seen:
             assert time.monotonic() < ends, f"no {prompt!r} in {self.seen!r}"
@@ -500,10 +500,10 @@ class Terminal:
         os.write(self._ours, words.encode())
 
     def end(self) -> tuple[int, str]:
-        """The exit code, and what was said last."""
+        """The exit code and the last output."""
         patience = threading.Timer(60, self.process.kill)
         patience.start()
-        with contextlib.suppress(OSError):  # that is how a pseudo-terminal ends
+        with contextlib.suppress(OSError):  # a pseudo-terminal ends with this error
             while more := os.read(self._ours, 65536):
                 self.seen += more.decode("utf-8", "replace")
         code = self.process.wait()
@@ -585,7 +585,7 @@ def test_no_color_is_respected(tmp_path: Path) -> None:
 
 
 class Seen(HTMLParser):
-    """What a page holds: the elements, and the text that a person reads."""
+    """The elements of a page and its visible text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -605,7 +605,7 @@ class Seen(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if self._inside and self._inside[-1] == tag:
             self._inside.pop()
-        # Elements stand apart on a page.
+        # A browser separates elements.
         self.text += " " if tag not in ("code", "em", "span") else ""
 
     def handle_data(self, data: str) -> None:
@@ -642,7 +642,7 @@ def test_whatever_a_lesson_says_is_escaped() -> None:
     given = hostile()
     assert {type(part) for part in given} == set(web_pages._RENDERERS)
     seen = Seen(web_pages.page(Given(1, "x", HOSTILE, HOSTILE, given)))
-    assert seen.tags.count("script") == 3  # the two bucket's data, and the page's own
+    assert seen.tags.count("script") == 3  # the data of the two buckets, and the script of the page
     assert "img" not in seen.tags
     assert not {name for name, _ in seen.attributes if name.startswith("on")}
     assert seen.text.count("alert(1)") > 20

@@ -1,4 +1,4 @@
-"""The lessons' pages in a real browser: the bucket does what torch does, by mouse and by keyboard."""
+"""The pages of the lessons in a browser: the bucket does what torch does, by mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def show(browser: Any, folder: Path) -> Iterator[Any]:
-    """Open a lesson; at the end, nothing may have been complained about or fetched."""
+    """Open a lesson. At the end there must be no console message and no network request."""
     complaints: list[str] = []
     fetched: list[str] = []
     contexts = []

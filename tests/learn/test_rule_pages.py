@@ -1,4 +1,4 @@
-"""`zerograd explain`: a rule's page, with what the tool really says of its bad example."""
+"""`zerograd explain`: the page of a rule, with the real finding in its bad example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/claims.md: every row's command runs and says what the row promises, and its test exists."""
+"""docs/claims.md: the command of every row prints what the row says, and its test exists."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def by_command() -> dict[str, list[Row]]:
 
 
 def flat(text: str) -> str:
-    """The text in one line, without marks of code."""
+    """The text in one line, without backticks."""
     return " ".join(text.replace("`", "").split())
 
 
 @cache
 def said(command: str) -> tuple[int, str]:
-    """The exit code of a command, and all that it says."""
+    """The exit code and the output of a command."""
     program, *words = shlex.split(command)
     assert program == "zerograd"
     if words[0] == "learn":

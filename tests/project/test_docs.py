@@ -1,4 +1,4 @@
-"""The documentation says what is so: every example on every page is executed, every link leads somewhere."""
+"""Every example on every page of the documentation is executed, and every link works."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TESTED_ELSEWHERE = {
     "stepper.md": "stepper/test_stepper_recipes.py",
     "claims.md": "project/test_claims.py",
 }
-"""Pages whose examples have tests of their own."""
+"""Pages whose examples are tested in other files."""
 
 PAGES = sorted(
     path for path in DOCS.rglob("*.md") if path.relative_to(DOCS).as_posix() not in TESTED_ELSEWHERE
@@ -82,7 +82,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(path: Path) -> None:
     names: dict[str, Any] = {}
     for example in examples("python"):
         if example.page == path:
-            # Each example finds fresh models, as a reader would; what it defines stays.
+            # Each example gets new models; names that it defines stay.
             exec(compile(prelude(example.text), "prelude", "exec"), names)
             exec(compile(example.text, str(example), "exec"), names)
     assert names
@@ -118,7 +118,7 @@ def test_a_command_prints_what_the_page_shows(example: Example, tmp_path: Path) 
     done = run_zerograd(*words, cwd=here, NO_COLOR="1")
     assert done.returncode in (0, 1), done.stderr
     said = done.stdout if words[0] != "run" else done.stdout + done.stderr
-    # A line of dots stands for lines that are not shown; others may be the beginning of a line.
+    # A line of dots means lines that are not shown.
     pattern = "".join(
         r"(?:.*\n)*?" if line == "..." else re.escape(line.rstrip()) + r"[ ]*\n" for line in shown
     )
@@ -177,7 +177,7 @@ def test_the_problem_matcher_understands_what_is_printed() -> None:
         assert match[pattern["code"]] in {page.code for page in catalogue.PAGES}
 
 
-# The pages that the tool writes
+# Generated pages
 
 
 def test_every_rule_has_a_page_with_its_finding() -> None:

@@ -1,4 +1,4 @@
-"""Every script in examples/ does what it says, and check says about it what the README says."""
+"""Every script in examples/ prints what it says, and check finds what the README says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from support.example_scripts import EXAMPLES, SCRIPTS, table
 
 TOGETHER = {path for path in SCRIPTS if "torchrun" in path.read_text(encoding="utf-8")}
-"""Those that are run on several ranks: test_run_ranks does."""
+"""Scripts for several ranks; test_run_ranks runs them."""
 RAISES = re.compile(r"^It raises (?P<type>\w+): (?P<message>.+)$", re.MULTILINE)
 
 
@@ -28,7 +28,7 @@ def docstring(path: Path) -> str:
 
 
 def promised_output(path: Path) -> str:
-    """What the docstring says the script prints: its indented lines."""
+    """The output according to the docstring: its indented lines."""
     lines = [line for line in docstring(path).splitlines() if line.startswith("    ")]
     return textwrap.dedent("\n".join(lines)) + "\n"
 

@@ -1,4 +1,4 @@
-"""README.md says what the tool does: its real output, its real rules, its real options."""
+"""README.md shows the real output, rules and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step says of its window."""
+"""The record of a step describes its window."""
 
 from __future__ import annotations
 

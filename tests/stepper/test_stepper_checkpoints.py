@@ -1,4 +1,4 @@
-"""A `Stepper` is saved and loaded, also in the middle of a window."""
+"""A `Stepper` can be saved and loaded, also in the middle of a window."""
 
 from __future__ import annotations
 

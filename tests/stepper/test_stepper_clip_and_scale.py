@@ -1,4 +1,4 @@
-"""A `Stepper` clips, scales and skips: on the gradient of the whole window, as torch does."""
+"""A `Stepper` clips, scales and skips with the gradient of the whole window, as torch does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every step of a `Stepper` uses the gradient of its window: the mean over the one big batch."""
+"""Every step of a `Stepper` uses the gradient of its window: the mean over one big batch."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_weight_may_be_a_tensor() -> None:
 
 @pytest.fixture
 def as_if_on_a_device(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Tensors count as if they were on a device; whoever waits for one is written down."""
+    """Treat tensors as if they were on a device, and record every wait for one."""
     waited: list[str] = []
     for module in (weights, zerograd.stepper.close_window, zerograd.stepper.sharing):
         monkeypatch.setattr(module, "on_host", lambda _: False)
@@ -159,7 +159,7 @@ def test_a_device_is_waited_for_once_where_a_decision_needs_it(
         as_if_on_a_device.clear()
         closes = training.stepper.steps
         training.stepper.backward(loss, weight=weight)
-        # torch's own unscale_ and update read nothing either
+        # torch's own unscale_ and update do not wait either
         assert len(as_if_on_a_device) == training.stepper.steps - closes
     expect(training.seen, split(batches, 2), tolerance=1e-6 if "scaler" in options else TOLERANCE)
 

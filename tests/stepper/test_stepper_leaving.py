@@ -1,4 +1,4 @@
-"""However a loop is left, a `Stepper` carries nothing into the next window."""
+"""However a loop is left, nothing of its window reaches the next window."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_backward_that_fails_takes_its_window_with_it() -> None:
     training = Training(accumulate=2)
     for number, batch in enumerate(training.stepper(batches)):
         if number == 1:
-            # the last layer has its gradient by the time the first fails
+            # the last layer already has its gradient when the first one fails
             hidden = training.model[0](batch[0])
             hidden.register_hook(fail)
             with pytest.raises(MemoryError):

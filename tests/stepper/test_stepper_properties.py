@@ -1,4 +1,4 @@
-"""Whatever is done with a stepper, its steps are right: laws over all uses, watched by `watch`."""
+"""Properties of all uses of a stepper: every step is exact, and `watch` finds nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zerograd.stepper import Stepper
 usual = settings(max_examples=60, derandomize=True, deadline=None)
 
 sizes = st.lists(st.integers(0, 9), min_size=1, max_size=12)
-"""Batches by their number of samples; 0 is one that is wholly masked."""
+"""Numbers of samples; 0 is a batch that is completely masked."""
 
 
 def weigh(stepper: Stepper, model: torch.nn.Module, batch: Batch, size: int, summed: bool) -> None:
@@ -79,9 +79,9 @@ def fail(gradient: torch.Tensor) -> None:
 
 
 class Uses(RuleBasedStateMachine):
-    """Batches, exceptions, flushes, skips, resumes in any order; an oracle keeps the windows.
+    """Batches, exceptions, flushes, skips and resumes in any order; an oracle keeps the windows.
 
-    The whole runs under `watch`: nothing that a stepper does may look wrong.
+    Everything runs under `watch`, which must find nothing.
     """
 
     @initialize(
@@ -198,7 +198,7 @@ class Uses(RuleBasedStateMachine):
     @precondition(lambda self: self.loop is not None)
     @rule(held=st.booleans())
     def leave(self, held: bool) -> None:
-        """A loop that something holds on to has been left when the next one begins, not before."""
+        """A loop that something still holds ends when the next loop begins, not before."""
         self.held = self.loop if held else None
         self.loop = None
         if not held:

@@ -1,4 +1,4 @@
-"""`Stepper` under DDP and FSDP2, in two and three real processes (the scenarios: support/stepper_ranks.py)."""
+"""`Stepper` under DDP and FSDP2, in two and three processes (scenarios: support/stepper_ranks.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRIPT = Path(ranks.__file__).with_name("stepper_ranks.py")
 
 
 def scenarios() -> list[str]:
-    """Their names, read and not imported: the script belongs to a rank."""
+    """The names of the scenarios, read from the source, because only a rank can import the script."""
     tree = ast.parse(SCRIPT.read_text(encoding="utf-8"))
     named = {
         target.id: node.value
@@ -33,10 +33,10 @@ def scenarios() -> list[str]:
 
 
 @pytest.fixture(scope="module", params=[2, 3], ids=["2 ranks", "3 ranks"])
-def told(
+def results(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, tuple[str, Any]]]:
-    """What every rank has to tell. Of several test workers one runs them, and the others wait."""
+    """The results of every rank. One test worker runs the ranks, and the others wait."""
     base = tmp_path_factory.getbasetemp()
     meeting = (base.parent if hasattr(request.config, "workerinput") else base) / (
         f"ranks-{request.param}"
@@ -56,10 +56,10 @@ def told(
     return ranks.read(meeting, request.param)
 
 
-def of(told: list[dict[str, tuple[str, Any]]], scenario: str) -> list[Any]:
-    """What a scenario returned on each rank."""
+def of(results: list[dict[str, tuple[str, Any]]], scenario: str) -> list[Any]:
+    """The result of a scenario on each rank."""
     found = []
-    for rank in told:
+    for rank in results:
         how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
         assert how == "returned", what
         found.append(what)
@@ -68,39 +68,39 @@ def of(told: list[dict[str, tuple[str, Any]]], scenario: str) -> list[Any]:
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_the_gradient_is_that_of_the_one_big_batch_over_all_ranks(
-    told: list[dict[str, tuple[str, Any]]], scenario: str
+    results: list[dict[str, tuple[str, Any]]], scenario: str
 ) -> None:
-    of(told, scenario)
+    of(results, scenario)
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
-def test_every_rank_tells_the_same(told: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
-    weights = of(told, f"{wrap} uneven")
+def test_every_rank_tells_the_same(results: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+    weights = of(results, f"{wrap} uneven")
     assert all(one == weights[0] for one in weights)
-    skips = of(told, f"{wrap} nonfinite")
+    skips = of(results, f"{wrap} nonfinite")
     assert all(one == skips[0] for one in skips)
     plain, scaled = skips[0]
     assert [reason for reason, _ in plain] == ["nonfinite", "", ""]
     assert scaled == [("nonfinite", 8.0), ("", 4.0), ("", 4.0)]
 
 
-def test_ddp_synchronises_once_in_a_window(told: list[dict[str, tuple[str, Any]]]) -> None:
-    for sent in of(told, "ddp synced_once"):
+def test_ddp_synchronises_once_in_a_window(results: list[dict[str, tuple[str, Any]]]) -> None:
+    for sent in of(results, "ddp synced_once"):
         assert sent == [1, 1, 1]
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
-def test_a_watched_run_has_no_finding(told: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
-    for codes in of(told, f"{wrap} watched"):
+def test_a_watched_run_has_no_finding(results: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+    for codes in of(results, f"{wrap} watched"):
         assert codes == []
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
 def test_bad_use_is_refused_on_every_rank(
-    told: list[dict[str, tuple[str, Any]]], wrap: str
+    results: list[dict[str, tuple[str, Any]]], wrap: str
 ) -> None:
     name = {"ddp": "DDP", "fsdp": "FSDP2"}[wrap]
-    for freeing, dtype, outside, skipped, empty, unknown in of(told, f"{wrap} refused"):
+    for freeing, dtype, outside, skipped, empty, unknown in of(results, f"{wrap} refused"):
         assert f"free_gradients cannot be combined with {name}" in freeing
         assert ("MixedPrecisionPolicy" in dtype) == (wrap == "fsdp")
         assert f"4 of the optimizer's 8 parameters are not under {name}" in outside
@@ -109,18 +109,18 @@ def test_bad_use_is_refused_on_every_rank(
         assert "rank 0 has no batch at all" in unknown
 
 
-def test_fsdp_refuses_to_save_an_open_window(told: list[dict[str, tuple[str, Any]]]) -> None:
-    for said in of(told, "fsdp saved"):
+def test_fsdp_refuses_to_save_an_open_window(results: list[dict[str, tuple[str, Any]]]) -> None:
+    for said in of(results, "fsdp saved"):
         assert "call stepper.flush() first" in said
 
 
-def test_bf16_is_added_up_better_in_fp32(told: list[dict[str, tuple[str, Any]]]) -> None:
-    for plain, added in of(told, "ddp bf16"):
+def test_bf16_is_added_up_better_in_fp32(results: list[dict[str, tuple[str, Any]]]) -> None:
+    for plain, added in of(results, "ddp bf16"):
         assert added < plain / 2
 
 
 def test_fsdp_refuses_windows_that_it_cannot_keep_apart(
-    told: list[dict[str, tuple[str, Any]]],
+    results: list[dict[str, tuple[str, Any]]],
 ) -> None:
-    for said in of(told, "fsdp interleaved"):
+    for said in of(results, "fsdp interleaved"):
         assert 'make that stepper with sync="every"' in said

@@ -1,4 +1,4 @@
-"""The recipes of docs/stepper.md run, and train what they say."""
+"""The recipes of docs/stepper.md run and train correctly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def recipes() -> dict[str, list[str]]:
-    """The code of each section, the first before the headings."""
+    """The code of each section; the first one is before the headings."""
     first, *sections = re.split(r"^### (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     found = {"the first": BLOCK.findall(first)}
     for title, text in zip(sections[::2], sections[1::2], strict=True):
@@ -35,7 +35,7 @@ RECIPES = recipes()
 
 
 def setting(**changes: Any) -> dict[str, Any]:
-    """What a recipe finds around it."""
+    """The names that a recipe uses."""
     model = net()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     return {

@@ -1,4 +1,4 @@
-"""What a `Stepper` refuses: weights, options, optimizers and calls that make no sense."""
+"""A `Stepper` refuses weights, options, optimizers and calls that make no sense."""
 
 from __future__ import annotations
 

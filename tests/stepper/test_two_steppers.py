@@ -1,4 +1,4 @@
-"""Two steppers over models that meet: each steps on its own windows."""
+"""Two steppers with connected models: each steps with its own windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerograd.stepper import Stepper
 
 
 class Gan:
-    """A generator and a discriminator, with a stepper each."""
+    """A generator and a discriminator with one stepper each."""
 
     def __init__(self, n: int, m: int) -> None:
         torch.manual_seed(0)

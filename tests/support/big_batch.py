@@ -1,4 +1,4 @@
-"""What a window's gradient must be: that of the one big batch, in float64, by torch.autograd.grad."""
+"""The expected gradient of a window: that of one big batch, in float64, by torch.autograd.grad."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def net(seed: int = 0) -> nn.Sequential:
 
 
 def data(*sizes: int, seed: int = 1) -> list[Batch]:
-    """Batches of these sizes; a size of 0 is a batch that is wholly masked, and holds one sample."""
+    """Batches of these sizes. A size of 0 is a batch with one sample that is masked."""
     made = torch.Generator().manual_seed(seed)
     return [
         (
@@ -51,7 +51,7 @@ def error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 class Seen:
-    """The gradients that an optimizer stepped on, and the parameters before each step."""
+    """The gradients that each step used, and the parameters before the step."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.gradients: list[list[Tensor]] = []
@@ -72,7 +72,7 @@ def _copy(grad: Tensor | None, param: Tensor) -> Tensor:
 
 
 def expect(seen: Seen, windows: Sequence[Sequence[Batch]], *, tolerance: float = TOLERANCE) -> None:
-    """Every step used the gradient of its window's one big batch, at the weights of that moment."""
+    """Check that every step used the gradient of one big batch, at the weights of that step."""
     assert len(seen.gradients) == len(windows)
     for (weights, gradient), window in zip(seen, windows, strict=True):
         model = net()

@@ -1,4 +1,4 @@
-"""The scripts of examples/, and what their README says check finds in each."""
+"""The scripts of examples/, and the findings in each according to the README."""
 
 from __future__ import annotations
 

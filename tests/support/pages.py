@@ -1,4 +1,4 @@
-"""Recordings as a run leaves them, made without torch, for the tests of pages."""
+"""Recordings like those of a run, made without torch, for the tests of pages."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def event(kind: type[Event], path: str = "train.py", measured: Measured | None =
 def stale_run(
     path: Path, steps: int, missing: Sequence[int] = (), *, rank: int | None = None
 ) -> Path:
-    """A run of two backward calls per step, some of them clipped, and a clear missing here and there.
+    """A run with two backward calls per step, some clips and some missing clears.
 
-    It is written as a recorder would that sees no cycle in it: a long run is quickly made so.
+    It is written without repetitions, which is a quick way to make a long recording.
     """
     draw = random.Random(0)
     about = {} if rank is None else {"rank": rank}

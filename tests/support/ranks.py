@@ -1,4 +1,4 @@
-"""Several real processes under gloo: every scenario runs once on each rank, in one process group."""
+"""Several processes under gloo. Every scenario runs once on each rank, in one process group."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 120
-"""After so long a rank is taken to hang."""
+"""Seconds after which a rank counts as hanging."""
 
 
 def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[], Any]]) -> None:
-    """One rank: run the scenarios one after the other, and write down what each returned or raised."""
+    """Run the scenarios on one rank, and write what each returned or raised."""
     import torch
     import torch.distributed as dist
 
@@ -38,14 +38,14 @@ def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[],
             dist.barrier()
         except Exception:  # noqa: BLE001, the test shows it
             results[name] = "raised", traceback.format_exc()
-            break  # the ranks are no longer together
+            break  # the ranks are not synchronised any more
     (meeting / f"{rank}.pickle").write_bytes(pickle.dumps(results))
     dist.barrier()
     dist.destroy_process_group()
 
 
 def run(script: Path, world: int, meeting: Path, seconds: float = SECONDS) -> None:
-    """Start the ranks and wait. The script calls `work` with the rank and world it is given."""
+    """Start the ranks and wait. The script calls `work` with its rank and the world size."""
     ranks = []
     tests = Path(__file__).parents[1]
     path = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -70,7 +70,7 @@ def run(script: Path, world: int, meeting: Path, seconds: float = SECONDS) -> No
 
 
 def read(meeting: Path, world: int) -> list[dict[str, tuple[str, Any]]]:
-    """What every rank wrote down."""
+    """The results of every rank."""
     results = []
     for rank in range(world):
         written = meeting / f"{rank}.pickle"

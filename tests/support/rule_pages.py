@@ -1,4 +1,4 @@
-"""A rule's page as parameters of tests: every rule, and its examples."""
+"""Rules and their examples as parameters of tests."""
 
 from __future__ import annotations
 

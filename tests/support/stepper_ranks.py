@@ -1,7 +1,7 @@
-"""What a stepper must do under DDP and FSDP2, as scenarios that every rank runs (see ranks.py).
+"""Scenarios for a stepper under DDP and FSDP2. Every rank runs them (see ranks.py).
 
-A scenario returns what the test compares; the gradients are compared here, against the one big
-batch over all ranks.
+A scenario compares the gradients with one big batch over all ranks, and returns what else the test
+compares.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from support.ranks import work
 from zerograd.stepper import Stepper
 
 SIZES = ([3, 1, 7, 2, 2, 4, 1], [2, 5, 1, 3], [1, 1, 6, 2, 8])
-"""The batches of each rank: as many as they like, as long as they like."""
+"""The batch sizes of each rank."""
 
 rank = int(sys.argv[1])
 world = int(sys.argv[2])
@@ -42,7 +42,7 @@ def mine() -> list[Batch]:
 
 
 def windows(n: int) -> list[list[Batch]]:
-    """Windows of n batches on each rank, until nobody has any left."""
+    """Windows of n batches on each rank, until no rank has batches left."""
     longest = max(len(sizes) for sizes in SIZES[:world])
     everyone = [batches_of(one) for one in range(world)]
     return [
@@ -63,7 +63,7 @@ def fsdp(model: nn.Module) -> nn.Module:
 
 
 def whole(tensor: Tensor | None) -> Tensor | None:
-    """All of a sharded tensor."""
+    """The whole of a sharded tensor."""
     if tensor is not None and hasattr(tensor, "full_tensor"):
         return tensor.full_tensor()  # type: ignore[no-any-return]
     return tensor
@@ -130,7 +130,7 @@ def summed(wrap: Wrap) -> None:
 
 
 def by_weight(wrap: Wrap) -> list[list[int]]:
-    """Windows close at the first batch at which all ranks together have enough."""
+    """A window closes at the first batch at which the weight of all ranks is enough."""
     columns = [
         [batches_of(one)[i] for one in range(world) if i < len(SIZES[one])]
         for i in range(max(len(sizes) for sizes in SIZES[:world]))
@@ -290,7 +290,7 @@ def saved_fsdp() -> str:
 
 
 def synced_once(wrap: Wrap) -> list[int]:
-    """How often gradients were on their way in each window."""
+    """How often gradients are sent in each window."""
     model = wrap(net())
     assert isinstance(model, DistributedDataParallel)
     sent: list[int] = [0]
@@ -302,7 +302,7 @@ def synced_once(wrap: Wrap) -> list[int]:
         assert work is not None
         return work.get_future().then(lambda done: done.value()[0])
 
-    hook.__annotations__.clear()  # DDP reads them, and does not know postponed ones
+    hook.__annotations__.clear()  # DDP reads annotations and does not understand postponed ones
     model.register_comm_hook(None, hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = SeenWhole(optimizer)
@@ -325,7 +325,7 @@ def static_graph() -> None:
 
 
 def bucket_views() -> None:
-    """Interleaved windows of two steppers, one of which runs back through the other's model."""
+    """Interleaved windows of two steppers. The loss of one depends on the model of the other."""
 
     def views(model: nn.Module) -> nn.Module:
         return ddp(model, gradient_as_bucket_view=True)
@@ -343,7 +343,7 @@ def interleaved(
     **options: Any,
 ) -> None:
     front, back = Training(wrap, accumulate=3, **options), Training(wrap, **size, **options)
-    back.optimizer.param_groups[0]["lr"] = 0.0  # its gradients have an oracle that stands still
+    back.optimizer.param_groups[0]["lr"] = 0.0  # constant weights give an exact expected gradient
     for batch in back.stepper(front.stepper(batches)):
         back.backward(batch)
         x, y = batch
@@ -364,7 +364,7 @@ def interleaved_fsdp() -> str:
 
 
 def hybrid() -> None:
-    """HSDP: a mesh of two dimensions, over both of which gradients are averaged."""
+    """HSDP: gradients are averaged over both dimensions of a mesh."""
     mesh = init_device_mesh("cpu", (world, 1), mesh_dim_names=("replicate", "shard"))
     training = Training(lambda model: fully_shard(model, mesh=mesh), accumulate=3)  # type: ignore[arg-type, return-value]
     training.run(mine())

@@ -13,7 +13,7 @@ from zerograd.stepper import Stepper
 
 
 class Training:
-    """A model, an optimizer, a stepper over them, and what was stepped on."""
+    """A model, an optimizer, a stepper, and the gradients that it used."""
 
     def __init__(self, optimizer: str = "SGD", *, lr: float = 0.1, **options: Any) -> None:
         self.model = net()
