@@ -95,14 +95,14 @@ def draft(found: Iterable[Found]) -> str:
 def judge(found: Iterable[Found], verdicts: Iterable[Verdict]) -> Judged:
     """Assign a verdict to each finding. One verdict never covers two findings."""
     judged = Judged()
-    told: dict[Place, list[Found]] = defaultdict(list)
+    reported: dict[Place, list[Found]] = defaultdict(list)
     known: dict[Place, list[Verdict]] = defaultdict(list)
     for one in found:
-        told[one.place].append(one)
+        reported[one.place].append(one)
     for verdict in verdicts:
         known[verdict.place].append(verdict)
-    for place in sorted(told.keys() | known.keys()):
-        pairs, unread, gone = _pair(told[place], known[place])
+    for place in sorted(reported.keys() | known.keys()):
+        pairs, unread, gone = _pair(reported[place], known[place])
         for one, verdict in pairs:
             (judged.true if verdict.true else judged.false).append((one, verdict))
         judged.unread += unread

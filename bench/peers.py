@@ -309,17 +309,17 @@ def asked(tool: Tool, shown: list[Explained]) -> tuple[Said, Said]:
             given = prelude(code).replace("2 * N + 2", "8 * N + 2")
             given = given.replace("N = 4\n", "N = 4\ntorch.manual_seed(0)\n")
             path.write_text(given + code, encoding="utf-8")
-        told = tool.ask(tool, paths)
+        answers = tool.ask(tool, paths)
     found, alarms = {}, {}
     for number, page in enumerate(shown):
-        new = told[2 * number] - told[2 * number + 1]
+        new = answers[2 * number] - answers[2 * number + 1]
         if new:
             found[page.page.code] = new
-    bare, *right = told[2 * len(shown) :]
-    for said, messages in zip(RIGHT, right, strict=True):
+    bare, *right = answers[2 * len(shown) :]
+    for name, messages in zip(RIGHT, right, strict=True):
         about = {one for one in messages - bare if ABOUT.search(one)}
         if about:
-            alarms[said] = about
+            alarms[name] = about
     progress(tool.name, 1, 1, f"{len(found)} found")
     return found, alarms
 

@@ -55,12 +55,14 @@ def ranks(worlds: Sequence[int], rounds: int) -> bool:
         name = f"{wrap}, {world} ranks, {model}"
         if sys.stderr.isatty():
             print(f"\r\033[K{number}/{len(runs)} {name} …", end="\r", file=sys.stderr, flush=True)
-        told = timed(wrap, world, MODELS[model], rounds if model in RATIOS else 0)
-        share, whole = (told[key] / told["step"] / 10 for key in ("own", "all"))
+        measured = timed(wrap, world, MODELS[model], rounds if model in RATIOS else 0)
+        share, whole = (measured[key] / measured["step"] / 10 for key in ("own", "all"))
         met &= share < LIMIT
-        row = f"{name:20}{told['step']:7.2f}ms |{told['usual']:6.1f}µs{told['check']:6.0f}µs"
-        row += f"{told['own']:6.1f}µs{share:7.2f}%{told['always']:6.0f}µs |{told['all']:6.1f}µs"
-        ratio = f"{told['watched']:9.3f}{told['again']:7.3f}" if "watched" in told else ""
+        row = f"{name:20}{measured['step']:7.2f}ms |{measured['usual']:6.1f}µs{measured['check']:6.0f}µs"
+        row += f"{measured['own']:6.1f}µs{share:7.2f}%{measured['always']:6.0f}µs |{measured['all']:6.1f}µs"
+        ratio = (
+            f"{measured['watched']:9.3f}{measured['again']:7.3f}" if "watched" in measured else ""
+        )
         print(f"{row}{whole:7.2f}% |{ratio}", flush=True)
     return met
 
@@ -77,8 +79,8 @@ def timed(wrap: str, world: int, model: Sequence[str], rounds: int) -> dict[str,
         )
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
-        told: dict[str, float] = json.loads(out.read_text(encoding="utf-8"))
-        return told
+        measured: dict[str, float] = json.loads(out.read_text(encoding="utf-8"))
+        return measured
 
 
 # The store
@@ -94,7 +96,7 @@ calls = {
     "check": lambda: store.check([first]),
     "get": lambda: store.get(first),
 }
-told = {}
+measured = {}
 store.set(f"ready/{number}", "")
 for name, call in calls.items():
     store.wait([f"go/{name}"])
@@ -104,8 +106,8 @@ for name, call in calls.items():
         call()
         spent.append(time.perf_counter() - began)
     store.set(f"{name}/{number}", "")
-    told[name] = 1e6 * statistics.median(spent)
-print(json.dumps(told))
+    measured[name] = 1e6 * statistics.median(spent)
+print(json.dumps(measured))
 """
 ROUNDS = 1000
 OPERATIONS = ("set", "check", "get")
@@ -141,8 +143,8 @@ def store(clients: int) -> tuple[dict[str, float], dict[str, float]]:
         server.set(f"go/{name}", "")
         server.wait([f"{name}/{number}" for number in range(clients)])
         serving[name] = 1e6 * (time.process_time() - began) / ROUNDS / clients
-    told = [json.loads(one.communicate(timeout=LONGEST)[0]) for one in started]
-    return {name: statistics.mean(one[name] for one in told) for name in OPERATIONS}, serving
+    measured = [json.loads(one.communicate(timeout=LONGEST)[0]) for one in started]
+    return {name: statistics.mean(one[name] for one in measured) for name in OPERATIONS}, serving
 
 
 def estimate(clients: Sequence[int]) -> None:

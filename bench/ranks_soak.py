@@ -34,7 +34,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Told:
+class Outcome:
     """How a run ended, and what was reported."""
 
     code: int
@@ -43,7 +43,7 @@ class Told:
     screen: str
 
 
-def run(fault: Fault, steps: int, world: int = 4) -> Told:
+def run(fault: Fault, steps: int, world: int = 4) -> Outcome:
     """One run, from the launcher to the merged report."""
     words = [sys.executable, "-m", "zerograd", "run", "--format", "json", "--output"]
     with tempfile.TemporaryDirectory() as folder:
@@ -56,34 +56,34 @@ def run(fault: Fault, steps: int, world: int = 4) -> Told:
             words, capture_output=True, text=True, timeout=LONGEST, check=False, encoding="utf-8"
         )
         found = json.loads(output.read_text(encoding="utf-8"))["findings"]
-    return Told(done.returncode, time.monotonic() - began, found, done.stderr)
+    return Outcome(done.returncode, time.monotonic() - began, found, done.stderr)
 
 
-def missing(fault: Fault, told: Told) -> str:
+def missing(fault: Fault, outcome: Outcome) -> str:
     """What a run should have reported but did not; empty if the report is right."""
-    found = [(one["code"], one["ranks"]) for one in told.findings]
-    steps = [int(step) for step in re.findall(r"at step (\d+)", told.screen)]
+    found = [(one["code"], one["ranks"]) for one in outcome.findings]
+    steps = [int(step) for step in re.findall(r"at step (\d+)", outcome.screen)]
     if fault.name == "none":
-        return "" if not found and told.code == 0 else f"{found}, exit {told.code}"
+        return "" if not found and outcome.code == 0 else f"{found}, exit {outcome.code}"
     if fault.name == "kill":
-        killed = re.search(rf"rank +: {fault.rank} .*\n.*exitcode +: -9 ", told.screen)
-        lines = re.findall(r"broken off +ranks? ([0-9–, ]+) after step (\d+)", told.screen)
+        killed = re.search(rf"rank +: {fault.rank} .*\n.*exitcode +: -9 ", outcome.screen)
+        lines = re.findall(r"broken off +ranks? ([0-9–, ]+) after step (\d+)", outcome.screen)
         named = [int(step) for ranks, step in lines if fault.rank in _numbers(ranks)]
         # The rank dies before its step is counted, and before or after the step itself.
-        as_it_was = killed and named and fault.at - 1 <= named[0] <= fault.at
-        return "" if as_it_was else f"no word of rank {fault.rank}: {told.screen[-2000:]}"
+        as_expected = killed and named and fault.at - 1 <= named[0] <= fault.at
+        return "" if as_expected else f"no report about rank {fault.rank}: {outcome.screen[-2000:]}"
     code, last = ("ZG101", fault.at) if fault.name == "forget" else ("ZG402", fault.at + WITHIN)
-    if told.code != 1 or [one for one, _ in found] != [code]:
-        return f"{found}, exit {told.code}: {told.screen[-2000:]}"
+    if outcome.code != 1 or [one for one, _ in found] != [code]:
+        return f"{found}, exit {outcome.code}: {outcome.screen[-2000:]}"
     if not steps or not fault.at <= steps[0] <= last:
-        return f"told at step {steps}, not from {fault.at} to {last}"
+        return f"reported at step {steps}, not from {fault.at} to {last}"
     who = f"rank {fault.rank} " if code == "ZG402" else f"on rank {fault.rank}\n"
-    return "" if who in told.screen else f"{who!r} is not named: {told.screen[-2000:]}"
+    return "" if who in outcome.screen else f"{who!r} is not named: {outcome.screen[-2000:]}"
 
 
-def _numbers(told: str) -> set[int]:
+def _numbers(text: str) -> set[int]:
     """The ranks of `0–1, 3`."""
-    ends = [[int(end) for end in part.split("–")] for part in told.split(", ")]
+    ends = [[int(end) for end in part.split("–")] for part in text.split(", ")]
     return {rank for one in ends for rank in range(one[0], one[-1] + 1)}
 
 
@@ -104,11 +104,11 @@ def main() -> int:
     )
     wrong = 0
     for fault in faults:
-        told = run(fault, options.steps)
-        word = missing(fault, told)
-        wrong += bool(word)
+        outcome = run(fault, options.steps)
+        problem = missing(fault, outcome)
+        wrong += bool(problem)
         place = f"rank {fault.rank}, step {fault.at}" if fault.at else ""
-        print(f"{fault.name:8} {place:18} {told.seconds:5.1f} s  {word or 'as expected'}")
+        print(f"{fault.name:8} {place:18} {outcome.seconds:5.1f} s  {problem or 'as expected'}")
     return int(bool(wrong))
 
 

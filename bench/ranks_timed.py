@@ -106,9 +106,9 @@ def _training(options: argparse.Namespace) -> Step:
 
 def _agreed(number: float) -> int:
     """The number of the first rank, at least 1. All ranks take the same number of steps."""
-    told = torch.tensor([max(1, int(number))])
-    dist.broadcast(told, 0)
-    return int(told.item())
+    agreed = torch.tensor([max(1, int(number))])
+    dist.broadcast(agreed, 0)
+    return int(agreed.item())
 
 
 # Side by side
