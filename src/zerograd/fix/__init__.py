@@ -2,5 +2,5 @@
 
 A module with the name of a rule proposes that rule's repairs. It is loaded when it is needed.
 
-May import: core, rules, static, static.read.
+May import: core, rules, static, static.frameworks, static.read.
 """

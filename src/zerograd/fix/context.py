@@ -24,7 +24,7 @@ from zerograd.fix.syntax import (
     steps,
 )
 from zerograd.rules.catalogue import BY_CODE
-from zerograd.static.read import vocabulary
+from zerograd.static.frameworks.torch import SCALER_NAME
 from zerograd.static.read.file_index import text_of
 
 _NAMES = (ast.Name, ast.Attribute)
@@ -147,7 +147,7 @@ class Scene:
         if not isinstance(call.func, ast.Attribute) or not call.args or self.closure(call):
             return False
         owner = text_of(call.func.value)
-        if call.func.attr != "step" or vocabulary.SCALER_NAME.search(owner):
+        if call.func.attr != "step" or SCALER_NAME.search(owner):
             return call.func.attr in ("step", "optimizer_step")
         return any(
             isinstance(node, ast.Attribute)

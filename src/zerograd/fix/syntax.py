@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from zerograd.fix.edits import Function
-from zerograd.static.read import vocabulary
+from zerograd.static.frameworks.registry import CLIPS
+from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.read.file_index import text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -44,7 +45,7 @@ def is_step(call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute):
         return False
     owner = text_of(call.func.value).rpartition(".")[2]
-    return call.func.attr in ("step", "optimizer_step") and not vocabulary.SCHEDULER.search(owner)
+    return call.func.attr in ("step", "optimizer_step") and not SCHEDULER.search(owner)
 
 
 def steps(statement: ast.AST) -> list[ast.Call]:
@@ -59,7 +60,7 @@ def backwards(statement: ast.AST) -> list[ast.Call]:
 
 def clips(statement: ast.AST) -> list[ast.Call]:
     """The clips in a statement."""
-    return [call for call in calls(statement) if method(call) in vocabulary.CLIPS]
+    return [call for call in calls(statement) if method(call) in CLIPS]
 
 
 def is_call_of(statement: ast.stmt, *methods: str) -> ast.Call | None:

@@ -19,8 +19,8 @@ from zerograd.rules.catalogue import RULES
 from zerograd.static import projection
 from zerograd.static.accumulation import Pace
 from zerograd.static.accumulation import pace as pace_of
-from zerograd.static.frameworks.roles import Role
-from zerograd.static.interp import obviously_right
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.loss_scaling import excused
@@ -32,7 +32,6 @@ from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
 from zerograd.static.read.values import Fn, Klass, Thing, within
-from zerograd.static.read.vocabulary import LIGHTNING_STEP
 
 WINDOWS = (2, 3)
 
@@ -88,7 +87,7 @@ class _Search:
         interpreter = self.program.interpreter()
         functions = list(self.functions())
         own = any(map(self.module.methods_named, ("zero_grad", "step", "backward")))
-        managed = own or not obviously_right.MANAGED.isdisjoint(self.module.packages)
+        managed = own or not registry.MANAGING.isdisjoint(self.module.packages)
         if self.top_level_matters(interpreter) and (
             managed or not self.plain_file(functions, interpreter)
         ):
@@ -118,7 +117,7 @@ class _Search:
                 continue
             flow = self.interpreted(interpreter, fn)
             inlined |= interpreter.nesting.inlined
-            yield flow, interpreter, fn.name == LIGHTNING_STEP
+            yield flow, interpreter, fn.name in registry.PER_BATCH
             for inner in interpreter.env.closures:
                 if inner.node not in inlined and interpreter.graph.touches_gradients(inner):
                     flow = self.interpreted(interpreter, inner)
@@ -186,7 +185,7 @@ class _Search:
             repeated = True
         # From where a function is handed its counter cannot be seen, but for Lightning's.
         self.ends_seen = lightning or not repeated
-        stepped = projection.subjects(flow, interpreter.registry.params)
+        stepped = projection.subjects(flow, interpreter.known.params)
         if not self.module.imports_torch:
             stepped = [s for s in stepped if not s.key.startswith(projection.BY_HAND)]
         # Each part is held against each subject, and whose it is asked of all of them.
@@ -209,9 +208,9 @@ class _Search:
         view = View(
             subject,
             others,
-            interpreter.registry.roles,
+            interpreter.known.roles,
             interpreter.idle_loss,
-            interpreter.registry.fresh,
+            interpreter.known.fresh,
         )
         seen, pace = pace_of(view.of(flow))
         if pace is not None:
@@ -274,14 +273,14 @@ class _Search:
             for key in act.whose
         }
         read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
-        for key, site in interpreter.registry.made.items() if not read else ():
-            if key in known or key not in cleared or key in interpreter.registry.handed:
+        for key, site in interpreter.known.made.items() if not read else ():
+            if key in known or key not in cleared or key in interpreter.known.handed:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
             made = {
-                other: Subject(other, interpreter.registry.params.get(other))
-                for other in interpreter.registry.made
+                other: Subject(other, interpreter.known.params.get(other))
+                for other in interpreter.known.made
             }
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in known)]
@@ -290,9 +289,9 @@ class _Search:
             view = View(
                 subject,
                 others,
-                interpreter.registry.roles,
+                interpreter.known.roles,
                 interpreter.idle_loss,
-                interpreter.registry.fresh,
+                interpreter.known.fresh,
             )
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
             if first is None:

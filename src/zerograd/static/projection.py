@@ -43,7 +43,7 @@ from zerograd.explore.flow import (
 )
 from zerograd.explore.logic import Expr, Name, Op, Variable
 from zerograd.static.accumulation import Counting
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.values import within
 

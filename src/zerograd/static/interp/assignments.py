@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from zerograd.explore.flow import Set
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.effects import Effects
 from zerograd.static.interp.emitter import Emitter
-from zerograd.static.interp.environment import Environment, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
@@ -34,7 +34,7 @@ class Assignments:
         self,
         env: Environment,
         emitter: Emitter,
-        registry: Registry,
+        known: KnownObjects,
         evaluator: Evaluator,
         objects: Objects,
         conditions: Conditions,
@@ -43,7 +43,7 @@ class Assignments:
     ) -> None:
         self.env = env
         self.emitter = emitter
-        self.registry = registry
+        self.known = known
         self.evaluator = evaluator
         self.objects = objects
         self.conditions = conditions
@@ -80,7 +80,7 @@ class Assignments:
                     value, f"{owner.key}.{target.attr}"
                 )
             if not (isinstance(owner, Thing) and owner.key == "self"):
-                self.registry.hand_on(value)
+                self.known.hand_on(value)
 
     def name_loop(self, name: str, source: ast.expr | None) -> None:
         """Remembers the iterable that a name holds, for a later loop over the name."""

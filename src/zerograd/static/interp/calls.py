@@ -6,18 +6,17 @@ import ast
 from collections.abc import Callable
 
 from zerograd.core.records import replace
-from zerograd.explore.flow import Set
-from zerograd.explore.logic import Const, Synchronises
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, is_benign
-from zerograd.static.interp.emitter import Emitter
-from zerograd.static.interp.environment import Environment, Registry
+from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
-from zerograd.static.interp.functions import Activations, Functions
+from zerograd.static.interp.framework_calls import FrameworkCalls
+from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
-from zerograd.static.interp.library_calls import LibraryCalls, unwrapped
+from zerograd.static.interp.library_calls import LibraryCalls
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
@@ -52,16 +51,14 @@ class Calls:
     def __init__(
         self,
         env: Environment,
-        emitter: Emitter,
-        registry: Registry,
         evaluator: Evaluator,
         classes: Classes,
         objects: Objects,
         graph: CallGraph,
         effects: Effects,
         constructors: Constructors,
-        activations: Activations,
         functions: Functions,
+        frameworks: FrameworkCalls,
         parameters: ParameterCalls,
         clears: ClearCalls,
         backwards: BackwardCalls,
@@ -69,37 +66,27 @@ class Calls:
         libraries: LibraryCalls,
     ) -> None:
         self.env = env
-        self.emitter = emitter
-        self.registry = registry
         self.evaluator = evaluator
         self.classes = classes
         self.objects = objects
         self.graph = graph
         self.effects = effects
         self.constructors = constructors
-        self.activations = activations
         self.functions = functions
+        self.frameworks = frameworks
         self.parameters = parameters
         self.steps = steps
         self.libraries = libraries
         self.methods: dict[str, Handler] = {
             "zero_grad": clears.zero_grad,
             "backward": backwards.backward,
-            "manual_backward": backwards.manual_backward,
             "step": steps.step,
-            "scale": steps.scale,
-            "unscale_": steps.unscale,
-            "unscale_gradients": steps.unscale,
-            "update": steps.update,
-            "first_step": steps.sharpness,
-            "second_step": steps.sharpness,
-            "optimizer_step": steps.optimizer_step,
             "parameters": parameters.parameters,
             "named_parameters": parameters.parameters,
             "trainable_parameters": parameters.parameters,
             "requires_grad_": parameters.requires_grad,
         }
-        """Methods that do the same whatever they are called on, or nothing that they could say."""
+        """Methods of torch's own objects."""
 
     def call(self, node: ast.Call) -> Value:
         """The value of a call; what it does to gradients is emitted."""
@@ -119,12 +106,10 @@ class Calls:
         if is_super(func.value):
             return self.super_call(node, func.attr)
         owner = self.evaluator.value(func.value)
-        handler = self.methods.get(func.attr)
-        if handler is not None:
-            handled = handler(node, func, owner)
-            if handled is not None:
-                return handled
-        if func.attr in vocabulary.CLIPS:
+        handled = self.methods.get(func.attr, self.frameworks.method)(node, func, owner)
+        if handled is not None:
+            return handled
+        if func.attr in registry.CLIPS:
             return self.steps.clip(node, owner)
         if isinstance(owner, Thing):
             return self.object_method(node, func, owner)
@@ -188,46 +173,15 @@ class Calls:
             return owner
         if func.attr == "get" and node.args and isinstance(node.args[0], ast.Constant):
             return self.objects.item(owner, repr(node.args[0].value))
-        if func.attr == "optimizers":  # Lightning gives the same ones each time
-            self.evaluator.arguments(node)
-            return self.lightning_optimizers(owner)
         if isinstance(method, Thing) and self.objects.keeps(owner, func.attr):
             return self.call_value(node, method)
         arguments = self.evaluator.arguments(node)
-        role = self.objects.role(owner, func.value)
-        if role in (Role.ACCELERATOR, Role.FABRIC) and vocabulary.PREPARES.match(func.attr):
-            return self.prepare(node, func, arguments)
+        self.objects.role(owner, func.value)
         if owner.klass is not None or owner.key == "self":
             if vocabulary.MEDDLES.search(func.attr) and not is_benign(func.attr):
                 self.unseen_method(node, owner)
             return self.effects.result_of([method], arguments, frozenset({owner.key}), node)
         return self.foreign_method(node, func, owner, method, arguments)
-
-    def prepare(self, node: ast.Call, func: ast.Attribute, arguments: list[Value]) -> Value:
-        """Accelerate and Fabric give back what they are handed, and want to run its backward."""
-        for argument in arguments:
-            for item in argument.items if isinstance(argument, Many) else (argument,):
-                if isinstance(item, Thing):
-                    self.registry.prepared[item.key] = text_of(func.value)
-        self.emitter.add(Set(Synchronises(text_of(func.value)), Const(True)))
-        return unwrapped(arguments[: len(node.args)])
-
-    def lightning_optimizers(self, owner: Thing) -> Value:
-        """`self.optimizers()`: what `configure_optimizers` gives back, without its schedulers."""
-        key = f"{owner.key}.optimizers()"
-        method = self.objects.attribute(owner, "configure_optimizers")
-        found = self.activations.returned(method, owner) if isinstance(method, Fn) else NOTHING
-        if isinstance(found, Many) and found.items and isinstance(found.items[0], Many):
-            found = found.items[0]
-        items = [
-            _optimizer_in(item) for item in (found.items if isinstance(found, Many) else (found,))
-        ]
-        known = [
-            replace(item, key=f"{key}[{i}]", made=False) for i, item in enumerate(items) if item
-        ]
-        if not known or len(known) != len(items):
-            return Thing(key, Role.OPTIMIZER)
-        return Many(tuple(known)) if len(known) > 1 else replace(known[0], key=key)
 
     def foreign_method(
         self,
@@ -293,8 +247,9 @@ class Calls:
             method = self.objects.attribute(callee, "__call__")
             if isinstance(method, Fn) and self.graph.touches_gradients(method):
                 return self.functions.call(method, node, arguments)
-        if role in (Role.LOSS_SCALER, Role.SCALER) and len(arguments) >= 2:
-            return self.steps.scaled_step(node, arguments)
+        handled = self.frameworks.called(node, role, arguments)
+        if handled is not None:
+            return handled
         optimizers = [a for a in arguments if isinstance(a, Thing) and a.role is Role.OPTIMIZER]
         if optimizers or not role:
             name = text_of(node.func).rsplit(".", 1)[-1]
@@ -325,9 +280,3 @@ def _table_method(func: ast.Attribute, owner: Table, arguments: list[Value]) -> 
         found = [value for name, value in owner.items if name == arguments[0].value]
         return found[0] if found else NOTHING
     return NOTHING
-
-
-def _optimizer_in(value: Value) -> Thing | None:
-    if isinstance(value, Table):
-        value = next((item for name, item in value.items if name == "optimizer"), NOTHING)
-    return value if isinstance(value, Thing) and value.role is Role.OPTIMIZER else None

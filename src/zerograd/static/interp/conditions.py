@@ -15,6 +15,7 @@ from zerograd.explore.logic import (
     WindowLength,
     evaluate,
 )
+from zerograd.static.frameworks import registry
 from zerograd.static.interp.emitter import Gate
 from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
@@ -179,7 +180,7 @@ class Conditions:
     def _name(self, node: ast.Name | ast.Attribute) -> Expr:
         if isinstance(node, ast.Attribute) and node.attr == "requires_grad":
             return Const(True)
-        if isinstance(node, ast.Attribute) and node.attr == "sync_gradients":
+        if isinstance(node, ast.Attribute) and node.attr in registry.CLOSES_WINDOW:
             return self.gate.synchronises()
         variable = self.env.name(node)
         if variable is None:

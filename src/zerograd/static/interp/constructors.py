@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Emitter
-from zerograd.static.interp.environment import Environment, Nesting, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.values import (
+    NOTHING,
     Klass,
+    Many,
     Params,
     Tensor,
     Thing,
@@ -28,7 +31,7 @@ class Constructors:
         self,
         env: Environment,
         emitter: Emitter,
-        registry: Registry,
+        known: KnownObjects,
         nesting: Nesting,
         evaluator: Evaluator,
         objects: Objects,
@@ -36,7 +39,7 @@ class Constructors:
     ) -> None:
         self.env = env
         self.emitter = emitter
-        self.registry = registry
+        self.known = known
         self.nesting = nesting
         self.evaluator = evaluator
         self.objects = objects
@@ -55,7 +58,7 @@ class Constructors:
         if role is not Role.OPTIMIZER:
             return Thing(key, role)
         for argument in arguments:
-            if self.registry.is_optimizer(argument):
+            if self.known.is_optimizer(argument):
                 # A wrapper shares the groups of the optimizer inside: whatever it does, it does to those.
                 return argument
         given = keyword(node, "params", "parameters") or (node.args[0] if node.args else None)
@@ -68,23 +71,33 @@ class Constructors:
         if given is not None and built:
             params = parameters_of(self.evaluator.peek(given))
             for key_of in params if params and len(params) == 1 else ():
-                if self.registry.roles.get(key_of) is Role.OPTIMIZER:
+                if self.known.roles.get(key_of) is Role.OPTIMIZER:
                     # Made from another one's `param_groups`.
-                    return Thing(key_of, Role.OPTIMIZER, self.registry.params.get(key_of))
-        self.registry.roles[key] = Role.OPTIMIZER
-        self.registry.params[key] = params
+                    return Thing(key_of, Role.OPTIMIZER, self.known.params.get(key_of))
+        self.known.roles[key] = Role.OPTIMIZER
+        self.known.params[key] = params
         if not self.emitter.quiet:
-            self.registry.made[key] = self.emitter.site(node)
+            self.known.made[key] = self.emitter.site(node)
             if params is None:
                 # What it steps cannot be seen: another optimizer may have left gradients there.
                 self.effects.unknown(node, key)
         return Thing(key, Role.OPTIMIZER, params, klass, made=True)
 
+    def several(self, node: ast.Call, items: Sequence[tuple[str, Role] | None]) -> Value:
+        """Objects that are made together: the first, and attributes of it, each with its role."""
+        key = self.env.new_key(node)
+        return Many(
+            tuple(
+                Thing(f"{key}.{item[0]}" if item[0] else key, item[1]) if item else NOTHING
+                for item in items
+            )
+        )
+
     def built_object(self, node: ast.Call, arguments: list[Value] | None = None) -> Thing:
         """A new object of a class that cannot be seen; it may share what it was handed."""
         key = self.env.new_key(node)
         if not any(isinstance(argument, (Thing, Params)) for argument in arguments or ()):
-            self.registry.fresh.add(key)
+            self.known.fresh.add(key)
             self.effects.announce(node, key)
         return Thing(key, made=True)
 

@@ -8,9 +8,10 @@ from functools import lru_cache
 from zerograd.core.events import Backward, Event, New, Step, Unknown, Update, Zero
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, walk
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
-from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.read import vocabulary
 from zerograd.static.read.values import (
     Grad,
@@ -33,13 +34,13 @@ class Effects:
         self,
         env: Environment,
         emitter: Emitter,
-        registry: Registry,
+        known: KnownObjects,
         nesting: Nesting,
         mode: Mode,
     ) -> None:
         self.env = env
         self.emitter = emitter
-        self.registry = registry
+        self.known = known
         self.nesting = nesting
         self.mode = mode
         self.wrapped = False
@@ -92,7 +93,7 @@ class Effects:
         else:
             tensor = Tensor(sure, perhaps, divided=None, scaled=None)
         self.wrapped |= wrapped
-        frozen = sure & self.registry.frozen
+        frozen = sure & self.known.frozen
         undivided = not bypasses and tensor.divided is False
         event = self.emitter.event(
             Backward,
@@ -115,7 +116,7 @@ class Effects:
         if key.endswith("[?]"):
             self.unknown(node, key[:-3])
             return
-        self.registry.roles.setdefault(key, Role.OPTIMIZER)
+        self.known.roles.setdefault(key, Role.OPTIMIZER)
         event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key})))
 
@@ -137,9 +138,9 @@ class Effects:
         """From here on no gradient reaches these, or again does."""
         keys, _ = roots(owner)
         if frozen:
-            self.registry.frozen |= keys
+            self.known.frozen |= keys
         else:
-            self.registry.frozen -= keys
+            self.known.frozen -= keys
 
     def hand_to_unseen(self, node: ast.Call, arguments: list[Value], name: str) -> None:
         """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
@@ -148,9 +149,9 @@ class Effects:
             self.act_on(Zero, node, NOBODY, may=True)
         for argument in arguments:
             for item in argument.items if isinstance(argument, Many) else (argument,):
-                if isinstance(item, Thing) and self.registry.is_optimizer(item):
-                    if not vocabulary.SCHEDULER.search(name):
-                        self.registry.handed.add(item.key)
+                if isinstance(item, Thing) and self.known.is_optimizer(item):
+                    if not SCHEDULER.search(name):
+                        self.known.handed.add(item.key)
                     if not is_benign(name) and not quiet:
                         self.unknown(node, item.key)
 

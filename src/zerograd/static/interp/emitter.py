@@ -17,8 +17,9 @@ from zerograd.explore.logic import (
     Op,
     Synchronises,
 )
-from zerograd.static.frameworks.roles import Role
-from zerograd.static.interp.environment import Environment, Nesting, Registry
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Role
+from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import text_of
 
@@ -43,10 +44,10 @@ class Act(Emit):
 class Gate:
     """Decides under which test accelerate lets an act through."""
 
-    def __init__(self, env: Environment, nesting: Nesting, registry: Registry) -> None:
+    def __init__(self, env: Environment, nesting: Nesting, known: KnownObjects) -> None:
         self.env = env
         self.nesting = nesting
-        self.registry = registry
+        self.known = known
         self.accumulating: str | None = None
         """The accelerator whose `accumulate` is around."""
 
@@ -54,7 +55,7 @@ class Gate:
         """The act, under the test that decides whether it happens."""
         if not isinstance(act.event, (Step, Zero)):
             return act
-        if not (self.accumulating or self.registry.prepared) or not self.is_wrapped(act):
+        if not (self.accumulating or self.known.prepared) or not self.is_wrapped(act):
             return act
         if self.accumulating:
             return Alt(self.synchronises(), act, Seq(()), act.event.site)
@@ -63,15 +64,16 @@ class Gate:
     def outside(self, act: Act) -> Flow:
         """Outside of `accumulate`, accelerate still goes by what its last one said."""
         module = self.env.top.module
-        for key in act.whose & self.registry.prepared.keys():
-            accelerator = self.registry.prepared[key]
-            if f"{accelerator}.accumulate" in module.facts[module.tree].calls:
+        for key in act.whose & self.known.prepared.keys():
+            accelerator = self.known.prepared[key]
+            calls = module.facts[module.tree].calls
+            if any(f"{accelerator}.{name}" in calls for name in registry.ACCUMULATES):
                 return Alt(Synchronises(accelerator), act, Seq(()), act.event.site)
         return act
 
     def is_wrapped(self, act: Act) -> bool:
         """Whether accelerate gates the act: its optimizers' step and zero, not a module's zero."""
-        return any(self.registry.roles.get(key) is Role.OPTIMIZER for key in act.whose)
+        return any(self.known.roles.get(key) is Role.OPTIMIZER for key in act.whose)
 
     def synchronises(self) -> Expr:
         """Whether accelerate closes the window in this iteration."""

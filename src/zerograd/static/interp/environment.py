@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.explore.logic import Name, Variable
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks.table import Role
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Frame, Many, Table, Thing, Value
 
@@ -151,7 +151,7 @@ class Environment:
         return f"{self.frame.prefix}{node.lineno}:{node.col_offset}"
 
 
-class Registry:
+class KnownObjects:
     """Roles of objects, what optimizers step, and what else was found out about them."""
 
     def __init__(self) -> None:

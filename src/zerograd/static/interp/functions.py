@@ -9,13 +9,14 @@ from types import MappingProxyType
 from zerograd.core.records import replace
 from zerograd.explore.flow import Block, Flow, Return, Seq, Set
 from zerograd.explore.logic import Const, Expr, Name
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects
 from zerograd.static.interp.emitter import Emitter
-from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
@@ -100,10 +101,7 @@ class Activations:
         try:
             if isinstance(node, ast.Lambda):
                 return self.evaluator.value(node.body)
-            if any(
-                text_of(d).rstrip("()").endswith(("no_grad", "inference_mode"))
-                for d in node.decorator_list
-            ):
+            if any(text_of(d).rstrip("()").endswith(registry.NO_GRAD) for d in node.decorator_list):
                 mode.no_grad += 1
             for name, value in values.items():
                 if isinstance(value, Lit):
@@ -145,7 +143,7 @@ class Functions:
         self,
         env: Environment,
         emitter: Emitter,
-        registry: Registry,
+        known: KnownObjects,
         nesting: Nesting,
         evaluator: Evaluator,
         names: Names,
@@ -159,7 +157,7 @@ class Functions:
     ) -> None:
         self.env = env
         self.emitter = emitter
-        self.registry = registry
+        self.known = known
         self.nesting = nesting
         self.evaluator = evaluator
         self.names = names
@@ -183,7 +181,7 @@ class Functions:
             params = None
         key = self.env.new_key(node)
         thing = Thing(key, role, params, klass, made=True)
-        self.registry.fresh.add(key)
+        self.known.fresh.add(key)
         self.effects.announce(node, key)
         for base in self.classes.lineage(klass):
             init = base.method("__init__")
@@ -193,7 +191,7 @@ class Functions:
                     self.call(fn, node, arguments, force=True)
                 break
         for argument in arguments:
-            self.registry.hand_on(argument)
+            self.known.hand_on(argument)
         return thing
 
     def call(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
-from zerograd.core.records import replace
 from zerograd.explore.flow import walk
-from zerograd.explore.logic import WINDOW_LENGTH
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Call, Divided, Role, RunsBackward
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Act, Emitter, Gate
-from zerograd.static.interp.environment import Environment, Mode, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects, Mode
 from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read.file_index import text_of
@@ -103,7 +103,8 @@ def seen_to_clear(method: Fn) -> bool:
     return False
 
 
-WRAPPED = (Role.ACCELERATOR, Role.FABRIC, Role.ENGINE)
+_WRAPPER = Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
+"""What an object of no known library does that is handed a loss."""
 
 
 class BackwardCalls:
@@ -111,26 +112,31 @@ class BackwardCalls:
 
     def __init__(
         self,
-        registry: Registry,
+        known: KnownObjects,
         gate: Gate,
         evaluator: Evaluator,
         objects: Objects,
         effects: Effects,
+        frameworks: FrameworkCalls,
     ) -> None:
-        self.registry = registry
+        self.known = known
         self.gate = gate
         self.evaluator = evaluator
         self.objects = objects
         self.effects = effects
+        self.frameworks = frameworks
 
     def backward(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`loss.backward()`, `engine.backward(loss)`, `torch.autograd.backward(loss)`."""
         if isinstance(owner, Thing):
             if isinstance(self.objects.attribute(owner, func.attr), Fn):
                 return None
-            role = self.objects.role(owner, func.value)
-            if role in WRAPPED or (node.args and self._is_wrapper(node, func, owner)):
-                return self._wrapped_backward(node, owner, role)
+            call = registry.call_on("backward", self.objects.role(owner, func.value))
+            if call is None and node.args and self._is_wrapper(node, func, owner):
+                call = _WRAPPER
+            if call is not None:
+                arguments = self.evaluator.arguments(node)
+                return self.frameworks.perform(call, node, owner, arguments)
         elif isinstance(owner, (Origin, Fn, Klass)):
             arguments = self.evaluator.arguments(node)
             if isinstance(owner, Origin) and owner.name in ("torch.autograd", "torch"):
@@ -152,9 +158,10 @@ class BackwardCalls:
         if self.gate.accumulating:
             return self.gate.accumulating
         for key in roots(owner)[0]:
-            if self.registry.roles.get(key) is Role.ENGINE:
-                return "the engine"
-            for prepared, wrapper in self.registry.prepared.items():
+            name = registry.bypassed_name(self.known.roles.get(key, Role.NONE))
+            if name:
+                return name
+            for prepared, wrapper in self.known.prepared.items():
                 if within(key, prepared):
                     return wrapper
         return ""
@@ -170,22 +177,6 @@ class BackwardCalls:
             and "loss" not in text_of(func.value).lower()
             and isinstance(first, (Tensor, Thing))
         )
-
-    def _wrapped_backward(self, node: ast.Call, owner: Thing, role: Role) -> Value:
-        tensor = mix(self.evaluator.arguments(node)[:1])
-        whose = frozenset({owner.key}) if role is Role.ENGINE else frozenset()
-        if role is Role.ACCELERATOR and self.gate.accumulating:
-            tensor = replace(tensor, divisor=WINDOW_LENGTH, divided=True, scaled=None)
-        else:
-            tensor = replace(tensor, divided=None, scaled=None)
-        self.effects.backward(node, tensor, whose, wrapped=True)
-        return Lit(None)
-
-    def manual_backward(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
-        """Lightning's `self.manual_backward(loss)`."""
-        tensor = mix(self.evaluator.arguments(node)[:1])
-        self.effects.backward(node, replace(tensor, scaled=None))
-        return Lit(None)
 
 
 class ParameterCalls:

@@ -14,9 +14,10 @@ from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects
 from zerograd.static.interp.emitter import Emitter, Gate
-from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.expressions import Expressions
+from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Activations, Functions
 from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
 from zerograd.static.interp.library_calls import BuiltinCalls, LibraryCalls
@@ -65,40 +66,41 @@ class Interpreter:
         project, module = program.project, program.module
         work = project.work
         env = self.env = Environment(module)
-        registry = self.registry = Registry()
+        known = self.known = KnownObjects()
         nesting = self.nesting = Nesting()
         mode = Mode()
-        gate = Gate(env, nesting, registry)
+        gate = Gate(env, nesting, known)
         emitter = self.emitter = Emitter(env, nesting, gate)
         evaluator = self.evaluator = Evaluator(work, env, emitter)
         names = self.names = Names(project, env, evaluator)
         classes = Classes(program.classes, evaluator)
         graph = self.graph = CallGraph(work, program.near, module, names, classes)
         self.obviously_right = ObviouslyRight(graph)
-        objects = Objects(env, registry, evaluator, names, classes)
+        objects = Objects(env, known, evaluator, names, classes)
         conditions = self.conditions = Conditions(env, nesting, gate, evaluator, objects)
-        effects = Effects(env, emitter, registry, nesting, mode)
-        constructors = Constructors(env, emitter, registry, nesting, evaluator, objects, effects)
+        effects = Effects(env, emitter, known, nesting, mode)
+        constructors = Constructors(env, emitter, known, nesting, evaluator, objects, effects)
         activations = self.activations = Activations(env, emitter, nesting, mode, evaluator)
         functions = Functions(
-            env, emitter, registry, nesting, evaluator, names, classes, objects, graph,
+            env, emitter, known, nesting, evaluator, names, classes, objects, graph,
             conditions, effects, constructors, activations,
+        )  # fmt: skip
+        frameworks = FrameworkCalls(
+            emitter, known, gate, evaluator, objects, conditions, effects, constructors,
+            activations,
         )  # fmt: skip
         parameters = ParameterCalls(env, mode, evaluator, objects, effects, constructors)
         clears = ClearCalls(emitter, evaluator, classes, objects, effects, constructors, functions)
-        backwards = BackwardCalls(registry, gate, evaluator, objects, effects)
-        steps = StepCalls(
-            emitter, registry, evaluator, classes, objects, conditions, effects, constructors,
-            functions,
-        )  # fmt: skip
+        backwards = BackwardCalls(known, gate, evaluator, objects, effects, frameworks)
+        steps = StepCalls(evaluator, classes, objects, effects, constructors, functions, frameworks)
         builtins = BuiltinCalls(evaluator, objects, parameters)
-        libraries = LibraryCalls(env, evaluator, effects, constructors, steps, builtins)
+        libraries = LibraryCalls(evaluator, effects, constructors, frameworks, steps, builtins)
         calls = Calls(
-            env, emitter, registry, evaluator, classes, objects, graph, effects, constructors,
-            activations, functions, parameters, clears, backwards, steps, libraries,
+            env, evaluator, classes, objects, graph, effects, constructors, functions, frameworks,
+            parameters, clears, backwards, steps, libraries,
         )  # fmt: skip
         assignments = Assignments(
-            env, emitter, registry, evaluator, objects, conditions, effects, parameters
+            env, emitter, known, evaluator, objects, conditions, effects, parameters
         )
         expressions = Expressions(
             env, emitter, nesting, mode, evaluator, objects, conditions, assignments
@@ -107,7 +109,7 @@ class Interpreter:
         comprehensions = Comprehensions(env, emitter, nesting, evaluator, assignments, loops)
         contexts = Contexts(emitter, nesting, mode, gate, evaluator, objects, assignments)
         statements = Statements(
-            env, emitter, registry, nesting, mode, evaluator, conditions, effects, parameters,
+            env, emitter, known, nesting, mode, evaluator, conditions, effects, parameters,
             assignments, expressions,
         )  # fmt: skip
         evaluator.expressions.update(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks import registry
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, is_constant, keyword
-from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.framework_calls import FrameworkCalls, unwrapped
 from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.interp.step_calls import StepCalls, without_limit
@@ -25,7 +25,6 @@ from zerograd.static.read.values import (
     Params,
     Table,
     Tensor,
-    Thing,
     Value,
     mix,
     roots,
@@ -144,37 +143,40 @@ class LibraryCalls:
 
     def __init__(
         self,
-        env: Environment,
         evaluator: Evaluator,
         effects: Effects,
         constructors: Constructors,
+        frameworks: FrameworkCalls,
         steps: StepCalls,
         builtins: BuiltinCalls,
     ) -> None:
-        self.env = env
         self.evaluator = evaluator
         self.effects = effects
         self.constructors = constructors
+        self.frameworks = frameworks
         self.steps = steps
         self.builtins = builtins
 
     def call(self, node: ast.Call, name: str) -> Value:
         """A call of something that is not part of the project, by its dotted name."""
         last = name.rsplit(".", 1)[-1]
-        handled = self.builtins.call(node, name) or self.known_call(node, name)
+        handled = (
+            self.builtins.call(node, name)
+            or self.known_call(node, name)
+            or self.frameworks.function(node, name)
+        )
         if handled is not None:
             return handled
-        if last in vocabulary.CLIPS:
+        if last in registry.CLIPS:
             return self.steps.clip(node, None)
         arguments = self.evaluator.arguments(node)
         role = vocabulary.role_of_call(name)
         if role and not name.startswith(("os.", "logging.", "time.")):
             return self.constructors.make(node, name, role, arguments)
-        if last == "initialize" and "deepspeed" in name:
-            key = self.env.new_key(node)
-            inner = Thing(f"{key}.optimizer", Role.OTHER)
-            return Many((Thing(key, Role.ENGINE), inner, NOTHING, NOTHING))
-        if vocabulary.WRAPPERS.search(last) and node.args:
+        made = registry.made_by(name)
+        if made is not None:
+            return self.constructors.several(node, made.items)
+        if registry.WRAPPERS.search(last) and node.args:
             return unwrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
         self.effects.hand_to_unseen(node, arguments, last)
         leaf = last == "Parameter" or is_constant(keyword(node, "requires_grad"), True)
@@ -207,23 +209,8 @@ class LibraryCalls:
             self.effects.clear(Grad(keys), node, to_none=False)
         return Lit(None)
 
-    def optimizer_step(self, node: ast.Call, name: str) -> Value | None:
-        """`optimizer_step(optimizer)`, as torch_xla has it."""
-        arguments = self.evaluator.arguments(node)
-        if arguments and isinstance(arguments[0], Thing):
-            self.effects.step(node, arguments[0].key)
-            return Lit(None)
-        return None
-
 
 _KNOWN: dict[str, Callable[[LibraryCalls, ast.Call, str], Value | None]] = {
     "backward": LibraryCalls.autograd_backward,
     "_foreach_zero_": LibraryCalls.foreach_zero,
-    "optimizer_step": LibraryCalls.optimizer_step,
 }
-
-
-def unwrapped(given: list[Value]) -> Value:
-    """What a wrapper gives back: each object it was handed, or the one."""
-    given = [value for value in given if not isinstance(value, Lit)]
-    return given[0] if len(given) == 1 else Many(tuple(given))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.static.frameworks.roles import Role
-from zerograd.static.interp.environment import Environment, Registry
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Role
+from zerograd.static.interp.environment import Environment, KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.read import vocabulary
@@ -98,8 +99,8 @@ class Classes:
                 role = vocabulary.role_of_call(text_of(parent))
                 if role:
                     return role
-        if klass.name in vocabulary.CONSTRUCTORS and not self.defines(klass, "__call__"):
-            return vocabulary.CONSTRUCTORS[klass.name]
+        if klass.name in registry.CLASSES and not self.defines(klass, "__call__"):
+            return registry.CLASSES[klass.name]
         return Role.NONE
 
     def is_optimizer_method(self, method: Fn) -> bool:
@@ -123,13 +124,13 @@ class Objects:
     def __init__(
         self,
         env: Environment,
-        registry: Registry,
+        known: KnownObjects,
         evaluator: Evaluator,
         names: Names,
         classes: Classes,
     ) -> None:
         self.env = env
-        self.registry = registry
+        self.known = known
         self.evaluator = evaluator
         self.names = names
         self.classes = classes
@@ -254,9 +255,9 @@ class Objects:
 
     def role(self, thing: Thing, node: ast.expr | None = None) -> Role:
         """The role of an object, from where it was made or from how the file uses it."""
-        roles = self.registry.roles
+        roles = self.known.roles
         if thing.params is not None:
-            self.registry.params[thing.key] = thing.params
+            self.known.params[thing.key] = thing.params
         if thing.role:
             roles.setdefault(thing.key, thing.role)
             return thing.role

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Facts, Word, blocks
 from zerograd.static.read.values import Fn
-
-MANAGED = frozenset(
-    {
-        "accelerate",
-        "lightning",
-        "lightning_fabric",
-        "pytorch_lightning",
-        "deepspeed",
-        "apex",
-        "opacus",
-    }
-)
-"""Libraries that run, gate or gather backward themselves."""
 
 _SCALED = ".scale("
 """Whether the step knows of the scale is not decided here."""
@@ -92,7 +81,7 @@ def _counts(word: Word, methods: Methods) -> bool:
     ):
         return True
     last = word.what.rpartition(".")[2]
-    return not (vocabulary.SCHEDULER.search(last) or vocabulary.NOT_AN_OPTIMIZER.search(last))
+    return not (SCHEDULER.search(last) or NOT_AN_OPTIMIZER.search(last))
 
 
 def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
@@ -117,7 +106,7 @@ def _round(block: list[Word], at: int, alone: bool, late: bool) -> int | None:
     if at >= len(block) or block[at].kind != "backward" or _SCALED in block[at].what:
         return None
     at += 1
-    while alone and at < len(block) and block[at].kind in vocabulary.CLIPS:
+    while alone and at < len(block) and block[at].kind in registry.CLIPS:
         at += 1
     if at >= len(block) or block[at].kind != "step":
         return None

@@ -19,12 +19,13 @@ from zerograd.explore.flow import (
     leaves_by,
 )
 from zerograd.explore.logic import Const, Count, LastIteration, Op, Opaque, Synchronises
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import Changes
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions, is_none_check
 from zerograd.static.interp.effects import Effects
 from zerograd.static.interp.emitter import Emitter, Gate
-from zerograd.static.interp.environment import Environment, Mode, Nesting, Registry
+from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.expressions import Expressions
 from zerograd.static.interp.gradient_calls import ParameterCalls
@@ -78,30 +79,29 @@ class Contexts:
         """Enters a context; gives back what happens when it is left."""
         context = item.context_expr
         name = text_of(context.func) if isinstance(context, ast.Call) else text_of(context)
-        last = name.rsplit(".", 1)[-1]
-        if last in ("no_grad", "inference_mode"):
+        known = registry.context_named(name.rsplit(".", 1)[-1])
+        changes = known.changes if known is not None else None
+        if changes is Changes.NO_GRAD:
             self.mode.no_grad += 1
             return []
-        if last in ("enable_grad", "set_grad_enabled"):
+        if changes is Changes.GRAD:
             self.mode.no_grad = 0
             return []
         if (
-            last == "accumulate"
+            known is not None
+            and changes is Changes.ACCUMULATES
             and isinstance(context, ast.Call)
             and isinstance(context.func, ast.Attribute)
         ):
-            owner = self.evaluator.value(context.func.value)
+            source = context.func.value
+            owner = self.evaluator.value(source)
             self.evaluator.arguments(context)
-            if (
-                isinstance(owner, Thing)
-                and self.objects.role(owner, context.func.value) is Role.ACCELERATOR
-            ):
-                return self.accumulate(context, text_of(context.func.value))
+            if isinstance(owner, Thing) and self.objects.role(owner, source) is known.on:
+                return self.accumulate(context, text_of(source))
         value = self.evaluator.value(context)
-        if last == "scale_loss" and isinstance(context, ast.Call):
-            value = replace(
-                mix([self.evaluator.peek(arg) for arg in context.args[:1]]), scaled=None
-            )
+        if changes is Changes.SCALES_LOSS and isinstance(context, ast.Call):
+            losses = [self.evaluator.peek(arg) for arg in context.args[:1]]
+            value = replace(mix(losses), scaled=None)
         if item.optional_vars is not None:
             self.assignments.store(item.optional_vars, value, None, context)
         return []
@@ -127,7 +127,7 @@ class Statements:
         self,
         env: Environment,
         emitter: Emitter,
-        registry: Registry,
+        known: KnownObjects,
         nesting: Nesting,
         mode: Mode,
         evaluator: Evaluator,
@@ -139,7 +139,7 @@ class Statements:
     ) -> None:
         self.env = env
         self.emitter = emitter
-        self.registry = registry
+        self.known = known
         self.nesting = nesting
         self.mode = mode
         self.evaluator = evaluator
@@ -190,7 +190,7 @@ class Statements:
         value: Value = Lit(None)
         if node.value is not None:
             value = self.evaluator.value(node.value)
-            self.registry.hand_on(value)
+            self.known.hand_on(value)
         self.env.frame.returns.append(value)
         self.emitter.add(Jump(Return(self.env.frame.call)))
 
@@ -284,7 +284,7 @@ class Statements:
                 env[name] = value
                 continue
             env[name] = joined = join([value, mine])
-            if isinstance(joined, Thing) and any(map(self.registry.is_optimizer, (value, mine))):
+            if isinstance(joined, Thing) and any(map(self.known.is_optimizer, (value, mine))):
                 mixed.add(joined.key)
         return mixed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from zerograd.static.frameworks.torch import SCALER_NAME
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, text_of
 
@@ -56,10 +57,7 @@ def _may_run_backward(node: ast.Call) -> bool:
 
 
 def _is_scaler(func: ast.expr) -> bool:
-    return (
-        isinstance(func, ast.Attribute)
-        and vocabulary.SCALER_NAME.search(text_of(func.value)) is not None
-    )
+    return isinstance(func, ast.Attribute) and SCALER_NAME.search(text_of(func.value)) is not None
 
 
 def _is_computed(node: ast.expr) -> bool:

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from zerograd.static.read.vocabulary import (
-    CLIPS,
-    INTERESTING,
-    OBJECT_METHODS,
-    SCALER_NAME,
-    STEPPING,
-)
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.registry import CLIPS, STEPS, WORDS
+from zerograd.static.frameworks.torch import SCALER_NAME
+from zerograd.static.read.vocabulary import OBJECT_METHODS
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -101,13 +98,7 @@ class FileFacts:
     """What the top level does itself: steps and calls."""
 
 
-_TELLING = frozenset(
-    {"step", "zero_grad", "backward", "scale", "unscale_", "update", "prepare", "accumulate", "setup",
-     "unwrap_model", "gather", "gather_for_metrics", "sync_gradients", "is_main_process",
-     "wait_for_everyone", "clip_grad_norm_", "clip_gradients", "setup_dataloaders", "setup_module",
-     "launch", "is_local_main_process"}
-    | OBJECT_METHODS
-)  # fmt: skip
+_TELLING = registry.TELLING | OBJECT_METHODS
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 _KINDS = [
@@ -253,7 +244,7 @@ def _read_body(
                 todo.append(value)
 
 
-_WORDS = INTERESTING | CLIPS
+_WORDS = WORDS | CLIPS
 _NOTED = _WORDS | _TELLING | {"data"}
 
 
@@ -370,7 +361,7 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
 
 def _name(node: ast.Name, chain: Chain) -> None:
     _say(chain, Word(node.id, ""))
-    if node.id in INTERESTING:
+    if node.id in WORDS:
         _mention(chain)
 
 
@@ -408,9 +399,9 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[as
 def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
     if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
         _say(chain, Word(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
-    if node.attr in INTERESTING and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
+    if node.attr in WORDS and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
         _mention(chain)
-        if node.attr in STEPPING:
+        if node.attr in STEPS:
             _step(chain)
         if node.attr == "grad":
             for facts in chain:

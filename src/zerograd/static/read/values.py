@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from zerograd.core.records import replace
 from zerograd.explore.logic import Expr
-from zerograd.static.frameworks.roles import Role
+from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import Function
 from zerograd.static.read.module import Module
 

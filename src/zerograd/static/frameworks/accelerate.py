@@ -1,0 +1,50 @@
+"""Hugging Face accelerate: it runs backward, and gates the steps of what it has prepared."""
+
+from __future__ import annotations
+
+import re
+
+from zerograd.static.frameworks.table import (
+    Call,
+    Changes,
+    Context,
+    Divided,
+    Framework,
+    Gives,
+    On,
+    Prepares,
+    Role,
+    RunsBackward,
+    Unscales,
+    Use,
+    Whose,
+)
+
+ACCELERATOR = Role("accelerator")
+
+TABLE = Framework(
+    packages=["accelerate"],
+    classes={"Accelerator": ACCELERATOR},
+    uses=[
+        Use(ACCELERATOR, named=re.compile("accelerator", re.IGNORECASE)),
+        Use(
+            ACCELERATOR,
+            calls=["backward"],
+            any_of=[
+                "prepare", "accumulate", "unwrap_model", "gather", "gather_for_metrics",
+                "sync_gradients", "is_main_process", "is_local_main_process",
+                "wait_for_everyone", "clip_grad_norm_",
+            ],
+        ),
+    ],
+    calls=[
+        Call("backward", RunsBackward(required=True, divided=Divided.BY_WINDOW), on=ACCELERATOR),
+        Call("prepare*", Prepares(), on=ACCELERATOR, gives=Gives.ARGUMENTS),
+        Call("setup*", Prepares(), on=ACCELERATOR, gives=Gives.ARGUMENTS),
+        Call("unscale_gradients", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
+    ],
+    contexts=[Context("accumulate", Changes.ACCUMULATES, on=ACCELERATOR)],
+    wrappers="unwrap_model",
+    unscales_to_clip=[ACCELERATOR],
+    closes_window=["sync_gradients"],
+)  # fmt: skip

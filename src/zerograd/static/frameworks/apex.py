@@ -1,0 +1,12 @@
+"""NVIDIA apex: `amp.initialize` wraps, `amp.scale_loss` scales."""
+
+from __future__ import annotations
+
+from zerograd.static.frameworks.table import Changes, Context, Framework
+
+TABLE = Framework(
+    packages=["apex"],
+    contexts=[Context("scale_loss", Changes.SCALES_LOSS)],
+    wrappers="initialize",
+    words=["scale_loss"],
+)

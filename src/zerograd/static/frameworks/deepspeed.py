@@ -1,0 +1,38 @@
+"""DeepSpeed: its engine runs backward, and its step clears."""
+
+from __future__ import annotations
+
+from zerograd.static.frameworks.table import (
+    Call,
+    Clears,
+    Divided,
+    Framework,
+    Made,
+    Role,
+    RunsBackward,
+    Steps,
+    Use,
+)
+
+ENGINE = Role("engine")
+
+TABLE = Framework(
+    packages=["deepspeed"],
+    uses=[Use(ENGINE, calls=["backward", "step"], none_of=["zero_grad"])],
+    calls=[
+        Call(
+            "backward",
+            RunsBackward(
+                required=True,
+                fills_owner=True,
+                divided=Divided.BY_LIBRARY,
+                bypassed="the engine",
+            ),
+            on=ENGINE,
+        ),
+        Call("step", Steps(), Clears(), on=ENGINE),
+    ],
+    makes=[
+        Made("deepspeed.initialize", ("", ENGINE), ("optimizer", Role.OTHER), None, None),
+    ],
+)

@@ -1,0 +1,7 @@
+"""Opacus: it collects the gradients of every sample before the step."""
+
+from __future__ import annotations
+
+from zerograd.static.frameworks.table import Framework
+
+TABLE = Framework(packages=["opacus"])

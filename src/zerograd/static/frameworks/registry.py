@@ -1,0 +1,118 @@
+"""All tables, and the questions that the interpreter asks of them.
+
+A new library is a file beside this one with a `TABLE`, and its name in `_MODULES`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import import_module
+
+from zerograd.static.frameworks.table import (
+    CALLED,
+    Call,
+    Changes,
+    Clears,
+    Context,
+    Effect,
+    Framework,
+    Made,
+    Role,
+    RunsBackward,
+    Steps,
+)
+
+_MODULES = (
+    "accelerate",
+    "lightning",
+    "deepspeed",
+    "apex",
+    "timm",
+    "opacus",
+    "sam",
+    "xla",
+    "wrappers",
+    "torch",
+)
+"""Where several know an object by its use, the first one says what it is: torch comes last."""
+
+FRAMEWORKS: tuple[Framework, ...] = tuple(
+    import_module(f"zerograd.static.frameworks.{name}").TABLE for name in _MODULES
+)
+
+CLASSES: dict[str, Role] = {}
+"""The roles of objects, by the name of their class."""
+for framework in FRAMEWORKS:
+    CLASSES |= framework.classes
+
+MANAGING = frozenset().union(*(framework.packages for framework in FRAMEWORKS))
+"""Packages that run, gate or collect backward themselves."""
+CLIPS = frozenset().union(*(framework.clips for framework in FRAMEWORKS))
+UNSCALES_TO_CLIP = frozenset().union(*(framework.unscales_to_clip for framework in FRAMEWORKS))
+CLOSES_WINDOW = frozenset().union(*(framework.closes_window for framework in FRAMEWORKS))
+PER_BATCH = frozenset().union(*(framework.per_batch for framework in FRAMEWORKS))
+WRAPPERS = re.compile(f"({'|'.join(f.wrappers for f in FRAMEWORKS if f.wrappers)})$")
+
+_CALLS = [call for framework in FRAMEWORKS for call in framework.calls]
+_CONTEXTS = {context.name: context for f in FRAMEWORKS for context in f.contexts}
+_MAKES = [made for framework in FRAMEWORKS for made in framework.makes]
+_USES = [use for framework in FRAMEWORKS for use in framework.uses]
+
+
+def _names_of(*effects: type[Effect]) -> frozenset[str]:
+    """The names of calls that have such an effect."""
+    return frozenset(
+        call.name
+        for call in _CALLS
+        if call.name != CALLED and any(isinstance(effect, effects) for effect in call.does)
+    )
+
+
+NO_GRAD = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.NO_GRAD)
+ACCUMULATES = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.ACCUMULATES)
+STEPS = _names_of(Steps)
+"""Methods that step something."""
+WORDS = _names_of(RunsBackward, Steps, Clears).union(*(framework.words for framework in FRAMEWORKS))
+"""A function that mentions none of these (nor calls one that does) does nothing to gradients."""
+TELLING = frozenset().union(*(use.calls | use.any_of | use.none_of for use in _USES))
+"""Methods whose calls tell the role of an object."""
+
+
+@lru_cache(maxsize=1024)
+def calls_named(name: str) -> tuple[Call, ...]:
+    """What a method or function of this name may be."""
+    return tuple(
+        call
+        for call in _CALLS
+        if (name.startswith(call.name[:-1]) if call.name.endswith("*") else name == call.name)
+    )
+
+
+@lru_cache(maxsize=1024)
+def call_on(name: str, role: Role) -> Call | None:
+    """What a method of an object of this role does."""
+    return next((call for call in calls_named(name) if call.on is role), None)
+
+
+def context_named(name: str) -> Context | None:
+    """What a context manager of this name changes."""
+    return _CONTEXTS.get(name)
+
+
+def made_by(name: str) -> Made | None:
+    """The objects that a function of this dotted name gives back."""
+    last = name.rpartition(".")[2]
+    return next((made for made in _MAKES if made.function == last and made.module in name), None)
+
+
+def bypassed_name(role: Role) -> str:
+    """What a finding calls an object of this role if a backward that it has to run is run without it."""
+    call = call_on("backward", role)
+    effects = call.does if call is not None else ()
+    return next((effect.bypassed for effect in effects if isinstance(effect, RunsBackward)), "")
+
+
+def role_of_use(name: str, methods: frozenset[str]) -> Role:
+    """The role of an object of this name that these methods are called on."""
+    return next((use.role for use in _USES if use.fits(name, methods)), Role.NONE)

@@ -1,0 +1,69 @@
+"""torch itself: how its optimizers, schedulers and scalers are named and used, its clips and wrappers."""
+
+from __future__ import annotations
+
+import re
+
+from zerograd.static.frameworks.table import (
+    Call,
+    Changes,
+    Context,
+    Framework,
+    Gives,
+    On,
+    Role,
+    Steps,
+    Unscales,
+    Updates,
+    Use,
+    Whose,
+)
+
+SCALER = Role("scaler")
+
+SCHEDULER = re.compile(r"sched|(^|_)lr(_|$)|LR$|warmup|annealing|plateau", re.IGNORECASE)
+OPTIMIZER_NAME = re.compile(
+    r"(^|_)(opt|optim|optimi[sz]ers?|optims|opts)(\d|_|$)|optimi[sz]er", re.IGNORECASE
+)
+NOT_AN_OPTIMIZER = re.compile(
+    r"sched|(^|_)lr|env(s|$|_)|state|param|config|cfg|args|name|path|option|optional|adopt|copt"
+    r"|step|iter|freq|num|count|every|interval|epoch|size|rate|decay|fn$|func|cls|class|type|kwargs"
+    r"|dict|group|lr$|loss|metric|flag|mode|kind|str$",
+    re.IGNORECASE,
+)
+SCALER_NAME = re.compile(r"scaler$|(^|_)amp$", re.IGNORECASE)
+
+TABLE = Framework(
+    classes={"GradScaler": SCALER, "ShardedGradScaler": SCALER},
+    uses=[
+        Use(Role.OPTIMIZER, calls=["zero_grad", "step"]),
+        Use(Role.OTHER, named=SCHEDULER),
+        Use(SCALER, calls=["unscale_"]),
+        Use(SCALER, calls=["scale"], any_of=["update", "step"]),
+        Use(Role.OPTIMIZER, named=OPTIMIZER_NAME, not_named=NOT_AN_OPTIMIZER),
+        Use(SCALER, named=SCALER_NAME),
+    ],
+    calls=[
+        Call("scale", on=SCALER, gives=Gives.SCALED_LOSS, always=True),
+        Call("unscale_", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
+        Call("step", Steps(Whose.EACH_OF_FIRST, scaled=True), on=SCALER),
+        Call("update", Updates(), on=SCALER, always=True),
+    ],
+    contexts=[
+        Context("no_grad", Changes.NO_GRAD),
+        Context("inference_mode", Changes.NO_GRAD),
+        Context("enable_grad", Changes.GRAD),
+        Context("set_grad_enabled", Changes.GRAD),
+    ],
+    wrappers=r"DataParallel|DDP|FSDP|^compile|convert_sync_batchnorm|fully_shard|script"
+    r"|parallelize\w*|to_device",
+    clips=[
+        "clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grad_value",
+        "clip_grads_with_norm_", "clip_grads", "clip_gradient", "clip_grad",
+    ],
+    unscales_to_clip=[SCALER],
+    words=[
+        "backward", "zero_grad", "step", "unscale_", "requires_grad", "requires_grad_", "grad",
+        "clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "_foreach_zero_",
+    ],
+)  # fmt: skip

@@ -1,0 +1,266 @@
+"""Does what the tables of the libraries say: their calls become acts and values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from zerograd.core.events import Unscale
+from zerograd.core.records import replace
+from zerograd.explore.flow import Alt, Seq, Set
+from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import (
+    CALLED,
+    Call,
+    Clears,
+    Divided,
+    Effect,
+    Gives,
+    MayTouch,
+    On,
+    Prepares,
+    ResultOf,
+    Role,
+    RunsBackward,
+    Steps,
+    Unscales,
+    Updates,
+    Whose,
+)
+from zerograd.static.interp.conditions import Conditions
+from zerograd.static.interp.constructors import Constructors
+from zerograd.static.interp.effects import NOBODY, Effects, is_constant, keyword
+from zerograd.static.interp.emitter import Emitter, Gate
+from zerograd.static.interp.environment import KnownObjects
+from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.functions import Activations
+from zerograd.static.interp.objects import Objects
+from zerograd.static.read.file_index import text_of
+from zerograd.static.read.values import (
+    NOTHING,
+    Fn,
+    Klass,
+    Lit,
+    Many,
+    Origin,
+    Table,
+    Tensor,
+    Thing,
+    Value,
+    mix,
+    roots,
+)
+
+
+class FrameworkCalls:
+    """Handles calls that a table knows."""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        known: KnownObjects,
+        gate: Gate,
+        evaluator: Evaluator,
+        objects: Objects,
+        conditions: Conditions,
+        effects: Effects,
+        constructors: Constructors,
+        activations: Activations,
+    ) -> None:
+        self.emitter = emitter
+        self.known = known
+        self.gate = gate
+        self.evaluator = evaluator
+        self.objects = objects
+        self.conditions = conditions
+        self.effects = effects
+        self.constructors = constructors
+        self.activations = activations
+
+    def method(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
+        """`x.name(…)`; None if no table knows it."""
+        arguments = None
+        for call in registry.calls_named(func.attr):
+            mine = self.constructors.as_object(owner, func.value) if call.always else owner
+            if self._is_on(call, func, mine):
+                if arguments is None:
+                    arguments = self.evaluator.arguments(node)
+                if self._is_handed(call, node, arguments):
+                    return self.perform(call, node, mine, arguments)
+        return None
+
+    def function(self, node: ast.Call, name: str) -> Value | None:
+        """`name(…)` of a library; None if no table knows it."""
+        for call in registry.calls_named(name.rpartition(".")[2]):
+            if call.on is On.MODULE:
+                arguments = self.evaluator.arguments(node)
+                if self._is_handed(call, node, arguments):
+                    return self.perform(call, node, None, arguments)
+        return None
+
+    def called(self, node: ast.Call, role: Role, arguments: list[Value]) -> Value | None:
+        """A call of an object of this role; None if no table knows it."""
+        call = registry.call_on(CALLED, role)
+        if call is None or len(arguments) < call.arguments:
+            return None
+        return self.perform(call, node, None, arguments)
+
+    def _is_on(self, call: Call, func: ast.Attribute, owner: Value) -> bool:
+        """Whether what a method is called on is what the table says."""
+        if call.on is On.ANYTHING:
+            return True
+        if call.on is On.MODULE:
+            return isinstance(owner, Origin)
+        if not isinstance(owner, Thing):
+            return call.on is On.UNSEEN and not call.needs_owner
+        if not call.always:
+            method = self.objects.attribute(owner, func.attr)
+            if isinstance(method, (Fn, Klass)):
+                return False
+            if call.on is On.UNSEEN:
+                return True
+            if isinstance(method, Thing) and self.objects.keeps(owner, func.attr):
+                return False
+        return self.objects.role(owner, func.value) is call.on
+
+    def _is_handed(self, call: Call, node: ast.Call, arguments: list[Value]) -> bool:
+        """Whether a call is handed what the table says, and what its effects need."""
+        if call.needs_first and not (arguments and isinstance(arguments[0], Thing)):
+            return False
+        return call.given is None or self.is_given(call.given, node, arguments)
+
+    def is_given(self, role: Role, node: ast.Call, arguments: list[Value]) -> bool:
+        """Whether the first argument of a call is an object of this role."""
+        first = arguments[0] if arguments else None
+        if not isinstance(first, Thing):
+            return False
+        source = node.args[0] if node.args else node.keywords[0].value
+        return self.objects.role(first, source) is role
+
+    def perform(
+        self, call: Call, node: ast.Call, owner: Value | None, arguments: list[Value]
+    ) -> Value:
+        """Does what a call does, and gives back what it gives back."""
+        for effect in call.does:
+            self._do(effect, node, owner, arguments)
+        if isinstance(call.gives, ResultOf):
+            return self._configured(owner, call) if isinstance(owner, Thing) else NOTHING
+        if call.gives is Gives.UNKNOWN:
+            return Tensor()
+        if call.gives is Gives.ARGUMENTS:
+            return unwrapped(arguments[: len(node.args)])
+        if call.gives is Gives.SCALED_LOSS:
+            if arguments and isinstance(arguments[0], Tensor):
+                return replace(arguments[0], scaled=True)
+            return replace(mix(arguments[:1]), scaled=True, divided=None)
+        return Lit(None)
+
+    def _do(
+        self, effect: Effect, node: ast.Call, owner: Value | None, arguments: list[Value]
+    ) -> None:
+        if isinstance(effect, RunsBackward):
+            self._backward(effect, node, owner, arguments)
+        elif isinstance(effect, Steps):
+            for thing in _objects(effect.whose, owner, arguments):
+                self._step(effect, node, thing)
+        elif isinstance(effect, Clears):
+            flag = keyword(node, effect.flag) or (node.args[0] if node.args else None)
+            if not effect.flag or (flag is not None and not is_constant(flag, False)):
+                for thing in _objects(effect.whose, owner, arguments):
+                    self.effects.clear(thing, node, to_none=True)
+        elif isinstance(effect, Unscales):
+            for target in _each(arguments[0]) if arguments else ():
+                self.effects.act_on(Unscale, node, roots(target)[0], scaled=True)
+            if not arguments:
+                self.effects.act_on(Unscale, node, NOBODY, may=True)
+        elif isinstance(effect, Updates):
+            self.effects.update(node)
+        elif isinstance(effect, MayTouch):
+            for thing in _objects(effect.whose, owner, arguments):
+                self.effects.unknown(node, thing.key)
+        else:
+            self._prepare(effect, node, arguments)
+
+    def _backward(
+        self, effect: RunsBackward, node: ast.Call, owner: Value | None, arguments: list[Value]
+    ) -> None:
+        tensor = replace(mix(arguments[:1]), scaled=None)
+        if effect.divided is Divided.BY_WINDOW and self.gate.accumulating:
+            tensor = replace(tensor, divisor=WINDOW_LENGTH, divided=True)
+        elif effect.divided is not Divided.BY_CODE:
+            tensor = replace(tensor, divided=None)
+        whose = roots(owner)[0] if effect.fills_owner else NOBODY
+        self.effects.backward(node, tensor, whose, wrapped=effect.required)
+
+    def _step(self, effect: Steps, node: ast.Call, thing: Thing) -> None:
+        test = keyword(node, *effect.when)
+        if test is None:
+            self.effects.step(node, thing.key, scaled=effect.scaled)
+            return
+        out = self.emitter.divert()
+        self.effects.step(node, thing.key, scaled=effect.scaled)
+        flow = Seq(tuple(self.emitter.restore(out)))
+        decision = self.conditions.expression(test)
+        self.emitter.add(Alt(decision, flow, Seq(()), self.emitter.site(node)))
+
+    def _prepare(self, effect: Prepares, node: ast.Call, arguments: list[Value]) -> None:
+        """What is prepared is gated, and its backward has to be run by who prepared it."""
+        name = text_of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        for argument in arguments:
+            for item in argument.items if isinstance(argument, Many) else (argument,):
+                if isinstance(item, Thing):
+                    self.known.prepared[item.key] = name
+        self.emitter.add(Set(Synchronises(name), Const(True)))
+
+    def _configured(self, owner: Thing, call: Call) -> Value:
+        """The optimizers that a method of the same object gives back, without their schedulers."""
+        assert isinstance(call.gives, ResultOf)
+        key = f"{owner.key}.{call.name}()"
+        method = self.objects.attribute(owner, call.gives.method)
+        found = self.activations.returned(method, owner) if isinstance(method, Fn) else NOTHING
+        if isinstance(found, Many) and found.items and isinstance(found.items[0], Many):
+            found = found.items[0]
+        items = [
+            _optimizer_in(item) for item in (found.items if isinstance(found, Many) else (found,))
+        ]
+        known = [
+            replace(item, key=f"{key}[{i}]", made=False) for i, item in enumerate(items) if item
+        ]
+        if not known or len(known) != len(items):
+            return Thing(key, Role.OPTIMIZER)
+        return Many(tuple(known)) if len(known) > 1 else replace(known[0], key=key)
+
+
+def _objects(whose: Whose, owner: Value | None, arguments: list[Value]) -> list[Thing]:
+    """The objects that a call does something to."""
+    if whose is Whose.OWNER:
+        found = [owner]
+    elif whose is Whose.SECOND:
+        found = [*arguments[1:2]]
+    else:
+        found = [*arguments[:1]]
+    if whose is Whose.EACH_OF_FIRST:
+        found = [item for value in arguments[:1] for item in _each(value)]
+    return [value for value in found if isinstance(value, Thing)]
+
+
+def _each(value: Value) -> Iterator[Value]:
+    """The items of a collection, or the value itself."""
+    if isinstance(value, Many):
+        for item in value.items:
+            yield from _each(item)
+    else:
+        yield value
+
+
+def _optimizer_in(value: Value) -> Thing | None:
+    if isinstance(value, Table):
+        value = next((item for name, item in value.items if name == "optimizer"), NOTHING)
+    return value if isinstance(value, Thing) and value.role is Role.OPTIMIZER else None
+
+
+def unwrapped(given: list[Value]) -> Value:
+    """What a wrapper gives back: each object it was handed, or the one."""
+    given = [value for value in given if not isinstance(value, Lit)]
+    return given[0] if len(given) == 1 else Many(tuple(given))
