@@ -18,7 +18,7 @@ SCRIPT = """
 import os, signal, sys, time
 from zerograd.check import workers
 from zerograd.core.finding import Problem
-from zerograd.static import time_limit
+from zerograd.static import check_file, time_limit
 from zerograd.static.check_file import CLEAN, Verdict
 
 workers.MOMENT = 0.0
@@ -26,8 +26,8 @@ time_limit.LIMIT = workers.LIMIT = 0.4
 workers.GRACE = 0.3
 workers.PATIENCE = 1.5
 
-def judged(data, path):
-    name = os.path.basename(path)
+def verdict(source):
+    name = os.path.basename(source.path)
     if name.startswith("die"):
         os._exit(3)
     if name.startswith("spin"):
@@ -38,9 +38,9 @@ def judged(data, path):
         time.sleep(60)
     if name.startswith("bug"):
         raise KeyError("oops")
-    return Verdict(problems=(Problem(path, "judged"),))
+    return Verdict(problems=(Problem(source.path, "checked"),))
 
-time_limit.judge_bytes = judged
+check_file._verdict = verdict
 """
 
 TRAINS = "loss.backward()\nopt.step()\n"
@@ -60,10 +60,10 @@ def run(folder: Path, body: str, timeout: float = 30) -> str:
     return done.stdout
 
 
-JUDGE = """
+CHECK = """
 jobs = [workers.Job(name, False) for name in sorted(os.listdir(".")) if name.endswith(".py")]
 told = []
-verdicts = workers.judge_all(jobs, {processes}, told.append)
+verdicts = workers.check_all(jobs, {processes}, told.append)
 assert told == sorted(told) and told[-1] == len(jobs), told
 for job, verdict in zip(jobs, verdicts, strict=True):
     print(job.path, verdict.problems[0].message if verdict.problems else "clean")
@@ -71,7 +71,7 @@ for job, verdict in zip(jobs, verdicts, strict=True):
 
 
 def verdicts(folder: Path, processes: int = 2) -> dict[str, str]:
-    lines = run(folder, JUDGE.format(processes=processes)).splitlines()
+    lines = run(folder, CHECK.format(processes=processes)).splitlines()
     return dict(line.split(" ", 1) for line in lines)
 
 
@@ -79,7 +79,7 @@ def test_verdicts_come_in_order_from_any_number_of_processes(tmp_path: Path) -> 
     names = [f"a{number:03}.py" for number in range(200)]
     for number, name in enumerate(names):
         write(tmp_path, {name: TRAINS if number % 3 else "x = 1\n"})
-    expected = {name: "judged" if number % 3 else "clean" for number, name in enumerate(names)}
+    expected = {name: "checked" if number % 3 else "clean" for number, name in enumerate(names)}
     for processes in (1, 2, 5):
         assert verdicts(tmp_path, processes) == expected
 
@@ -97,7 +97,7 @@ def test_a_file_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(["a.py", "spin1.py", "spin2.py", "z.py"], TRAINS))
     for processes in (1, 2):
         told = verdicts(tmp_path, processes)
-        assert told["a.py"] == told["z.py"] == "judged"
+        assert told["a.py"] == told["z.py"] == "checked"
         assert "longer than 2 s" in told["spin1.py"]
         assert "longer than 2 s" in told["spin2.py"]
 
@@ -106,7 +106,7 @@ def test_a_process_that_hears_no_alarm_is_ended(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(["a.py", "deaf.py", "y.py", "z.py"], TRAINS))
     told = verdicts(tmp_path)
     assert "longer than 2 s" in told.pop("deaf.py")
-    assert set(told.values()) == {"judged"}
+    assert set(told.values()) == {"checked"}
 
 
 def test_a_bug_of_our_own_costs_one_file_and_says_where_it_is(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_a_bug_of_our_own_costs_one_file_and_says_where_it_is(tmp_path: Path) ->
         told = verdicts(tmp_path, processes)
         assert "KeyError('oops')" in told["bug.py"]
         assert "report this as a bug" in told["bug.py"]
-        assert told["a.py"] == told["z.py"] == "judged"
+        assert told["a.py"] == told["z.py"] == "checked"
 
 
 def test_what_vanishes_meanwhile_is_said(tmp_path: Path) -> None:
     body = """
     jobs = [workers.Job(f"gone{number}.py") for number in range(9)]
-    for verdict in workers.judge_all(jobs, 2, lambda done: None):
+    for verdict in workers.check_all(jobs, 2, lambda done: None):
         print(verdict.problems[0].message, verdict.lasting)
     """
     assert set(run(tmp_path, body).splitlines()) == {"no such file or directory False"}

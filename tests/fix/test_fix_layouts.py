@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from support.repairs import HEAD, repaired
 from support.rule_pages import example
-from zerograd.fix.document import Document
-from zerograd.fix.repair import look, module_of
+from zerograd.fix.repair import module_of
 from zerograd.learn.rule_pages import prelude
 from zerograd.rules.catalogue import RULES
+from zerograd.static.check_file import verdict_on_bytes
 
 SIMPLE = ("loss", "optimizer", "scaler", "torch", "p.", "accelerator")
 BY_CODE = {rule.code: rule for rule in RULES}
@@ -83,7 +83,7 @@ def layouts(draw: st.DrawFn, code: str) -> Layout:
 def test_a_repair_does_not_depend_on_the_layout(code: str, data: st.DataObject) -> None:
     layout = data.draw(layouts(code))
     before = layout.text
-    assert [one.code for one in look(Document("train.py", before.encode())).findings] == [code]
+    assert [one.code for one in verdict_on_bytes(before.encode(), "train.py").findings] == [code]
     done = repaired(before)
     after = done.document.text
     if layout.shared and after == before:

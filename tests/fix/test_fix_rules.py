@@ -19,8 +19,9 @@ from support.rule_pages import by_rule, example, rules_for
 from zerograd.core.finding import Finding
 from zerograd.core.rule import Rule
 from zerograd.fix.document import Document
-from zerograd.fix.repair import look, module_of, repair
+from zerograd.fix.repair import module_of, repair
 from zerograd.learn.rule_pages import LAYOUT, prelude
+from zerograd.static.check_file import verdict_on_bytes
 
 FIX = re.compile(r"\n\nFix: (?P<kind>safe|unsafe|none)\. ")
 CASES = [case for case in load_all() if case.expected and all(b.cell is None for b in case.blocks)]
@@ -73,7 +74,7 @@ def test_a_repaired_case_has_less_to_find_and_nothing_new(
     monkeypatch.chdir(tmp_path)
     for path in case.write(tmp_path):
         document = Document(path.relative_to(tmp_path).as_posix(), path.read_bytes())
-        before = look(document)
+        before = verdict_on_bytes(document.data, document.path)
         done = repair(document, lambda finding: finding.certain, unsafe=unsafe)
         after = done.verdict
         errors = [[f.code for f in one.findings if f.level == "error"] for one in (before, after)]

@@ -17,7 +17,13 @@ from zerograd.check.settings import DEFAULT, Settings
 from zerograd.check.settings import load as load_settings
 from zerograd.core.finding import Finding, Problem, Report
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
-from zerograd.static.check_file import Verdict, add_sources, judge_bytes, lines_of
+from zerograd.static.check_file import (
+    Verdict,
+    add_sources,
+    lines_of,
+    verdict_on_bytes,
+    verdict_on_file,
+)
 from zerograd.static.read.load import from_bytes
 from zerograd.static.read.source import Unreadable
 
@@ -82,7 +88,7 @@ def run(options: Options, progress: Progress) -> Outcome:
             os.path.dirname(os.path.abspath(options.stdin_filename))
         )
         name = options.stdin_filename or "<stdin>"
-        verdict = _judge_stdin(name, stdin)
+        verdict = verdict_on_bytes(stdin, name)
         if rewriter is not None and chooser.any(verdict, settings):
             stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings))
         chooser.add(verdict, settings)
@@ -108,12 +114,6 @@ def run(options: Options, progress: Progress) -> Outcome:
     return Outcome(report, chooser.failed, rewriter.diff, stdin)
 
 
-def _judge_stdin(path: str, data: bytes) -> Verdict:
-    from zerograd.static.time_limit import guarded
-
-    return guarded(path, lambda: judge_bytes(data, path))
-
-
 def _lines(path: str, data: bytes) -> dict[str, list[str]]:
     try:
         return lines_of(from_bytes(data, path))
@@ -133,8 +133,6 @@ def _rewritten(
     rewriter: Rewriter, targets: Sequence[Target], verdicts: list[Verdict], chooser: _Chooser
 ) -> list[Verdict]:
     """The verdicts after the repair; files that depend on a repaired file are checked again."""
-    from zerograd.static.time_limit import Job, judge_path
-
     left = list(verdicts)
     for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
         if chooser.any(verdict, target.settings):
@@ -142,7 +140,7 @@ def _rewritten(
     if rewriter.changed:
         for number, target in enumerate(targets):
             if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
-                left[number] = judge_path(Job(target.path, target.named))
+                left[number] = verdict_on_file(target.path, named=target.named)
     return left
 
 
@@ -157,12 +155,11 @@ def _verdicts(
     unknown = [number for number, verdict in enumerate(known) if verdict is None]
     if not unknown:
         return [verdict for verdict in known if verdict is not None]
-    from zerograd.check.workers import judge_all
-    from zerograd.static.time_limit import Job
+    from zerograd.check.workers import Job, check_all
 
     jobs = [Job(targets[number].path, targets[number].named) for number in unknown]
-    judged = judge_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
-    for number, verdict in zip(unknown, judged, strict=True):
+    made = check_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
+    for number, verdict in zip(unknown, made, strict=True):
         known[number] = verdict
         if memory is not None:
             target = targets[number]

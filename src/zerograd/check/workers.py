@@ -14,11 +14,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerograd.core.finding import Problem
-from zerograd.static.check_file import CLEAN, Verdict
-from zerograd.static.time_limit import LIMIT, TOO_LONG, Job, judge_path
+from zerograd.static.check_file import CLEAN, Verdict, verdict_on_file
+from zerograd.static.time_limit import LIMIT, TOO_LONG
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -38,10 +38,19 @@ _FORKS = sys.platform == "linux"
 _DIED = "ended the process that checked it; exclude it, and report this as a bug in zerograd"
 
 Progress = Callable[[int], object]
+
+
+class Job(NamedTuple):
+    """A file to check, and whether the user has named it: such a file is always parsed."""
+
+    path: str
+    named: bool = False
+
+
 Span = deque[tuple[int, Job]]
 
 
-def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
+def check_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
     """The verdicts on all files, in order; `progress` gets the number of finished files."""
     verdicts: list[Verdict] = []
     start = time.monotonic()
@@ -52,7 +61,7 @@ def judge_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[V
                 return verdicts + pool.run(processes)
             finally:
                 pool.end()
-        verdicts.append(judge_path(job))
+        verdicts.append(verdict_on_file(job.path, named=job.named))
         progress(len(verdicts))
     return verdicts
 
@@ -70,7 +79,8 @@ def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
     with contextlib.suppress(EOFError, OSError):
         while chunk := pipe.recv():
             for number, job in chunk:
-                verdict = judge_path(job, partial(pipe.send, (number, None)))
+                begin = partial(pipe.send, (number, None))
+                verdict = verdict_on_file(job.path, named=job.named, begin=begin)
                 if verdict is not CLEAN:
                     pipe.send((number, verdict))
             pipe.send(None)

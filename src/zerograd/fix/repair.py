@@ -19,10 +19,9 @@ from zerograd.fix.context import Repair, Scene
 from zerograd.fix.document import Document, Overlap
 from zerograd.fix.edits import Code, Refused
 from zerograd.rules.catalogue import BY_CODE
-from zerograd.static.check_file import Verdict, judge
+from zerograd.static.check_file import Verdict, verdict_on_bytes
 from zerograd.static.read.positions import edit_in_cell, in_text
-from zerograd.static.read.source import Source, Unreadable, parse
-from zerograd.static.time_limit import guarded
+from zerograd.static.read.source import Source, parse
 
 MOST = 20_000_000
 """Characters that may be checked again for one file: a few hundred attempts for a long one."""
@@ -56,7 +55,7 @@ class Tries:
 
 def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
     """Repair the wanted findings of a document: only safely, or where `unsafe` is set, all."""
-    done = Repaired(document, look(document))
+    done = Repaired(document, verdict_on_bytes(document.data, document.path))
     tries = Tries()
     tried: set[tuple[str, str, int]] = set()
     moved = False
@@ -75,7 +74,7 @@ def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
             done.fixed.append(finding)
             moved = True
             done.document = done.document.edited(fix.edits)
-            done.verdict = look(done.document)
+            done.verdict = verdict_on_bytes(done.document.data, document.path)
     done.verdict = with_fixes(done.document, done.verdict, wanted, tries)
     return done
 
@@ -158,7 +157,7 @@ def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
 
 def holds(document: Document, finding: Finding, before: Verdict) -> bool:
     """Whether the finding is gone from the repaired document and no new one has appeared."""
-    after = look(document)
+    after = verdict_on_bytes(document.data, document.path)
     if len(after.problems) > len(before.problems):
         return False
     if sum(f.code == finding.code for f in after.findings) >= sum(
@@ -180,15 +179,3 @@ def _counts(verdict: Verdict, *, but_windows: bool) -> Counter[tuple[str, bool]]
     ]
     certain = Counter((finding.code, True) for finding in found if finding.certain)
     return certain + Counter((finding.code, False) for finding in found)
-
-
-def look(document: Document) -> Verdict:
-    """The verdict on a document, in bounded time."""
-
-    def check() -> Verdict:
-        try:
-            return judge(document.source)
-        except Unreadable as error:
-            return Verdict(problems=(error.problem,))
-
-    return guarded(document.path, check)

@@ -13,8 +13,8 @@ from typing import Literal
 from zerograd.core.finding import Finding, Problem
 from zerograd.core.records import replace
 from zerograd.fix.document import Document
-from zerograd.fix.repair import look, repair, with_fixes
-from zerograd.static.check_file import Verdict
+from zerograd.fix.repair import repair, with_fixes
+from zerograd.static.check_file import Verdict, verdict_on_bytes
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.source import Unreadable
 
@@ -70,7 +70,11 @@ class Rewriter:
 
     def _treated(self, document: Document, wanted: Wanted) -> tuple[Document, Verdict, int]:
         if self.mode == "show":
-            return document, with_fixes(document, look(document), wanted), 0
+            return (
+                document,
+                with_fixes(document, verdict_on_bytes(document.data, document.path), wanted),
+                0,
+            )
         done = repair(document, wanted, unsafe=self.unsafe)
         return done.document, done.verdict, len(done.fixed)
 

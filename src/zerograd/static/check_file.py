@@ -1,4 +1,4 @@
-"""One file from bytes to a report: read, parse, analyse, allow, and place in notebook cells.
+"""One file from bytes to findings: read, parse, analyse, leave out what comments allow.
 
 Nothing of it is ever run, and what could not be read or was cut short becomes a `Problem`, never an exception.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from zerograd.core.finding import Finding, Problem, Report
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
+from zerograd.static.read.prefilter import worth_parsing
 from zerograd.static.read.source import Source, Unreadable, parse
+from zerograd.static.time_limit import TOO_LONG, Overrun, time_limit
 
 _MARK = "zerograd:"
 """A text without it holds no allow comment."""
@@ -25,7 +28,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     problems: tuple[Problem, ...] = ()
     depends: tuple[str, ...] = ()
-    """The other files that were read to find this out."""
+    """The other files that the verdict depends on."""
     lasting: bool = True
     """Whether the same bytes would get the same verdict again."""
 
@@ -40,28 +43,62 @@ def check_file(path: str | os.PathLike[str], *, pedantic: bool = False) -> Repor
         source = from_bytes(read_bytes(name), name)
     except Unreadable as error:
         return Report(errors=[error.problem], files=1)
-    return _report(source, judge(source), pedantic)
+    return _report(source, pedantic)
 
 
 def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Report:
-    """Check a text as if it stood at `path`, where imports of its project are looked up."""
+    """Check a text as if it were at `path`, where imports of its project are looked up."""
     try:
         source = from_text(text, path)
     except Unreadable as error:
         return Report(errors=[error.problem], files=1)
-    return _report(source, judge(source), pedantic)
+    return _report(source, pedantic)
 
 
-def judge_bytes(data: bytes, path: str) -> Verdict:
-    """The verdict on a file's bytes."""
+def verdict_on_file(
+    path: str, *, named: bool = False, begin: Callable[[], object] | None = None
+) -> Verdict:
+    """The verdict on a file of the disk; `begin` is called before the file is parsed.
+
+    Only a file that the user has named is parsed whatever its bytes say.
+    """
     try:
-        return judge(from_bytes(data, path))
+        data = read_bytes(path)
+    except Unreadable as error:
+        return Verdict(problems=(error.problem,), lasting=False)
+    if not named and not worth_parsing(data, notebook=path.endswith(".ipynb")):
+        return CLEAN
+    if begin is not None:
+        begin()
+    return verdict_on_bytes(data, path)
+
+
+def verdict_on_bytes(data: bytes, path: str) -> Verdict:
+    """The verdict on a file that holds these bytes: in bounded time, and without an exception."""
+    try:
+        with time_limit():
+            return _verdict(from_bytes(data, path))
     except Unreadable as error:
         return Verdict(problems=(error.problem,))
+    except Overrun:
+        # On another day, with less to do, the machine may be fast enough.
+        return Verdict(problems=(Problem(path, TOO_LONG),), lasting=False)
+    except Exception as error:  # noqa: BLE001 (our own bug in one file must not lose the others)
+        return Verdict(problems=(Problem(path, _bug(error)),))
 
 
-def judge(source: Source) -> Verdict:
-    """The verdict on a source: every finding that no comment allows, placed as the user sees it."""
+def _bug(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = ""
+    if trace is not None:
+        where = f" in {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    return f"was not checked: zerograd failed{where} ({error!r}); report this as a bug in zerograd"
+
+
+def _verdict(source: Source) -> Verdict:
+    """Every finding that no comment allows, with its place as the user sees it."""
     from zerograd.static.analyse import analyse
 
     problems = list(source.problems)
@@ -77,14 +114,14 @@ def judge(source: Source) -> Verdict:
         problems.append(Problem(source.path, message))
     findings = list(analysis.findings)
     if findings or _MARK in source.text:
-        findings = _as_told(source, analysis.tree, findings, complete=not analysis.cut)
+        findings = _as_reported(source, analysis.tree, findings, complete=not analysis.cut)
     return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends))
 
 
-def _as_told(
+def _as_reported(
     source: Source, tree: ast.Module, findings: list[Finding], *, complete: bool
 ) -> list[Finding]:
-    """The findings as the user sees them, but for what the author allows; and idle allows."""
+    """The findings that no comment allows, with places as the user sees them; and unused allows."""
     from zerograd.core import suppressions
     from zerograd.rules import unused_allow
     from zerograd.static.read.positions import Places, in_cell
@@ -92,7 +129,7 @@ def _as_told(
     places = Places(source)
     findings = [places.as_seen(finding) for finding in findings]
     for path in {finding.site.path for finding in findings} - {source.path}:
-        # It may show in a function of another file: that file's comments speak for it.
+        # A finding may be in a function of another file: then that file's comments count.
         with contextlib.suppress(Unreadable):
             other = read(path)
             if _MARK in other.text:
@@ -114,7 +151,8 @@ def _known(only: str = "") -> set[str]:
     return {name for rule in rules for name in (rule.code, rule.name)}
 
 
-def _report(source: Source, verdict: Verdict, pedantic: bool) -> Report:
+def _report(source: Source, pedantic: bool) -> Report:
+    verdict = _verdict(source)
     findings = [finding for finding in verdict.findings if finding.certain or pedantic]
     report = Report(findings, list(verdict.problems), files=1)
     if findings:
@@ -134,7 +172,7 @@ def add_sources(report: Report) -> None:
             try:
                 report.sources.update(lines_of(read(site.path)))
             except Unreadable:
-                # An excerpt is a courtesy: the finding stands without it.
+                # The finding is reported without an excerpt.
                 continue
 
 
