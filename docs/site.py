@@ -95,7 +95,7 @@ def rule(parts: Explained) -> str:
             said = text.render(report).rstrip()
             lines += [f"```console\n$ {asked}\n{said}\n```", ""]
         lines += ["## Good", "", f"```python\n{parts.good}```", ""]
-        lines += [f"Where it is meant to be so: `# zerograd: allow[{page.name}]`", ""]
+        lines += [f"If the code is right as it is: `# zerograd: allow[{page.name}]`", ""]
     return "\n".join(lines)
 
 

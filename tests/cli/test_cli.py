@@ -234,7 +234,7 @@ def test_an_unknown_rule_is_refused_with_its_neighbours(here: Path, option: str)
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = zerograd("check", ".", option, "stale-gradients", cwd=here)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'stale-gradients' is no rule; did you mean stale-gradient (ZG101)" in done.stderr
+    assert "unknown rule 'stale-gradients'; did you mean stale-gradient (ZG101)" in done.stderr
 
 
 def test_an_empty_selection_is_refused(here: Path) -> None:

@@ -98,7 +98,7 @@ def test_what_is_left_fails_the_check_and_says_why(tmp_path: Path) -> None:
     done = zerograd("check", "--fix", ".", cwd=tmp_path)
     assert done.returncode == 1
     assert "ZG206" in done.stdout
-    assert "fix   none: there is no machine's repair for it" in done.stdout
+    assert "fix   none: this rule has no automatic fix" in done.stdout
     assert done.stdout.endswith("1 fixed, 1 remaining\n")
     assert zerograd("check", "--fix", "--exit-zero", ".", cwd=tmp_path).returncode == 0
 

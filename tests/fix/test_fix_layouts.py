@@ -224,12 +224,12 @@ def test_what_is_written_unusually_is_repaired_where_it_stands(before: str, afte
         ),
         pytest.param(
             "for x in data:\n    [p.grad.zero_() for p in model.parameters()]\n    model(x).sum().backward()\n    optimizer.step()\n",
-            "it stands inside an expression",
+            "it is part of a larger expression",
             id="a comprehension",
         ),
         pytest.param(
             "for x in data:\n    y = [p.grad.zero_() for p in model.parameters()]\n    model(x).sum().backward()\n    optimizer.step()\n",
-            "what it gives is used",
+            "its result is used",
             id="a value that is used",
         ),
     ],

@@ -236,7 +236,7 @@ def test_a_run_without_a_step_is_a_page(here: Path) -> None:
     [
         (["gone.jsonl"], "gone.jsonl cannot be read"),
         (["empty"], "empty holds no recording"),
-        (["run.jsonl", "--select", "nonsense"], "'nonsense' is no rule"),
+        (["run.jsonl", "--select", "nonsense"], "unknown rule 'nonsense'"),
         (["run.jsonl", "--select", ","], "names no rule"),
         (["run.jsonl", "-o", "no/such/file"], "cannot be written"),
         (["run.jsonl", "-o", "empty"], "cannot be written"),

@@ -266,7 +266,7 @@ def test_a_closed_pipe_is_the_scripts_own_affair(here: Path) -> None:
         (["-m"], "needs a MODULE"),
         (["-m", "no_such_module"], "no module 'no_such_module'"),
         (["empty"], "__main__"),
-        (["--select", "nonsense", "right.py"], "'nonsense' is no rule"),
+        (["--select", "nonsense", "right.py"], "unknown rule 'nonsense'"),
         (["--select", "", "right.py"], "--select names no rule"),
         (["--select", "unused-allow", "right.py"], "leave no rule"),
         (["--output", "no/such/file", "right.py"], "no/such/file cannot be written"),

@@ -293,7 +293,7 @@ def test_what_is_no_recording_is_refused(here: Path, content: str | bytes, said:
     [
         (["gone.jsonl"], "gone.jsonl cannot be read"),
         (["."], ". cannot be read"),
-        (["run.jsonl", "--select", "nonsense"], "'nonsense' is no rule"),
+        (["run.jsonl", "--select", "nonsense"], "unknown rule 'nonsense'"),
         (["run.jsonl", "--select", ","], "names no rule"),
         (["run.jsonl", "--output", "no/such/file"], "cannot be written"),
         ([], "usage: zerograd replay"),

@@ -1,6 +1,6 @@
-"""The command `zerograd`: one module per command, with `add` (its options) and `run` (its answer).
+"""The command `zerograd`: one module per subcommand, with `add` (its options) and `run`.
 
-A module is loaded when its command is asked for, so that the command line answers at once.
+A module is loaded when its subcommand is called, so that the command starts fast.
 
 May import: core, rules, report, check, runtime, launch, learn.
 """

@@ -1,4 +1,4 @@
-"""`zerograd check`: reads training code, never runs it, and says where gradients go wrong."""
+"""`zerograd check`: reads training code without running it, and reports gradient bugs."""
 
 from __future__ import annotations
 
@@ -21,83 +21,103 @@ examples:
   zerograd check . --ignore unscaled-window --exclude legacy/
   zerograd check . --format sarif --output zerograd.sarif
   git show HEAD:train.py | zerograd check - --stdin-filename train.py
-  zerograd check . --diff                 what --fix would change; it changes nothing
-  zerograd check . --fix                  repair what can be repaired safely
+  zerograd check . --diff                 show what --fix would change, and change nothing
+  zerograd check . --fix                  apply the safe fixes
 
-silence a finding that is meant that way, where it is, above the function, or atop the file:
+to allow a finding, put a comment on its line, above the function, or at the top of the file:
   loss.backward()  # zerograd: allow[stale-gradient]
 
-settings are read from the nearest pyproject.toml above each file:
+settings come from the nearest pyproject.toml above each file:
   [tool.zerograd]
   ignore = ["dropped-window"]
   exclude = ["legacy"]
   include-tests = true                    # default: false
   per-file-ignores = { "examples/*" = ["ZG3"] }
 
-exit: 0 clean or advice only, 1 errors found (or advice that was selected by its code or name),
-      2 something could not be checked; after --fix: what is left counts; with --diff: 1 also where
-      something would change
+exit: 0 no errors (advice alone does not count), 1 errors, or advice that was selected by its code
+      or name, 2 something could not be checked; with --fix, the findings that are left count;
+      with --diff, 1 also if something would change
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `check` takes."""
-    parser.description = "Reads training code, never runs it, and says where gradients go wrong."
+    """The options of `check`."""
+    parser.description = "Reads training code without running it, and reports gradient bugs."
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="file, directory, or - for standard input"
+        "paths", nargs="+", metavar="PATH", help="a file, a directory, or - for standard input"
     )
-    chosen = parser.add_argument_group("what counts")
+    chosen = parser.add_argument_group("rules")
     add_rules(chosen)
     chosen.add_argument(
-        "--pedantic", action="store_true", help="also show findings that are possible, not certain"
+        "--pedantic",
+        action="store_true",
+        help="also show findings that are possible but not certain",
     )
-    fixes = parser.add_argument_group("what is repaired")
-    fixes.add_argument("--fix", action="store_true", help="repair what can be repaired safely")
+    fixes = parser.add_argument_group("fixes")
+    fixes.add_argument("--fix", action="store_true", help="apply the safe fixes")
     fixes.add_argument(
         "--unsafe-fixes",
         action="store_true",
-        help="repair also where a person should look at the result",
+        help="also apply fixes whose result you should review",
     )
     fixes.add_argument(
         "--diff", action="store_true", help="show what would change, and change nothing"
     )
-    files = parser.add_argument_group("which files")
+    files = parser.add_argument_group("files")
     files.add_argument(
-        "--exclude", action="append", metavar="PATTERN", help="leave out, in .gitignore's manner"
+        "--exclude",
+        action="append",
+        metavar="PATTERN",
+        help="skip these files; patterns as in .gitignore",
     )
     files.add_argument(
-        "--include-tests", action="store_true", help="check test files, too: left out by default"
+        "--include-tests",
+        action="store_true",
+        help="also check test files, which are skipped by default",
     )
     files.add_argument(
-        "--stdin-filename", metavar="NAME", default="", help="what standard input is called"
+        "--stdin-filename",
+        metavar="NAME",
+        default="",
+        help="the name of standard input in the report",
     )
-    output = parser.add_argument_group("how it is told")
+    output = parser.add_argument_group("output")
     add_output(output)
-    output.add_argument("--statistics", action="store_true", help="count findings by rule")
-    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the check")
-    running = parser.add_argument_group("how it runs")
-    running.add_argument(
-        "--jobs", type=_jobs, metavar="N", default=0, help="processes; default: one for each core"
+    output.add_argument(
+        "--statistics", action="store_true", help="show only how many findings each rule has"
     )
-    running.add_argument("--no-cache", action="store_true", help="read every file again")
+    output.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
+    running = parser.add_argument_group("running")
+    running.add_argument(
+        "--jobs",
+        type=_jobs,
+        metavar="N",
+        default=0,
+        help="number of processes; default: one per core",
+    )
+    running.add_argument(
+        "--no-cache", action="store_true", help="do not use the cache of earlier checks"
+    )
 
 
-def _jobs(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a number of processes: 1, 2, 3 …")
-    return int(word)
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes: 1, 2, 3 …")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check what the words name; the exit code."""
-    # A check makes many objects and no cycles to speak of, and then the process ends.
+    """Run a check; the exit code."""
+    # A check creates many objects and few cycles, and the process ends soon.
     gc.disable()
     from zerograd.check import check_session
     from zerograd.rules.selection import UnknownRule
 
     if arguments.statistics and not FORMATS[arguments.format].for_people:
-        say(f"--statistics goes with --format text, not with {arguments.format}")
+        say(f"--statistics works with --format text, not with {arguments.format}")
         return COULD_NOT
     progress = Progress("checking: {done} of {total} files")
     try:
@@ -115,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tell(outcome: Outcome, arguments: argparse.Namespace) -> bool:
-    """Print what was found, or what would change; False if that could not be written."""
+    """Print the findings, or what would change; False if that failed."""
     from zerograd.report.text import remaining
 
     report = outcome.report
@@ -127,7 +147,7 @@ def _tell(outcome: Outcome, arguments: argparse.Namespace) -> bool:
         say(f"would fix {report.fixed}, {remaining(report)}")
         return told
     if asked and outcome.stdin is not None:
-        # What comes in goes out, repaired: the report has to stand elsewhere.
+        # The repaired text goes to standard output, so the report goes elsewhere.
         told = write_bytes(outcome.stdin, None)
         text = render(report, arguments)
         if arguments.output is not None:

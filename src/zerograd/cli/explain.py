@@ -1,4 +1,4 @@
-"""`zerograd explain`: what a rule is about, with a bad and a good example and the finding."""
+"""`zerograd explain`: a rule's page, with a bad and a good example and the finding."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `explain` takes."""
-    parser.description = "What a rule is about, with a bad and a good example. Alone: all rules."
-    parser.add_argument("rule", nargs="?", metavar="RULE", help="code or name")
+    """The options of `explain`."""
+    parser.description = (
+        "Explains a rule with a bad and a good example. Without a rule: lists all rules."
+    )
+    parser.add_argument(
+        "rule", nargs="?", metavar="RULE", help="a code, a name, or ZG1 for all of ZG1xx"
+    )
     add_color(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the page that the words name, or the list of all rules; the exit code."""
+    """Print the page of a rule, or the list of all rules; the exit code."""
     from zerograd.learn.presenter import Terminal
     from zerograd.learn.rule_pages import explained
     from zerograd.rules.catalogue import PAGES
@@ -50,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _parts(rule: Explained) -> Iterator[Part]:
-    """A rule's page, in the parts that lessons are made of."""
+    """A rule's page, in the same parts as lessons."""
     yield Say(f"*{rule.summary}*")
     yield from map(Say, rule.why)
     if rule.bad:
@@ -59,10 +63,10 @@ def _parts(rule: Explained) -> Iterator[Part]:
             yield Verdict(*rule.found)
         else:
             yield Say(
-                "What a run says of it is not shown here: that takes torch, and ranks if they differ."
+                "The finding is not shown here: only a run with torch, and for some rules with ranks, has it."
             )
         yield Code(rule.good, "good")
-        yield Say(f"Where it is meant to be so: `# zerograd: allow[{rule.page.name}]`")
+        yield Say(f"If the code is right as it is: `# zerograd: allow[{rule.page.name}]`")
 
 
 def _table(pages: Sequence[Page]) -> str:

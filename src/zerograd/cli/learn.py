@@ -1,4 +1,4 @@
-"""`zerograd learn`: the course, on a terminal, straight through, or as pages."""
+"""`zerograd learn`: the course, on a terminal or as web pages."""
 
 from __future__ import annotations
 
@@ -16,42 +16,40 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  zerograd learn                     the whole course: Enter goes on, q leaves
-  zerograd learn --list              what there is
+  zerograd learn                     the whole course: Enter goes on, q quits
+  zerograd learn --list              list the lessons
   zerograd learn --lesson 4          one lesson, by number or name
-  zerograd learn --answer no | less  straight through, every question answered with no
-  zerograd learn --html lessons/     the same as pages, with a bucket to play with
+  zerograd learn --answer no | less  without pauses, every question answered with no
+  zerograd learn --html lessons/     write the course as web pages, with a bucket to play with
 
-every number is computed by torch while you look.
+torch computes every number while you watch.
 
-exit: 0; 2 without torch, or where there is no such lesson
+exit: 0, or 2 without torch or for an unknown lesson
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `learn` takes."""
+    """The options of `learn`."""
     parser.description = "Teaches what gradients do between zero_grad(), backward() and step()."
     parser.epilog = _EXAMPLES
     parser.add_argument("--list", action="store_true", help="list the lessons")
-    parser.add_argument("--lesson", metavar="N", help="one lesson only: its number or name")
+    parser.add_argument("--lesson", metavar="N", help="show only this lesson: its number or name")
     parser.add_argument(
-        "--answer", choices=("yes", "no"), help="answer every question so, and do not wait"
+        "--answer", choices=("yes", "no"), help="answer every question like this, and do not wait"
     )
-    parser.add_argument("--html", metavar="DIR", help="write the lessons as pages")
+    parser.add_argument("--html", metavar="DIR", help="write the lessons as web pages")
     add_color(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Give the lessons that the words name; the exit code."""
+    """Show the lessons; the exit code."""
     from zerograd.learn.contents import LESSONS, find
 
     lessons: Sequence[Lesson] = LESSONS
     if arguments.lesson is not None:
         found = find(arguments.lesson)
         if found is None:
-            say(
-                f"there is no lesson {arguments.lesson!r}; zerograd learn --list shows what there is"
-            )
+            say(f"unknown lesson {arguments.lesson!r}; zerograd learn --list shows all lessons")
             return COULD_NOT
         lessons = (found,)
     if arguments.list:
@@ -62,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         load_torch()
     except Unsupported as error:
-        say(f"the lessons compute with torch: {error} (zerograd learn --list works without)")
+        say(f"the lessons need torch: {error} (zerograd learn --list does not)")
         return COULD_NOT
     if arguments.html is not None:
         return _pages(lessons, arguments.html)

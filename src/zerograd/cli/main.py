@@ -1,4 +1,4 @@
-"""The command `zerograd`: reads the words, hands them to a command, never shows a traceback."""
+"""The command `zerograd`: parses the arguments, calls a subcommand, never shows a traceback."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, a
 _EXAMPLES = """\
 examples:
   zerograd check .                        check every Python file and notebook below here
-  zerograd check train.py --pedantic      one file, with the findings that are only possible
-  zerograd run train.py --epochs 3        run a script as python would, and watch its gradients
-  zerograd explain stale-gradient         what a rule is about, with a bad and a good example
-  zerograd learn                          what gradients do, in eleven short lessons
+  zerograd check train.py --pedantic      one file, including findings that are only possible
+  zerograd run train.py --epochs 3        run a script like python, and watch its gradients
+  zerograd explain stale-gradient         explain a rule, with a bad and a good example
+  zerograd learn                          learn what gradients do, in eleven short lessons
 """
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command that the words ask for; the exit code."""
+    """Run a command line; the exit code."""
     strictness = _forgive()
     try:
         code = _obey(sys.argv[1:] if words is None else words, strictness)
@@ -35,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
         say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has read enough. Nothing may be written on the way out, either.
+        # The reader has closed the pipe. Nothing may be written on exit, either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return COULD_NOT
     except Exception as error:
@@ -49,19 +49,19 @@ def main(words: Sequence[str] | None = None) -> int:
 def _obey(words: Sequence[str], strictness: dict[str, str]) -> int:
     asked = words[0] if words and words[0] in COMMANDS else ""
     command = import_module(f"zerograd.cli.{asked}") if asked else None
-    # What follows the script is the script's own.
+    # Everything after the script belongs to the script.
     own, program = command.split(words) if command and asked == "run" else (words, ())
     arguments = _parser(asked, command).parse_args(own)
     assert command is not None, "the parser knows the same commands"
     arguments.program, arguments.strictness = program, strictness
     code: int = command.run(arguments)
-    if asked != "run":  # there standard output is the script's: what it did to it is its own
+    if asked != "run":  # there standard output belongs to the script
         sys.stdout.flush()
     return code
 
 
 def _parser(asked: str, command: ModuleType | None) -> argparse.ArgumentParser:
-    """Of the commands, only the one that is asked for says which words it takes."""
+    """The parser; only the called subcommand is loaded and adds its options."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         "zerograd", description=_ABOUT, epilog=_EXAMPLES, formatter_class=raw, allow_abbrev=False
@@ -76,7 +76,7 @@ def _parser(asked: str, command: ModuleType | None) -> argparse.ArgumentParser:
 
 
 def _forgive() -> dict[str, str]:
-    """Names of files need not be text, and a terminal need not know every sign."""
+    """Let file names that are not text, and characters the terminal lacks, be printed escaped."""
     before = {}
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

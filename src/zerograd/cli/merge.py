@@ -1,4 +1,4 @@
-"""`zerograd merge`: reads what the processes of a run have left, and tells it as one report."""
+"""`zerograd merge`: merges the findings of a run's processes into one report."""
 
 from __future__ import annotations
 
@@ -10,31 +10,36 @@ from zerograd.cli.output import COULD_NOT, render, say, write
 _EXAMPLES = """\
 examples:
   torchrun --nproc-per-node 8 -m zerograd run --ranks found/ train.py
-  zerograd merge found/                     what all ranks have found, each place once
-  zerograd merge node1/ node2/              … of machines that share no directory
+  zerograd merge found/                     the findings of all ranks, each once
+  zerograd merge node1/ node2/              … of machines without a common directory
 
-a rank that was killed has left what it had found until then.
+the findings of a rank that was killed are included.
 
-exit: 0 clean, 1 findings (advice counts where it was selected), 2 it could not be read
+exit: 0 no findings, 1 findings (advice counts only if selected), 2 a directory could not be read
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `merge` takes."""
-    parser.description = "Reads what the ranks of a run have found, and tells it as one report."
+    """The options of `merge`."""
+    parser.description = "Merges the findings of a run's ranks into one report."
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "directories", nargs="+", metavar="DIR", help="a directory of `zerograd run --ranks DIR`"
+        "directories",
+        nargs="+",
+        metavar="DIR",
+        help="a directory written by `zerograd run --ranks DIR`",
     )
-    add_rules(parser.add_argument_group("what counts"))
-    output = parser.add_argument_group("how it is told")
+    add_rules(parser.add_argument_group("rules"))
+    output = parser.add_argument_group("output")
     add_output(output)
-    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the merge")
+    output.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
     parser.set_defaults(statistics=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge what stands in the directories that the words name; the exit code."""
+    """Merge the directories; the exit code."""
     from zerograd.launch.run_session import Refused, fails, merge
     from zerograd.rules.selection import UnknownRule
 

@@ -1,4 +1,4 @@
-"""Words that several commands take."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ def add_rules(group: argparse._ArgumentGroup) -> None:
         "--select",
         action="append",
         metavar="RULES",
-        help="only these rules: codes, names, or ZG1 for all of ZG1xx",
+        help="use only these rules: codes, names, or ZG1 for all of ZG1xx",
     )
     group.add_argument(
-        "--ignore", action="append", metavar="RULES", help="not these rules: likewise"
+        "--ignore",
+        action="append",
+        metavar="RULES",
+        help="do not use these rules: named in the same way",
     )
 
 
@@ -35,21 +38,21 @@ def add_color(group: argparse._ActionsContainer) -> None:
 
 
 def listed(given: list[str] | None) -> tuple[str, ...] | None:
-    """The words of `--select a,b --select c`; None without any."""
+    """The items of `--select a,b --select c`; None without the option."""
     if given is None:
         return None
-    return tuple(word.strip() for one in given for word in one.split(",") if word.strip())
+    return tuple(item.strip() for one in given for item in one.split(",") if item.strip())
 
 
 class NoRules(Exception):
-    """`--select` without a rule: nothing would be looked for."""
+    """`--select` without a rule: the check would find nothing."""
 
     def __str__(self) -> str:
-        return "--select names no rule; without it every rule counts"
+        return "--select names no rule; without it, all rules are used"
 
 
 def chosen(arguments: argparse.Namespace) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The rules that are selected, None where nothing is said of it, and those that are ignored."""
+    """The selected rules, None without `--select`, and the ignored ones."""
     select = listed(arguments.select)
     if select == ():
         raise NoRules

@@ -1,4 +1,4 @@
-"""What a command says: a report in the format that was asked for, messages of its own, exit codes."""
+"""The output of commands: reports in the chosen format, messages, exit codes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ COULD_NOT = 2
 
 
 def say(message: str) -> None:
-    """A word of zerograd's own, on standard error."""
+    """Print a message of zerograd on standard error."""
     print(f"zerograd: {message}", file=sys.stderr)
 
 
 def silent(kind: object, error: object, trace: object) -> None:
-    """Say nothing of an exception."""
+    """Print nothing about an exception."""
 
 
 def render(report: Report, arguments: argparse.Namespace) -> str:
-    """The report as the words ask for it."""
+    """The report in the format that the arguments name."""
     if arguments.statistics:
         from zerograd.report import text
 
@@ -36,7 +36,7 @@ def render(report: Report, arguments: argparse.Namespace) -> str:
 
 
 def colored(arguments: argparse.Namespace) -> bool:
-    """Whether what goes to standard output is coloured."""
+    """Whether standard output gets colours."""
     if arguments.color != "auto":
         return bool(arguments.color == "always")
     if (
@@ -49,7 +49,7 @@ def colored(arguments: argparse.Namespace) -> bool:
 
 
 def write(text: str, path: str | None) -> bool:
-    """Write to a file, or to standard output; whether that was possible."""
+    """Write to a file, or to standard output; False if that failed."""
     if path is None:
         sys.stdout.write(text)
         return True
@@ -63,7 +63,7 @@ def write(text: str, path: str | None) -> bool:
 
 
 def write_bytes(data: bytes, path: str | None) -> bool:
-    """The same for what must come out as it is."""
+    """Write bytes, unchanged; False if that failed."""
     if path is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -79,27 +79,27 @@ def write_bytes(data: bytes, path: str | None) -> bool:
 
 
 class Progress:
-    """A line on the terminal, once something takes longer than one likes to wait in the dark."""
+    """A progress line on the terminal, shown when something takes longer than two seconds."""
 
     AFTER = 2.0
     EVERY = 0.1
 
-    def __init__(self, words: str) -> None:
-        self._words = words
+    def __init__(self, template: str) -> None:
+        self._template = template
         self._next = time.monotonic() + self.AFTER
         self._shown = False
         self._terminal = sys.stderr.isatty()
 
     def tell(self, done: int, total: int) -> None:
-        """So much is done, of so much."""
+        """Show how much is done."""
         if self._terminal and time.monotonic() >= self._next:
             self._next = time.monotonic() + self.EVERY
             self._shown = True
             share = 100 * done // max(total, 1)
-            words = self._words.format(done=done, total=total, share=share)
-            print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
+            line = self._template.format(done=done, total=total, share=share)
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the terminal as it was."""
+        """Erase the line."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`zerograd replay`: reads what `zerograd run --record` wrote, and judges it again."""
+"""`zerograd replay`: checks a recording of `zerograd run --record` again."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from zerograd.cli.output import COULD_NOT, Progress, render, say, write
 _EXAMPLES = """\
 examples:
   zerograd run --record run.jsonl train.py  make a recording
-  zerograd replay run.jsonl                 judge it again, on any machine: torch is not needed
-  zerograd replay run.jsonl --select ZG3    … by other rules
+  zerograd replay run.jsonl                 check it again, on any machine, without torch
+  zerograd replay run.jsonl --select ZG3    … with other rules
 
-exit: 0 clean, 1 findings (advice counts where it was selected), 2 the recording could not be read,
-or not to its end
+exit: 0 no findings, 1 findings (advice counts only if selected), 2 the recording could not be read
+to its end
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `replay` takes."""
-    parser.description = "Reads what `zerograd run --record` wrote, and judges it again."
+    """The options of `replay`."""
+    parser.description = "Checks a recording of `zerograd run --record` again."
     parser.epilog = _EXAMPLES
     parser.add_argument("recording", metavar="FILE", help="a recording")
-    add_rules(parser.add_argument_group("what counts"))
-    output = parser.add_argument_group("how it is told")
+    add_rules(parser.add_argument_group("rules"))
+    output = parser.add_argument_group("output")
     add_output(output)
-    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the replay")
+    output.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
     parser.set_defaults(statistics=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge the recording that the words name; the exit code."""
+    """Replay a recording; the exit code."""
     from zerograd.launch.replay import judged
     from zerograd.launch.run_session import Refused, fails
     from zerograd.rules.selection import UnknownRule

@@ -1,4 +1,4 @@
-"""`zerograd report`: makes a page of what `zerograd run --record` wrote."""
+"""`zerograd report`: makes a web page of recordings of `zerograd run --record`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from zerograd.cli.output import COULD_NOT, Progress, say
 
 _EXAMPLES = """\
 examples:
-  zerograd run --html report.html train.py  run, and make the page at once
+  zerograd run --html report.html train.py  run a script, and make the page at once
   zerograd run --record run.jsonl train.py  make a recording
-  zerograd report run.jsonl -o report.html  make a page of it, on any machine: torch is not needed
+  zerograd report run.jsonl -o report.html  make a page of it, on any machine, without torch
   zerograd report ranks/ -o report.html     several recordings: the ranks of a run, side by side
 
-the page is one file that loads nothing: open it in a browser, send it to a colleague.
+the page is one file that needs no network: open it in a browser, send it to a colleague.
 
-exit: 0 clean, 1 findings (advice counts where it was selected), 2 there is no page, or a recording
-could not be read to its end; what stands before is shown all the same
+exit: 0 no findings, 1 findings (advice counts only if selected), 2 the page could not be made, or a
+recording could not be read to its end; the page then shows what could be read
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `report` takes."""
-    parser.description = "Makes a page of a recorded run: verdict, findings, timeline, norms."
+    """The options of `report`."""
+    parser.description = "Makes a web page of a recorded run: findings, timeline, gradient norms."
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "recordings", nargs="+", metavar="RECORDING", help="a recording, or a directory of them"
@@ -31,12 +31,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="report.html", help="default: report.html"
     )
-    add_rules(parser.add_argument_group("what counts"))
-    parser.add_argument("--exit-zero", action="store_true", help="findings do not fail the command")
+    add_rules(parser.add_argument_group("rules"))
+    parser.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the page that the words ask for; the exit code."""
+    """Make the page; the exit code."""
     from zerograd.launch.html_report import make
     from zerograd.launch.run_session import Refused
     from zerograd.rules.selection import UnknownRule

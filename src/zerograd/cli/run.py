@@ -1,4 +1,4 @@
-"""`zerograd run`: runs a script as python would, and says where its gradients go wrong."""
+"""`zerograd run`: runs a script like python, and reports gradient bugs."""
 
 from __future__ import annotations
 
@@ -19,71 +19,78 @@ _USAGE = """\
 zerograd run [options] SCRIPT [ARGUMENTS…]
        zerograd run [options] -m MODULE [ARGUMENTS…]"""
 _EXAMPLES = """\
-options of zerograd stand before the script; all that follows it is the script's own.
+options of zerograd come before the script; everything after it belongs to the script.
 
 examples:
-  zerograd run train.py --lr 0.1            as `python train.py --lr 0.1`, and watched
-  zerograd run -m project.train             as `python -m project.train`
+  zerograd run train.py --lr 0.1            like `python train.py --lr 0.1`, but watched
+  zerograd run -m project.train             like `python -m project.train`
   zerograd run --on raise train.py          stop at the first error, with a traceback
   zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
   zerograd run --format json --output found.json train.py
-  zerograd run --html report.html train.py  and make a page of it: findings, timeline, norms
+  zerograd run --html report.html train.py  make a web page: findings, timeline, norms
   zerograd run --record run.jsonl train.py  keep the events, for zerograd replay and report
   zerograd run --live train.py              show the state of the gradients while it runs
   torchrun --nproc-per-node 8 -m zerograd run train.py      every rank is watched, one report;
   zerograd run -m torch.distributed.run --nproc-per-node 8 train.py       the same from outside
 
-findings are told on standard error as they happen, and summed up at the end; standard output is
-the script's own. what is meant to be so is silenced in the script:
+findings are printed on standard error as they happen, with a summary at the end; standard output
+belongs to the script. to allow what a rule finds in a part of the script:
   with zerograd.allow("stale-gradient"): …
 
-exit: the script's own code if it is not 0; else 0 clean, 1 findings (advice counts where it was
-selected), 2 it could not be run, or not be watched
+exit: the script's own code if it is not 0; else 0 no findings, 1 findings (advice counts only if
+selected), 2 the script could not be run or watched
 """
 _VALUED = (
     "--on", "--select", "--ignore", "--format", "--output", "--record", "--html", "--color",
     "--check-ranks", "--ranks",
 )  # fmt: skip
-"""The options of `run` that are followed by a word."""
+"""The options of `run` that take a value."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The words that `run` takes before the script's own."""
+    """The options of `run`, which come before the script."""
     parser.usage = _USAGE
-    parser.description = "Runs a script as python would, and says where its gradients go wrong."
+    parser.description = "Runs a script like python, and reports gradient bugs."
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "--on", choices=("warn", "raise"), default="warn", help="raise: stop at the first error"
+        "--on",
+        choices=("warn", "raise"),
+        default="warn",
+        help="what a finding does; raise: stop at the first error",
     )
-    add_rules(parser.add_argument_group("what counts"))
-    output = parser.add_argument_group("how it is told")
+    add_rules(parser.add_argument_group("rules"))
+    output = parser.add_argument_group("output")
     add_output(output)
-    output.add_argument("--html", metavar="FILE", help="make a page of the run")
+    output.add_argument("--html", metavar="FILE", help="make a web page of the run")
     output.add_argument(
-        "--record", metavar="FILE", help="write the events to a file, for replay and report"
+        "--record", metavar="FILE", help="record the events in a file, for replay and report"
     )
     output.add_argument(
-        "--live", action="store_true", help="show the run while it goes on, on a terminal"
+        "--live",
+        action="store_true",
+        help="show the state of the gradients while the script runs, on a terminal",
     )
     output.add_argument(
-        "-q", "--quiet", action="store_true", help="no summary when there is nothing to report"
+        "-q", "--quiet", action="store_true", help="no summary if there are no findings"
     )
-    output.add_argument("--exit-zero", action="store_true", help="findings do not fail the run")
-    ranks = parser.add_argument_group("many ranks")
+    output.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
+    ranks = parser.add_argument_group("ranks")
     ranks.add_argument(
         "--check-ranks",
         choices=("default", "every-step", "off"),
         default="default",
-        help="how often ranks compare what they hold; default: once in 98 steps",
+        help="how often ranks compare their parameters; default: once in 98 steps",
     )
     ranks.add_argument(
-        "--ranks", metavar="DIR", help="where each rank leaves what it finds, for zerograd merge"
+        "--ranks", metavar="DIR", help="where each rank writes its findings, for zerograd merge"
     )
     parser.set_defaults(statistics=False)
 
 
 def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The words that are zerograd's, and those that are the program's: it and the rest."""
+    """The arguments of zerograd, and those of the program, which begin with its name."""
     at = 1
     while at < len(words) and words[at][:1] == "-" and words[at] not in ("-", "--"):
         if words[at].startswith("-m"):
@@ -93,7 +100,7 @@ def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the program that the words name; the exit code."""
+    """Run a program; the exit code."""
     from zerograd.launch.run_session import Refused
     from zerograd.launch.run_session import run as watched
     from zerograd.rules.selection import UnknownRule
@@ -110,14 +117,14 @@ def run(arguments: argparse.Namespace) -> int:
         say(str(error))
         return COULD_NOT
     if outcome.interrupted:
-        # Everything is said: python has to die of the signal, so that a shell stops, too.
+        # The report is printed: python now has to die of the signal, so that a shell stops, too.
         sys.excepthook = silent
         raise KeyboardInterrupt
     return outcome.code
 
 
 def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
-    """Make the page of `--html`. Recordings are kept where they were asked for, or are needed still."""
+    """Make the page of `--html`. Recordings are kept with `--record`, or if the page failed."""
     from zerograd.launch.html_report import make
     from zerograd.launch.run_session import Outcome, Refused
 
@@ -126,7 +133,7 @@ def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> 
     try:
         make(outcome.recordings, page, options.select, options.ignore)
     except Refused as error:
-        _tell(f"there is no page: {error}")
+        _tell(f"no page was made: {error}")
         return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
     if not arguments.record:
         for recording in (whole, *outcome.recordings):
@@ -151,7 +158,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         name, *rest = [name[2:], *rest] if name != "-m" else rest or [""]
     if not name:
         what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
-        raise Refused(f"run needs {what}; zerograd run --help shows how")
+        raise Refused(f"run needs {what}; see zerograd run --help")
     select, ignore = chosen(arguments)
     colors = {"always": True, "never": False}
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -174,11 +181,11 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _beside(page: str | None) -> str | None:
-    """Where the recording goes that a page is made from: a run that is killed leaves it there."""
+    """The recording that a page is made from: a killed run leaves it there."""
     if page is None:
         return None
     if os.path.isdir(page):
         from zerograd.launch.run_session import Refused
 
-        raise Refused(f"{page} is a directory: name the file that the page is to be")
+        raise Refused(f"{page} is a directory; name a file for the page")
     return f"{page}.jsonl"

@@ -17,7 +17,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     code = scene.code
     call = scene.call(scene.finding.site)
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
-        raise Refused("it is no plain backward")
+        raise Refused("the backward is not a plain call of backward()")
     given = [code.text(one) for one in call.args]
     given += [f"{one.arg}={code.text(one.value)}" for one in call.keywords if one.arg]
     handed = ", ".join([code.text(call.func.value), *given])

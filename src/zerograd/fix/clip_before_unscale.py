@@ -53,9 +53,9 @@ def _tests(scene: Scene) -> str:
             break
         if isinstance(above, ast.If):
             if child not in above.body:
-                raise Refused("the loss is scaled only in the other arm of a test")
+                raise Refused("the loss is scaled only in the other branch of a test")
             found.append(scene.code.text(above.test))
         child = above
     if len(found) > 1:
-        raise Refused("the loss is scaled only under several tests")
+        raise Refused("the loss is scaled only under several tests at once")
     return found[0] if found else ""

@@ -84,9 +84,9 @@ def moves(
 def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
     """`Refused` if a statement on the way reads the unit's result or changes its arguments."""
     if bound(unit) & (used(between) | bound(between)):
-        raise Refused("its result is used on the way to where it belongs")
+        raise Refused("a statement on the way to its new place uses its result")
     if used(unit) & bound(between):
-        raise Refused("what it is handed changes on the way to where it belongs")
+        raise Refused("a statement on the way to its new place changes its arguments")
 
 
 def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:

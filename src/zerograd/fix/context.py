@@ -79,7 +79,7 @@ class Scene:
         """The call at exactly this place."""
         node = self.code.node(site)
         if not isinstance(node, ast.Call):
-            raise Refused("it is no call")
+            raise Refused("the code at this place is not a call")
         return node
 
     @property
@@ -90,14 +90,14 @@ class Scene:
     def note(self, number: int) -> Site:
         """The site of one of the finding's notes."""
         if number >= len(self.finding.notes):
-            raise Refused("the finding has no other end")
+            raise Refused("the finding names no other line")
         return self.finding.notes[number].site
 
     @property
     def step(self) -> Site:
         """The step that uses the wrong gradients."""
         if self.finding.step is None:
-            raise Refused("no step shows it")
+            raise Refused("the finding names no step")
         return self.finding.step
 
     def also(self, *about: Windows) -> bool:
@@ -132,7 +132,7 @@ class Scene:
     def stepped(self, call: ast.Call) -> str:
         """The optimizer that a call steps, as an expression of that code."""
         if not isinstance(call.func, ast.Attribute):
-            raise Refused("it is no step of an optimizer")
+            raise Refused("the call is not a step of an optimizer")
         return self.code.text(call.args[0] if self._through(call) else call.func.value)
 
     def scaler(self, call: ast.Call) -> str:
@@ -175,7 +175,7 @@ class Scene:
             }
             if len(found) == 1:
                 return found.pop()
-        raise Refused("it cannot be seen which scaler has scaled the loss")
+        raise Refused("it is unclear which scaler scaled the loss")
 
     # Blocks
 
@@ -229,14 +229,14 @@ class Scene:
         """The index in a block of the statement that contains another one."""
         one = self.code.within(statement, block)
         if one is None:
-            raise Refused("the statements stand in different blocks")
+            raise Refused("the statements are in different blocks")
         return block.index(one)
 
 
 def clearing(scene: Scene, statement: ast.stmt) -> ast.stmt:
     """The outermost statement that does nothing but this clear: a loop over parameters, an `if`."""
     if not is_clear(statement):
-        raise Refused("the statement does more than clear")
+        raise Refused("the statement does more than clear gradients")
     holder = scene.code.holder(statement)
     while isinstance(holder, ast.stmt) and is_clear(holder):
         statement, holder = holder, scene.code.holder(holder)

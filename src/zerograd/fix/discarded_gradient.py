@@ -21,7 +21,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     backward, step = scene.statement(scene.note(0)), scene.statement(scene.step)
     block = code.meet(backward, step)
     if scene.loop(unit) is not scene.loop(block[0]):
-        raise Refused("the clear stands in another loop")
+        raise Refused("the clear is in another loop")
     if code.block(unit) is block:
         early = block[: scene.number(backward, block)]
         if cleared(unit) and any(cleared(one) == cleared(unit) for one in early):
@@ -39,10 +39,10 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 def _never_stepped(scene: Scene) -> Iterator[Repair]:
     made = scene.here
     if not isinstance(made, ast.Assign) or not isinstance(made.targets[0], ast.Name):
-        raise Refused("it cannot be seen what is to be stepped")
+        raise Refused("it is unclear what has to be stepped")
     step = f"{made.targets[0].id}.step()"
     backward = scene.statement(scene.note(0))
     if scene.code.function(made) is not scene.code.function(backward):
-        raise Refused("the optimizer is made in another function")
+        raise Refused("the optimizer is created in another function")
     put = partial(scene.put, Place(after=backward), step)
     yield Repair(f"insert {step}", put, safe=False)

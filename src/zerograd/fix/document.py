@@ -82,7 +82,7 @@ def edit_text(text: str, edits: Sequence[Edit]) -> str:
     at = 0
     for start, end, _, new in spans:
         if start < at:
-            raise Overlap("its edits overlap")
+            raise Overlap("the edits overlap")
         parts += [text[at:start], new.replace("\n", newline)]
         at = end
     return "".join([*parts, text[at:]])

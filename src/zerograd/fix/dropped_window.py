@@ -19,12 +19,12 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     step = scene.here
     loop = scene.loop(step)
     if not isinstance(loop, ast.For):
-        raise Refused("the loop has no end that can be seen")
+        raise Refused("the length of the loop is unknown")
     guard = _guard(scene, step, loop)
     last = _last(scene, loop)
     if last:
         skips = not steps(guard)
-        message = f"step at the last batch, too: {last[0]}"
+        message = f"also step at the last batch: {last[0]}"
         yield Repair(message, partial(_asked, scene, guard, last, skips=skips), safe=False)
     yield Repair("step once more after the loop", partial(_again, scene, guard, loop), safe=False)
 
@@ -40,7 +40,7 @@ def _guard(scene: Scene, step: ast.stmt, loop: ast.stmt) -> ast.If:
         if isinstance(node, ast.If) and any(map(is_modulo, ast.walk(node.test))):
             if len(node.body) == 1 and isinstance(node.body[0], ast.Continue):
                 return node
-    raise Refused("no plain guard holds the step back")
+    raise Refused("the step has no simple guard")
 
 
 def _last(scene: Scene, loop: ast.For) -> tuple[str, str] | None:
@@ -79,14 +79,14 @@ def _again(scene: Scene, guard: ast.If, loop: ast.For) -> tuple[Edit, ...]:
     code = scene.code
     leaving = (ast.Continue, ast.Break, ast.Return)
     if not steps(guard) or loop.orelse or guard.orelse:
-        raise Refused("the guard is no plain one")
+        raise Refused("the guard is not a simple test")
     if any(isinstance(node, leaving) for node in own_nodes(guard)):
         raise Refused("the guard leaves the loop")
     test = guard.test
     if not isinstance(test, ast.Compare) or not is_modulo(test.left):
-        raise Refused("it cannot be said when a window is open")
+        raise Refused("it is unclear when a window is open")
     if not isinstance(test.ops[0], ast.Eq):
-        raise Refused("it cannot be said when a window is open")
+        raise Refused("it is unclear when a window is open")
     more = code.level(loop.body[0])
     lines = code.taken(guard.body, None, more)
     open_ = f"if {code.text(test.left)} != {code.text(test.comparators[0])}:"

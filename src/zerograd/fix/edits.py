@@ -79,7 +79,7 @@ class Code:
     def statement(self, site: Site) -> ast.stmt:
         """The innermost statement that a place belongs to."""
         if site.path != self._path:
-            raise Refused(f"one end of it lies in {site.path}")
+            raise Refused(f"a line of the finding is in {site.path}")
         best: ast.stmt | None = None
         for node in self._blocks:
             span = self.span(node)
@@ -87,7 +87,7 @@ class Code:
                 if best is None or self.span(best)[:2] <= span[:2]:
                     best = node
         if best is None:
-            raise Refused("the place is no statement of this file")
+            raise Refused("no statement of this file is at this place")
         return best
 
     def node(self, site: Site) -> ast.AST:
@@ -97,7 +97,7 @@ class Code:
             if hasattr(node, "end_lineno") and self.span(node) == wanted:
                 if not isinstance(node, ast.Expr):
                     return node
-        raise Refused("the place is no expression of this file")
+        raise Refused("no expression of this file is at this place")
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, the innermost first."""
@@ -133,7 +133,7 @@ class Code:
         for one in (node, *self.ancestors(node)):
             if isinstance(one, ast.stmt):
                 return one
-        raise Refused("it is no part of a statement")
+        raise Refused("it is not part of a statement")
 
     def meet(self, *statements: ast.stmt) -> list[ast.stmt]:
         """The innermost block that contains all these statements."""
@@ -232,7 +232,7 @@ class Code:
         """Delete consecutive statements of a block."""
         block = self.block(unit[0])
         if len(unit) == len(block):
-            raise Refused("the block would be left empty")
+            raise Refused("the block would be empty")
         start, end = self.span(unit[0]), self.span(unit[-1])
         if self.starts_line(unit[0]) and self.ends_line(unit[-1]):
             return self.edit(Span(self._owned_above(unit, words), 1, end.end_line + 1, 1), "")
@@ -250,7 +250,7 @@ class Code:
         if not self.starts_line(statement) or rest is None:
             return self.delete([statement])
         if len(self.block(statement)) == 1:
-            raise Refused("the block would be left empty")
+            raise Refused("the block would be empty")
         if rest[1]:
             return self.edit(Span(*span[:2], span.end_line, rest.start(1) + 1), "")
         return self.edit(Span(span.line, 1, span.end_line + 1, 1), "")
@@ -302,7 +302,7 @@ class Code:
         if not own or not self.ends_line(statement) or statement.orelse:
             raise Refused("a statement shares its line with others")
         if any("#" in line for line in header):
-            raise Refused("something is said about the test")
+            raise Refused("a comment belongs to the test")
         indent = self._indent(first)
         lines = [f"{indent}{line}".rstrip() for line in self.taken(statement.body)]
         return self.edit(Span(first, 1, last, len(self.lines[last - 1]) + 1), "\n".join(lines))
@@ -311,5 +311,5 @@ class Code:
 def _one(lines: Sequence[str]) -> str:
     """The only line, if there is one; `Refused` for more, which need lines of their own."""
     if len(lines) != 1 or lines[0].endswith(":") or "#" in lines[0]:
-        raise Refused("there is no line of its own for it")
+        raise Refused("the new code needs a line of its own")
     return lines[0]

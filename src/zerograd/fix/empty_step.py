@@ -15,7 +15,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     """The backward is inserted after the loss, in the block of the step."""
     step, loss = scene.here, scene.statement(scene.note(1))
     if not isinstance(loss, ast.Assign) or not isinstance(loss.targets[0], ast.Name):
-        raise Refused("it cannot be seen which loss is meant")
+        raise Refused("it is unclear which loss is meant")
     block = scene.code.meet(loss, step)
     first, last = scene.number(loss, block), scene.number(step, block)
     if not isinstance(block[first], (ast.Assign, ast.With)):

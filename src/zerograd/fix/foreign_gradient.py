@@ -14,7 +14,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     """A clear right after the step is moved; without one, a clear is inserted."""
     code, backward, step = scene.code, scene.here, scene.statement(scene.step)
     if code.function(backward) is not code.function(step):
-        raise Refused("the backward and the step stand in different functions")
+        raise Refused("the backward and the step are in different functions")
     owner = scene.stepped(scene.call(scene.step))
     start = scene.window(backward, step, owner).start
     block = code.block(step)

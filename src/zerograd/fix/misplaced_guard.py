@@ -21,7 +21,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
             if isinstance(count.right, ast.Constant):
                 count = count.left
         if not isinstance(count, (ast.Name, ast.Attribute)):
-            raise Refused("the guard counts in a way of its own")
+            raise Refused("the guard counts in an unusual way")
         name = scene.code.text(count)
         for left in (f"({name} + 1)", name, f"({name} - 1)"):
             for sign in ("==", "!="):

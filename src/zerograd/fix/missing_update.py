@@ -18,7 +18,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     around = scene.loop(here) or code.function(here)
     through = [call for call in steps(around) if scene.scaler(call)]
     if not through:
-        raise Refused("the scaler steps elsewhere")
+        raise Refused("the step of the scaler is elsewhere")
     step = code.statement_of(through[0])
     scaler = scene.scaler(through[0])
     update = f"{scaler}.update()"
@@ -28,7 +28,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         for leaving in own_nodes(around):
             if isinstance(leaving, ast.Continue) and code.span(here) < code.span(leaving):
                 put = partial(scene.put, Place(before=leaving), update)
-                yield Repair(f"insert {update} where the step is left out", put)
+                yield Repair(f"insert {update} where the step is skipped", put)
     own = [one for one in through if scene.scaler(one) == scaler]
     yield Repair(f"insert {update}", partial(scene.put, scene.behind(own), update))
 

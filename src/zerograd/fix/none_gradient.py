@@ -15,26 +15,26 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     """The statement moves under `if p.grad is not None`."""
     code, here = scene.code, scene.here
     if not isinstance(here, (ast.Expr, ast.AugAssign)):
-        raise Refused("what it gives is used")
+        raise Refused("its result is used")
     if any(isinstance(node, (ast.comprehension, ast.Lambda)) for node in ast.walk(here)):
-        raise Refused("it stands inside an expression")
+        raise Refused("it is part of a larger expression")
     if any(
         one.site == scene.finding.site for one in scene.others if one.code != scene.finding.code
     ):
-        raise Refused("what else is found here has to be repaired first")
+        raise Refused("another finding at this place has to be repaired first")
     if not backwards(code.function(here)):
-        raise Refused("no backward() runs around it")
+        raise Refused("the function around it calls no backward()")
     found = {
         code.text(node)
         for node in own_nodes(here)
         if isinstance(node, ast.Attribute) and is_gradient(node)
     }
     if len(found) != 1:
-        raise Refused("it is about several gradients")
+        raise Refused("the statement uses several gradients")
     gradient = found.pop()
     test = f"{gradient} is not None"
     unit = _run(scene, here, gradient)
-    yield Repair(f"ask `if {test}`", lambda: (code.wrap(unit, test),))
+    yield Repair(f"add `if {test}`", lambda: (code.wrap(unit, test),))
     loop = code.holder(here)
     if isinstance(loop, ast.For) and len(loop.body) == 1 and _clears_all(loop, here):
         assert isinstance(loop.iter, ast.Call)

@@ -49,7 +49,7 @@ class Tries:
         self.left -= len(document.data)
         if self.left < 0:
             raise Refused(
-                "too much was tried in this file already; repair some of it, then the rest"
+                "too many repairs were tried in this file; apply some fixes, then check again"
             )
 
 
@@ -111,7 +111,7 @@ def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Trie
         source = document.source
         code = Code(source.text, parse(source), source.path)
         others = [in_text(one, source) for one in verdict.findings]
-        refused = "there is no plain repair for it"
+        refused = "there is no simple fix"
         for number, one in enumerate(repairs(code, in_text(finding, source), others)):
             try:
                 edits = _placed(one, source)
@@ -120,7 +120,7 @@ def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Trie
                 if holds(repaired, finding, verdict):
                     safe = one.safe and finding.certain
                     return replace(finding, fix=Fix(one.message, safe, edits))
-                reason = "what it would lead to is not right"
+                reason = "a second check still finds a problem in the repaired code"
             except (Refused, Overlap) as error:
                 reason = str(error)
             refused = refused if number else reason
@@ -141,7 +141,7 @@ def repairs(code: Code, finding: Finding, others: Sequence[Finding]) -> Iterator
     """Ways to repair a finding, the best first, none of them checked yet; or `Refused`."""
     name = module_of(BY_CODE[finding.code])
     if name is None:
-        raise Refused("there is no machine's repair for it")
+        raise Refused("this rule has no automatic fix")
     yield from import_module(name).repairs(Scene(code, finding, others))
 
 
@@ -151,7 +151,7 @@ def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
         return edits
     edits = tuple(edit_in_cell(edit, source) for edit in edits)
     if len({edit.cell for edit in edits}) > 1:
-        raise Refused("it would change two cells")
+        raise Refused("the fix would change two cells")
     return edits
 
 

@@ -20,5 +20,5 @@ def _edits(scene: Scene) -> tuple[Edit, ...]:
     code = scene.code
     again, first = scene.here, scene.statement(scene.note(0))
     if code.block(again) is not code.block(first) or ast.dump(again) != ast.dump(first):
-        raise Refused("the two steps are not the same, or not in one block")
+        raise Refused("the two steps differ, or are in different blocks")
     return (code.erase(again),)

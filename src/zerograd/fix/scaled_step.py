@@ -16,7 +16,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     code = scene.code
     call = scene.call(scene.finding.site)
     if call.args or call.keywords or not isinstance(call.func, ast.Attribute):
-        raise Refused("the step is handed something")
+        raise Refused("the step has arguments")
     optimizer = code.text(call.func.value)
     scaler = scene.scaling(scene.statement(scene.note(0)))
     around = scene.loop(scene.here) or code.function(scene.here)

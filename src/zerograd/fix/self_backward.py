@@ -12,13 +12,13 @@ from zerograd.fix.edits import Refused, Span
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """`loss.backward(loss)` becomes `loss.backward()`."""
-    yield Repair("take the argument away", partial(_edits, scene), safe=False)
+    yield Repair("remove the argument", partial(_edits, scene), safe=False)
 
 
 def _edits(scene: Scene) -> tuple[Edit, ...]:
     code = scene.code
     call = scene.call(scene.finding.site)
     if len(call.args) + len(call.keywords) != 1:
-        raise Refused("backward() is handed more")
+        raise Refused("backward() has more arguments")
     start, end = code.span(call.func), code.span(call)
     return (code.edit(Span(*start[2:], *end[2:]), "()"),)

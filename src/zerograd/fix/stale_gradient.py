@@ -161,7 +161,7 @@ def _freed(scene: Scene, asked: list[ast.If | ast.IfExp], *, safe: bool) -> Iter
         plain = all(method(one) in _HARMLESS for one in calls(node.test))
         depends = bool(computed & used([ast.Expr(node.test)])) and not _counts(scene, node.test)
         unwrapped = partial(lambda node: (scene.code.unwrap(node),), node)
-        yield Repair("clear whatever the test says", unwrapped, safe and plain and depends)
+        yield Repair("clear without the test", unwrapped, safe and plain and depends)
 
 
 def _misplaced(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[ast.stmt]:
@@ -200,7 +200,7 @@ def _by_hand(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[Repai
         if is_gradient(node) and isinstance(node, ast.Attribute)
     }
     if len(found) != 1 or scene.code.function(backward) is not scene.code.function(step):
-        raise Refused("it cannot be seen whose gradients are to be cleared")
+        raise Refused("it is unclear whose gradients have to be cleared")
     gradient = found.pop()
     clear = f"{gradient} = None"
     block = scene.code.meet(backward, step)

@@ -17,7 +17,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     call = scene.call(scene.finding.site)
     scaler = scene.scaler(scene.call(scene.step))
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward" or not scaler:
-        raise Refused("it cannot be seen what is to be scaled")
+        raise Refused("it is unclear what has to be scaled")
     loss = call.func.value
     text = code.text(loss)
 

@@ -84,7 +84,7 @@ def _instead(scene: Scene, divisor: ast.expr, length: str) -> tuple[Edit, ...]:
 def _divided(scene: Scene, call: ast.Call, length: str) -> tuple[Edit, ...]:
     code = scene.code
     if not isinstance(call.func, ast.Attribute):
-        raise Refused("it is no plain backward")
+        raise Refused("the backward is not a plain call of backward()")
     loss: ast.expr = call.func.value
     given = call.args[:1] if isinstance(loss, ast.Name) and call.args else []
     bare = True

@@ -19,7 +19,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     found = steps(around)
     own = [call for call in found if scene.stepped(call) == cleared(unit)] or found
     if len({scene.stepped(call) for call in own}) != 1:
-        raise Refused("it cannot be seen which step closes the window")
+        raise Refused("it is unclear which step closes the window")
     moved = partial(scene.carry, [unit], scene.behind(own), CLEAR_WORDS)
     # A loop that skips batches may rely on the clear at the start of the next iteration.
     skips = sum(isinstance(node, ast.Continue) for node in own_nodes(around))

@@ -49,7 +49,7 @@ def expand(word: str, rules: Sequence[Named]) -> frozenset[str]:
         if rule.name.upper() == upper or (upper.startswith("ZG") and rule.code.startswith(upper))
     )
     if not codes:
-        raise UnknownRule(f"{word.strip()!r} is no rule{_hint(word, rules)}")
+        raise UnknownRule(f"unknown rule {word.strip()!r}{_hint(word, rules)}")
     return codes
 
 
