@@ -436,7 +436,7 @@ def test_a_lesson_that_is_not_there_is_refused(
     assert main(["learn", f"--lesson={word}"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert f"no lesson {word!r}" in captured.err
+    assert f"unknown lesson {word!r}" in captured.err
     assert "--list" in captured.err
 
 

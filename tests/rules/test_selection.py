@@ -46,15 +46,15 @@ def test_a_word_stands_for_rules(word: str, codes: set[str]) -> None:
     [
         ("stale-gradients", "did you mean stale-gradient (ZG101)"),
         ("clip", "clip-before-unscale"),
-        ("ZG999", "no rule"),
+        ("ZG999", "unknown rule"),
         ("ZG01", "ZG101 (stale-gradient)"),
-        ("E501", "no rule"),
-        ("", "no rule"),
-        ("Z", "no rule"),
+        ("E501", "unknown rule"),
+        ("", "unknown rule"),
+        ("Z", "unknown rule"),
     ],
 )
 def test_a_wrong_word_is_told_its_neighbours(word: str, told: str) -> None:
-    with pytest.raises(UnknownRule, match=r"no rule") as caught:
+    with pytest.raises(UnknownRule, match=r"unknown rule") as caught:
         expand(word, RULES)
     assert told in str(caught.value)
 
