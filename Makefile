@@ -10,11 +10,13 @@ BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test test-libraries docs lint format clean
+.PHONY: help demo test test-all test-long test-libraries docs lint format clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
-	@echo "make test            install everything pinned, then lint, type-check and test"
+	@echo "make test            install everything pinned, then lint, type-check and run the fast tests"
+	@echo "make test-all        the same with all tests: random programs, ranks, browser, layouts"
+	@echo "make test-long       only those that make test leaves out"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
 	@echo "make docs            build the documentation into build/site, links checked"
 	@echo "make lint            the first half of make test: ruff and mypy"
@@ -25,7 +27,13 @@ demo: $(VENV)/.zerograd
 	@$(BIN)/python docs/demo.py
 
 test: lint
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist worksteal --tier fast
+
+test-all: lint
+	$(BIN)/pytest -q -n 2 --dist worksteal
+
+test-long: $(VENV)/.dev
+	$(BIN)/pytest -q -n 2 --dist worksteal --tier long
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries

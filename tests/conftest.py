@@ -1,4 +1,4 @@
-"""What several files of tests stand on."""
+"""The choice of a tier, and the fixtures of several folders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from support import tiers
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier",
+        choices=tiers.TIERS,
+        default="all",
+        help="fast: every behaviour once; long: what the fast tier only samples; all: both (default)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.chosen = config.getoption("tier")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept = [item for item in items if tiers.belongs(item)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if not tiers.belongs(item)])
+        items[:] = kept
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support import tiers
 from support.event_sequences import at, sequences
 from zerograd.core import automaton
 from zerograd.core.automaton import Automaton
@@ -19,7 +21,7 @@ from zerograd.rules.catalogue import RULES
 
 Found = set[tuple[str, Violation]]
 
-many = settings(max_examples=1000, derandomize=True, deadline=None)
+many = tiers.random(1000)
 
 
 def fold(machine: Automaton, word: list[Event], *, start: State = START) -> tuple[Found, State]:
@@ -82,12 +84,13 @@ def test_an_edge_is_checked_once_and_remembered() -> None:
     assert len(calls) == 4  # the first clear finds the gradients unknown, the others spent
 
 
-def test_a_long_run_does_not_grow() -> None:
-    machine = Automaton(RULES)
+@pytest.mark.parametrize("most_edges", tiers.sample([automaton.MOST_EDGES, 100], [100]))
+def test_a_long_run_does_not_grow(most_edges: int) -> None:
+    machine = Automaton(RULES, most_edges=most_edges)
     node = machine.node()
-    for number in range(5000):
+    for number in range(most_edges + 1000):
         site = replace(at(1), iteration=number)
         for event in (Zero(site), Backward(site), Step(site)):
             node = machine.take(node, event).node
-    assert len(machine._nodes) <= automaton.MOST_EDGES + 1
-    assert sum(len(node.edges) for node in machine._nodes.values()) <= automaton.MOST_EDGES
+    assert len(machine._nodes) <= most_edges + 1
+    assert sum(len(node.edges) for node in machine._nodes.values()) <= most_edges

@@ -6,9 +6,10 @@ from dataclasses import replace
 from functools import reduce
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support import tiers
 from support.event_sequences import EVENTS, at, sequences
 from zerograd.core.events import (
     KINDS,
@@ -41,7 +42,7 @@ from zerograd.core.lifecycle import (
 from zerograd.core.rule import Rule
 from zerograd.rules.catalogue import RULES
 
-many = settings(max_examples=1000, derandomize=True, deadline=None)
+many = tiers.random(1000)
 
 ZERO = Zero(at(1))
 ZERO_IN_PLACE = Zero(at(2), to_none=False)

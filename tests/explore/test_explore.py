@@ -10,9 +10,10 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support import tiers
 from support.event_sequences import EVENT_GROUPS, Choices, at
 from zerograd.core.automaton import Automaton
 from zerograd.core.events import Backward, Clip, Event, Step, Zero
@@ -43,7 +44,7 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Const, Expr, Fact, Name, Op, Opaque, Value, Variable
 from zerograd.rules.catalogue import RULES
 
-many = settings(max_examples=600, derandomize=True, deadline=None)
+many = tiers.random(600)
 
 NOTHING = Seq(())
 
@@ -300,7 +301,7 @@ def found(result: Result) -> dict[tuple[str, Violation], tuple[Decisions, ...]]:
     return {(out.rule.code, out.violation): out.decisions for out in result.outcomes}
 
 
-@settings(max_examples=3000, derandomize=True, deadline=None)
+@tiers.random(3000)
 @given(flows, groups, seeds)
 def test_whatever_a_run_breaks_was_predicted(flow: Flow, rules: list[Rule], seed: int) -> None:
     result = explore(flow, rules)
@@ -339,7 +340,7 @@ def test_exploring_twice_gives_the_same(flow: Flow, rules: list[Rule]) -> None:
     assert one.enclosures == other.enclosures
 
 
-@settings(max_examples=2000, derandomize=True, deadline=None)
+@tiers.random(2000)
 @given(flows, groups, st.sampled_from([None, Window(2, 5), Window(3, 7)]))
 def test_what_a_sweep_finds_clean_an_exploration_does(
     flow: Flow, rules: list[Rule], window: Window | None

@@ -6,9 +6,10 @@ import operator
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support import tiers
 from support.event_sequences import Choices
 from zerograd.explore import logic
 from zerograd.explore.logic import (
@@ -25,7 +26,7 @@ from zerograd.explore.logic import (
     Variable,
 )
 
-many = settings(max_examples=800, derandomize=True, deadline=None)
+many = tiers.random(800)
 
 NAMES = ("a", "b", "c")
 ANSWERS = ("len(loader)", "scheduler.last", "amp")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support import tiers
 from support.repairs import HEAD, repaired
 from support.rule_pages import example
 from zerograd.fix.repair import module_of
@@ -78,7 +79,7 @@ def layouts(draw: st.DrawFn, code: str) -> Layout:
 
 
 @pytest.mark.parametrize("code", sorted(rule.code for rule in RULES if module_of(rule)))
-@settings(max_examples=15, derandomize=True, deadline=None)
+@tiers.random(15)
 @given(data=st.data())
 def test_a_repair_does_not_depend_on_the_layout(code: str, data: st.DataObject) -> None:
     layout = data.draw(layouts(code))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support import tiers
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from support.pages import NASTY, SCRIPT, event, stale_run
 from zerograd import __version__
@@ -260,6 +261,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
 
+@tiers.long
 def test_memory_does_not_grow_with_the_recording(here: Path) -> None:
     """A recording of 50 MB beside one of 5 MB: steps, norms of steps, and new places all the time."""
     peaks = []
@@ -300,6 +302,7 @@ def test_run_makes_the_page(here: Path) -> None:
     assert sorted(path.name for path in here.iterdir()) == ["page.html", "train.py"]
 
 
+@tiers.long
 def test_run_keeps_a_recording_that_was_asked_for(here: Path) -> None:
     write(here, {"train.py": RIGHT})
     words = ["--html", "page.html", "--record", "run.jsonl", "train.py"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support import tiers
 from support.command import write, zerograd
 from support.pages import NASTY, SCRIPT, event, stale_run
 from support.paths import ROOT
@@ -105,6 +106,7 @@ def test_the_verdict_the_finding_and_both_its_ends_are_there(show: Any) -> None:
     assert page.locator(".numbers .used b").inner_text() == "8"
 
 
+@tiers.long
 def test_the_timeline_and_the_norms_are_drawn(show: Any) -> None:
     shown = show("short")
     assert "SGD over 1 parameter" in shown.page.inner_text("#names")
@@ -114,6 +116,7 @@ def test_the_timeline_and_the_norms_are_drawn(show: Any) -> None:
     assert "step 2" in shown.page.inner_text("#detail h3")
 
 
+@tiers.long
 def test_keys_move_zoom_and_find(show: Any) -> None:
     shown = show("long")
     shown.page.focus("#timeline")
@@ -147,6 +150,7 @@ def test_keys_move_zoom_and_find(show: Any) -> None:
     assert "ZG101" in shown.page.inner_text("#detail")
 
 
+@tiers.long
 def test_pointer_wheel_and_buttons_do_the_same(show: Any) -> None:
     shown = show("long")
     page = shown.page
@@ -175,6 +179,7 @@ def test_pointer_wheel_and_buttons_do_the_same(show: Any) -> None:
     assert "of 100,000" in page.inner_text("#range")
 
 
+@tiers.long
 def test_100_000_steps_open_in_two_seconds_and_stay_responsive(show: Any) -> None:
     shown = show("long")
     page = shown.page
@@ -198,6 +203,7 @@ def test_100_000_steps_open_in_two_seconds_and_stay_responsive(show: Any) -> Non
     assert times[len(times) // 2] < 200, times
 
 
+@tiers.long
 def test_one_stale_step_among_100_000_is_seen(show: Any) -> None:
     """Of the two lanes, the one with the finding has a mark where it belongs."""
     shown = show("long")
@@ -218,6 +224,7 @@ def test_one_stale_step_among_100_000_is_seen(show: Any) -> None:
     assert all(abs(place - MISSED / LONG) < 0.01 for place in at)
 
 
+@tiers.long
 def test_ranks_stand_side_by_side(show: Any) -> None:
     page = show("ranks").page
     names = page.locator("#names span").all_inner_texts()
@@ -226,6 +233,7 @@ def test_ranks_stand_side_by_side(show: Any) -> None:
     assert "on rank 1" in page.inner_text(".finding")
 
 
+@tiers.long
 def test_names_are_shown_and_never_run(show: Any) -> None:
     page = show("nasty").page
     assert page.evaluate("() => window.hacked === undefined && document.images.length === 0")
@@ -237,6 +245,7 @@ def test_names_are_shown_and_never_run(show: Any) -> None:
     assert page.locator("script").count() == 2
 
 
+@tiers.long
 def test_dark_follows_the_system_and_the_button(show: Any) -> None:
     light, dark = show("short"), show("short", color_scheme="dark")
     assert light.background() > 600
@@ -250,12 +259,14 @@ def test_dark_follows_the_system_and_the_button(show: Any) -> None:
     assert light.background() < 150
 
 
+@tiers.long
 def test_a_phone_shows_all_of_it(show: Any) -> None:
     for name in ("short", "ranks", "nasty"):
         page = show(name, viewport={"width": 360, "height": 740}, has_touch=True).page
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 360, name
 
 
+@tiers.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["short", "ranks"])
 def test_axe_finds_no_serious_problem(show: Any, name: str, scheme: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from support import tiers
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write
 
 CHAINED = """\
@@ -174,7 +175,9 @@ def test_a_script_does_what_it_does_under_python(here: Path, name: str) -> None:
     same(start("train.py", "--a", cwd=here), watched("-q", "train.py", "--a", cwd=here))
 
 
-@pytest.mark.parametrize("name", ["looking", "raise", "spawning", "pickled", "syntax"])
+@pytest.mark.parametrize(
+    "name", tiers.sample(["looking", "raise", "spawning", "pickled", "syntax"])
+)
 @pytest.mark.parametrize("how", ["module", "package", "directory", "zip", "below", "link"])
 def test_programs_of_every_kind_do_what_they_do_under_python(
     here: Path, name: str, how: str
@@ -356,13 +359,15 @@ def test_a_right_script_ends_with_zero(here: Path) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    [
-        "from torch import nn",
-        "import importlib; importlib.import_module('torch.nn')",
-        "import importlib.util; importlib.util.find_spec('torch')",
-        "import torch.optim as optim",
-        "import threading\nt = threading.Thread(target=__import__, args=('torch',))\nt.start()\nt.join()",
-    ],
+    tiers.sample(
+        [
+            "from torch import nn",
+            "import importlib; importlib.import_module('torch.nn')",
+            "import importlib.util; importlib.util.find_spec('torch')",
+            "import torch.optim as optim",
+            "import threading\nt = threading.Thread(target=__import__, args=('torch',))\nt.start()\nt.join()",
+        ]
+    ),
 )
 def test_torch_is_noticed_however_it_is_imported(here: Path, first: str) -> None:
     after = "import sys; assert 'exec_module' not in vars(torch.__loader__)\n"
@@ -377,7 +382,9 @@ def test_torch_is_not_imported_before_the_script_does_it(here: Path) -> None:
     assert watched("-q", "look.py", cwd=here).stdout == "False\n"
 
 
-@pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "sarif"])
+@pytest.mark.parametrize(
+    "name", tiers.sample(["text", "concise", "json", "github", "gitlab", "sarif"], ["json"])
+)
 def test_the_report_in_every_format(here: Path, name: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = watched("--format", name, "train.py", cwd=here)
@@ -389,12 +396,13 @@ def test_the_report_in_every_format(here: Path, name: str) -> None:
     assert "ZG101" in (here / "found").read_text()
 
 
-def test_rules_can_be_chosen(here: Path) -> None:
+CHOICES = {"--ignore=stale-gradient": 0, "--select=ZG2": 0, "--exit-zero": 0, "--select=ZG101": 1}
+
+
+@pytest.mark.parametrize("word", tiers.sample(CHOICES, ["--ignore=stale-gradient", "--exit-zero"]))
+def test_rules_can_be_chosen(here: Path, word: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    assert watched("--ignore", "stale-gradient", "train.py", cwd=here).returncode == 0
-    assert watched("--select", "ZG2", "train.py", cwd=here).returncode == 0
-    assert watched("--exit-zero", "train.py", cwd=here).returncode == 0
-    assert watched("--select=ZG101", "train.py", cwd=here).returncode == 1
+    assert watched(word, "train.py", cwd=here).returncode == CHOICES[word]
 
 
 def test_raise_stops_at_the_first_error(here: Path) -> None:
@@ -407,31 +415,33 @@ def test_raise_stops_at_the_first_error(here: Path) -> None:
     assert not [name for name in frames if "zerograd" in name]
 
 
-def test_tracebacks_through_watched_calls_are_pythons(here: Path) -> None:
+@pytest.mark.parametrize("where", tiers.sample(["main thread", "another thread"]))
+def test_tracebacks_through_watched_calls_are_pythons(here: Path, where: str) -> None:
     wrong = RIGHT.replace("loss.backward()", "loss.backward(torch.ones(3))")
-    write(here, {"train.py": wrong})
-    same(start("train.py", cwd=here), watched("-q", "train.py", cwd=here))
     threaded = "\n".join(f"    {line}" for line in wrong.splitlines())
     body = f"import threading\ndef train():\n{threaded}\nt = threading.Thread(target=train)\nt.start()\n"
-    write(here, {"train.py": body})
+    write(here, {"train.py": wrong if where == "main thread" else body})
     same(start("train.py", cwd=here), watched("-q", "train.py", cwd=here))
 
 
 @pytest.mark.parametrize(
     ("ending", "code"),
-    [
-        ("sys.exit(3)", 3),
-        ("os._exit(4)", 4),
-        ("1 / 0", 1),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
-        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-        ("signal.default_int_handler(2, None)", -signal.SIGINT),
-        ("os.chdir('/')", 1),
-        ("os.close(2)", 1),
-        ("sys.stderr.close()", 1),
-        ("os.execv('/bin/true', ['true'])", 0),
-        ("sys.excepthook = None; 1 / 0", 1),
-    ],
+    tiers.sample(
+        [
+            ("sys.exit(3)", 3),
+            ("os._exit(4)", 4),
+            ("1 / 0", 1),
+            ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+            ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+            ("signal.default_int_handler(2, None)", -signal.SIGINT),
+            ("os.chdir('/')", 1),
+            ("os.close(2)", 1),
+            ("sys.stderr.close()", 1),
+            ("os.execv('/bin/true', ['true'])", 0),
+            ("sys.excepthook = None; 1 / 0", 1),
+        ],
+        fast=2,
+    ),
 )
 def test_however_a_script_ends_what_was_found_is_kept(here: Path, ending: str, code: int) -> None:
     write(here, {"train.py": f"import os, signal, sys\n{FORGOTTEN_ZERO}{ending}\n"})
@@ -504,7 +514,7 @@ def test_an_output_behind_a_link_stays_there(here: Path) -> None:
     assert (here / "real.txt").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize(("term", "colored"), [("xterm", True), ("dumb", False)])
+@pytest.mark.parametrize(("term", "colored"), tiers.sample([("xterm", True), ("dumb", False)]))
 def test_colors_are_for_terminals(here: Path, term: str, colored: bool) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     leader, follower = pty.openpty()

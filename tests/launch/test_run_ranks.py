@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support import tiers
 from support.command import Done, environment, zerograd
 from support.paths import ROOT
 from zerograd.recording.writer import Recorder
@@ -98,12 +99,14 @@ def test_ranks_that_torchrun_starts_tell_one_report(tmp_path: Path) -> None:
     assert "ZG402" not in done.stderr.replace("ZG401–ZG403", "")
 
 
+@tiers.long
 def test_ranks_that_share_what_they_step_are_silent(tmp_path: Path) -> None:
     done = command("zerograd", "run", "-m", *TORCHRUN, SYNCED, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("watched 8 steps on 2 ranks: nothing to report\n")
 
 
+@tiers.long
 def test_the_launcher_may_be_what_is_run(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     page = tmp_path / "page.html"
@@ -135,7 +138,7 @@ def test_a_recording_of_one_process_leaves_those_of_ranks_alone(tmp_path: Path) 
     assert ranks.read_bytes() == before
 
 
-@pytest.mark.parametrize("how", ["spawn", "fork", "os.fork"])
+@pytest.mark.parametrize("how", tiers.sample(["spawn", "fork", "os.fork"], ["fork"]))
 def test_processes_that_the_program_starts_are_watched(how: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(STARTED)
     found, left = tmp_path / "found.json", tmp_path / "left"
@@ -150,6 +153,7 @@ def test_processes_that_the_program_starts_are_watched(how: str, tmp_path: Path)
     assert sorted(header["rank"] for header in headers) == [0, 1]  # and no worker of a loader
 
 
+@tiers.long
 def test_what_a_killed_rank_had_found_is_there(tmp_path: Path) -> None:
     """Rank 1 forgets to clear and is killed later; torchrun stops the other one."""
     script = TRAINING.read_text().replace(
@@ -172,6 +176,7 @@ def test_what_a_killed_rank_had_found_is_there(tmp_path: Path) -> None:
     assert zerograd("merge", "left", "--ignore", "ZG101", cwd=tmp_path).returncode == 0
 
 
+@tiers.long
 def test_the_first_of_four_ranks_goes_wrong_and_is_named() -> None:
     """The long version, with more faults, is bench/ranks_soak.py."""
     sys.path.insert(0, str(TRAINING.parent))
@@ -219,6 +224,7 @@ def test_a_world_that_never_forms(tmp_path: Path) -> None:
     assert "zerograd: rank 0 of 2 has ended before the ranks had formed a process group" in said
 
 
+@tiers.long
 def test_ranks_that_run_different_scripts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FEW)
     (tmp_path / "other.py").write_text(f"{FEW}\n# one more line\n")
@@ -233,6 +239,7 @@ def test_ranks_that_run_different_scripts(tmp_path: Path) -> None:
     assert told.search(said[0])  # in the merged report
 
 
+@tiers.long
 def test_a_store_that_goes_away(tmp_path: Path) -> None:
     """The first rank, which holds the store, leaves without a word."""
     leaving = "        if rank == 0 and step == 20:\n            os._exit(0)\n"

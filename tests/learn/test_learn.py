@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from support import tiers
 from support.command import environment, zerograd
 from zerograd.cli.main import main
 from zerograd.core.events import Site
@@ -49,7 +50,11 @@ from zerograd.learn.lessons import (  # noqa: E402
     skipped,
 )
 
-by_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+by_lesson = pytest.mark.parametrize(
+    "lesson",
+    tiers.sample(LESSONS, [one for one in LESSONS if one.name != "devices"]),
+    ids=lambda lesson: lesson.name,
+)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]\d+)?(?![\w.]|\.\d)")
 
 
@@ -370,6 +375,7 @@ def test_an_answer_is_given_to_every_question(capsys: pytest.CaptureFixture[str]
         assert out.endswith(f"{right} of your 4 answers were right.\n")
 
 
+@tiers.long
 def test_the_whole_course_in_a_pipe(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "zerograd", "learn"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support import tiers
 from zerograd.cli.main import main
 
 pytest.importorskip("torch")
@@ -73,6 +74,7 @@ def test_the_buttons_do_what_torch_does(show: Any) -> None:
     assert state(page) == ("None", "empty", "2")
 
 
+@tiers.long
 def test_the_bucket_can_be_used_by_keyboard(show: Any) -> None:
     page = show("1")
     page.focus("button[data-call=backward]")
@@ -84,6 +86,7 @@ def test_the_bucket_can_be_used_by_keyboard(show: Any) -> None:
     assert "step() used 3" in page.text_content("[data-show=said]")
 
 
+@tiers.long
 def test_a_full_bucket_is_full_and_a_stale_one_is_seen_to_be(show: Any) -> None:
     page = show("1", reduced_motion="reduce")
     for call in ("backward", "step", "backward"):
@@ -92,6 +95,7 @@ def test_a_full_bucket_is_full_and_a_stale_one_is_seen_to_be(show: Any) -> None:
     assert page.locator(".lab .bucket.stale").count() == 1
 
 
+@tiers.long
 def test_one_commits_before_the_answer_opens(show: Any) -> None:
     page = show("6")
     assert not page.locator(".question details[open]").count()
@@ -102,6 +106,7 @@ def test_one_commits_before_the_answer_opens(show: Any) -> None:
     assert page.text_content(".question .said") == "Wrong: the answer is no."
 
 
+@tiers.long
 def test_without_scripts_everything_can_be_read(show: Any) -> None:
     page = show("6", java_script_enabled=False)
     assert page.locator(".question button").first.is_hidden()
@@ -109,12 +114,14 @@ def test_without_scripts_everything_can_be_read(show: Any) -> None:
     assert page.locator(".question details p").first.is_visible()
 
 
+@tiers.long
 def test_a_phone_shows_all_of_it(show: Any) -> None:
     for lesson in LESSONS:
         page = show(lesson, viewport={"width": 360, "height": 740})
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 360, lesson
 
 
+@tiers.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_axe_finds_no_serious_problem(show: Any, lesson: str, scheme: str) -> None:

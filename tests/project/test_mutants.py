@@ -14,6 +14,7 @@ import pytest
 
 import zerograd
 from mutation import operators, trial
+from support import tiers
 from support.paths import ROOT
 
 BENCH = ROOT / "bench"
@@ -180,6 +181,7 @@ def test_the_command_finds_repairs_and_compares() -> None:
     assert (code, measured["goals_met"]) == (0, True)
 
 
+@tiers.long
 def test_a_missed_goal_is_an_exit_code(tmp_path: Path) -> None:
     shape = BENCH / "right" / "plain_zero_first.py"
     (tmp_path / "train.py").write_bytes(shape.read_bytes())

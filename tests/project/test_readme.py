@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support import tiers
 from support.paths import ROOT
 
 README = ROOT / "README.md"
@@ -30,11 +31,13 @@ def test_the_finding_and_the_rules_are_what_the_tool_says() -> None:
     assert done.returncode == 0, f"run `python docs/readme.py`:\n{done.stdout}{done.stderr}"
 
 
+@tiers.long
 def test_the_picture_is_what_torch_computes() -> None:
     done = run("docs/picture.py", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@tiers.long
 def test_a_readme_that_says_something_else_is_noticed(tmp_path: Path) -> None:
     told = README.read_text(encoding="utf-8")
     for true, untrue in (("| ZG101 |", "| ZG999 |"), ("ZG101 stale-gradient", "all is well")):
@@ -61,6 +64,7 @@ def test_every_file_the_readme_points_at_exists() -> None:
             assert (page.parent / target).exists(), f"{name} points at {target}"
 
 
+@tiers.long
 def test_the_demo_goes_as_expected() -> None:
     done = run("docs/demo.py")
     assert done.returncode == 0, done.stdout

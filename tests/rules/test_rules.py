@@ -13,10 +13,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import zerograd
 import zerograd.rules
+from support import tiers
 from support.event_sequences import sequences
 from support.rule_pages import by_rule, example, rules_for
 from zerograd.core.events import Event
@@ -79,14 +80,14 @@ def verdicts(rule: Rule, word: list[Event]) -> set[tuple[str, Violation]]:
     return {(found.rule.code, found.violation) for found in explore(flow, [rule]).outcomes}
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None)
+@tiers.random(1500)
 @given(sequences)
 def test_what_a_rule_reads_is_enough_for_its_verdicts(word: list[Event]) -> None:
     for rule in RULES:
         assert verdicts(rule, word) == verdicts(replace(rule, reads=FIELDS), word), rule.code
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None)
+@tiers.random(1500)
 @given(sequences)
 def test_no_word_breaks_a_rule_without_what_it_needs(word: list[Event]) -> None:
     for rule in RULES:

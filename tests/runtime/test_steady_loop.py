@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zerograd
+from support import tiers
 from zerograd.runtime import steady_loop, watcher
 
 ROUNDS = 9
@@ -132,7 +133,7 @@ def watched(body: str) -> tuple[object, ...]:
     return report.findings, report.watched, weights
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@tiers.random(60)
 @given(body=loop())
 def test_a_lap_that_is_followed_is_told_as_one_that_is_not(body: str) -> None:
     followed = watched(body)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import zerograd
+from support import tiers
 from support.big_batch import Batch, Seen, data, expect, loss_of, net
 from zerograd.stepper import Stepper
 
-usual = settings(max_examples=60, derandomize=True, deadline=None)
+usual = tiers.random(60)
 
 sizes = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 """Numbers of samples; 0 is a batch that is completely masked."""
@@ -233,10 +235,8 @@ class Uses(RuleBasedStateMachine):
                 self.watching.__exit__(None, None, None)
 
 
-Uses.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=25, derandomize=True, deadline=None
-)
-TestUses = Uses.TestCase
+Uses.TestCase.settings = tiers.size(50, stateful_step_count=25)
+TestUses = pytest.mark.sampled(Uses.TestCase)
 
 
 def test_interleaved_windows_of_two_steppers_have_no_finding() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import ranks
+from support import ranks, tiers
 
 SCRIPT = Path(ranks.__file__).with_name("stepper_ranks.py")
 
@@ -32,7 +32,7 @@ def scenarios() -> list[str]:
     return found + [ast.literal_eval(key) for key in more.keys if key is not None]
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=["2 ranks", "3 ranks"])
+@pytest.fixture(scope="module", params=tiers.sample([2, 3]), ids=["2 ranks", "3 ranks"])
 def results(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, tuple[str, Any]]]:

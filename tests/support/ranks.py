@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,22 @@ def work(rank: int, world: int, meeting: Path, scenarios: dict[str, Callable[[],
     dist.destroy_process_group()
 
 
-def run(script: Path, world: int, meeting: Path, seconds: float = SECONDS) -> None:
+def chosen(scenarios: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """The scenarios that this rank was started for."""
+    how, *names = sys.argv[4:] or ["but"]
+    return {name: one for name, one in scenarios.items() if (name in names) == (how == "only")}
+
+
+def run(
+    script: Path, world: int, meeting: Path, seconds: float = SECONDS, which: Iterable[str] = ()
+) -> None:
     """Start the ranks and wait. The script calls `work` with its rank and the world size."""
     ranks = []
     tests = Path(__file__).parents[1]
     path = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
     for rank in range(world):
         with (meeting / f"{rank}.txt").open("wb") as said:
-            command = [sys.executable, str(script), str(rank), str(world), str(meeting)]
+            command = [sys.executable, str(script), str(rank), str(world), str(meeting), *which]
             ranks.append(
                 subprocess.Popen(
                     command,

@@ -487,4 +487,4 @@ SCENARIOS["lost"] = lost
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    work(rank, world, Path(sys.argv[3]), SCENARIOS)
+    work(rank, world, Path(sys.argv[3]), ranks.chosen(SCENARIOS))

@@ -5,16 +5,37 @@ from __future__ import annotations
 import ast
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import ranks
+from support import ranks, tiers
 from zerograd.runtime.ranks import replicas
 
 SCRIPT = Path(ranks.__file__).with_name("watched_ranks.py")
 WORLD = 2
+FAST = (
+    "ddp",
+    "ddp window",
+    "fsdp",
+    "ddp last apart",
+    "ddp always",
+    "ddp module",
+    "ddp retained",
+    "fsdp never",
+    "ddp forgets",
+    "ddp perturbed",
+    "ddp skips",
+    "ddp other rate",
+    "ddp own gradients",
+    "ddp perturbed, off",
+    "another later",
+    "strangers",
+    "lost",
+)
+"""The scenarios of the fast tier."""
 SECONDS = 400
 """After so long a rank is taken to hang: there are many scenarios, and a machine may be busy."""
 Told = list[dict[str, tuple[str, Any]]]
@@ -28,6 +49,15 @@ def names(table: str) -> list[str]:
             assert isinstance(node.value, ast.Dict)
             return [ast.literal_eval(key) for key in node.value.keys if key is not None]
     raise AssertionError(f"there is no {table}")
+
+
+def sample(scenarios: Iterable[str]) -> list[Any]:
+    every = list(scenarios)
+    return tiers.sample(every, [one for one in every if one in FAST])
+
+
+WHICH = {"fast": ("only", *FAST), "long": ("but", *FAST), "all": ()}
+"""What the ranks of each tier run."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +74,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             time.sleep(0.2)
         return ranks.read(meeting, WORLD)
     try:
-        ranks.run(SCRIPT, WORLD, meeting, SECONDS)
+        ranks.run(SCRIPT, WORLD, meeting, SECONDS, WHICH[tiers.chosen])
     finally:
         done.touch()
     return ranks.read(meeting, WORLD)
@@ -60,7 +90,7 @@ def of(told: Told, scenario: str) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("scenario", names("RIGHT"))
+@pytest.mark.parametrize("scenario", sample(names("RIGHT")))
 def test_what_is_right_is_silent(told: Told, scenario: str) -> None:
     assert of(told, scenario) == [[]] * WORLD
 
@@ -95,7 +125,7 @@ def test_everything_wrong_has_its_claim() -> None:
     assert {*ON_ALL, *ON_ONE} == set(names("WRONG"))
 
 
-@pytest.mark.parametrize("scenario", ON_ALL)
+@pytest.mark.parametrize("scenario", sample(ON_ALL))
 def test_what_all_ranks_do_wrong_all_find(told: Told, scenario: str) -> None:
     code, words, step = ON_ALL[scenario]
     for found in of(told, scenario):
@@ -104,7 +134,7 @@ def test_what_all_ranks_do_wrong_all_find(told: Told, scenario: str) -> None:
         assert words in message
 
 
-@pytest.mark.parametrize("scenario", ON_ONE)
+@pytest.mark.parametrize("scenario", sample(ON_ONE))
 def test_what_one_rank_does_differently_is_found_on_it_at_that_step(
     told: Told, scenario: str
 ) -> None:
@@ -116,6 +146,7 @@ def test_what_one_rank_does_differently_is_found_on_it_at_that_step(
     assert not any(one for rank, one in enumerate(found) if rank != who)
 
 
+@tiers.long
 def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(told: Told) -> None:
     for messages, came, got in of(told, "fsdp norms"):
         (message,) = messages
@@ -125,6 +156,7 @@ def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(told: Told) 
         assert [float(one) for one in numbers.groups()] == pytest.approx([came, got], rel=1e-4)
 
 
+@tiers.long
 def test_by_default_a_difference_is_found_within_a_hundred_steps(told: Told) -> None:
     first, second = of(told, "ddp perturbed, default")
     assert all(messages == [] for _, messages, _ in first)
@@ -147,6 +179,7 @@ def test_whatever_part_is_changed_whenever_it_is_read_within_a_hundred_steps() -
             assert told + 1 <= changed + 100
 
 
+@tiers.long
 def test_wrappers_that_were_there_before_the_watch_are_known(told: Told) -> None:
     first, second = of(told, "made before")
     assert first == [[], []]

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support import tiers
 from support.casefile import Case, load_all
 from support.rule_pages import example
 from zerograd.core.finding import Finding
@@ -99,7 +100,7 @@ PROGRAMS = st.recursive(
 )
 
 
-@settings(max_examples=400, derandomize=True, deadline=None)
+@tiers.random(400)
 @given(PROGRAMS)
 def test_a_random_program_has_the_same_findings_when_all_of_it_is_read(lines: list[str]) -> None:
     text = HEAD + "".join(f"        {line}\n" for line in lines)
