@@ -97,13 +97,16 @@ def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
 
 @dataclass(frozen=True)
 class Window:
-    """The numbers with which guards are executed: N micro-batches a window, so many in all."""
+    """The numbers with which guards are executed: so many micro-batches a window, and so many in all."""
 
     length: int
     batches: int
     symbols: frozenset[Variable] = frozenset()
+    """What the code calls the length."""
     sizes: frozenset[Fact] = frozenset()
+    """What the code calls the number of batches: `len(loader)`."""
     counters: frozenset[Variable] = frozenset()
+    """What begins at 0."""
 
     def constants(self) -> Known:
         """What no assignment changes."""

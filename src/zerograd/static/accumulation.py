@@ -1,7 +1,8 @@
-"""Guards that count: where the code steps every N batches, so that its windows can be executed.
+"""Gradient accumulation: where the code steps every N batches, so that its windows can be executed.
 
-A guard is a test on a counter (`(i + 1) % N == 0`, or a count that is set back). A loop is paced when
-all its steps stand under guards of its own, and a backward that feeds them does not.
+A guard is the test that decides whether a window closes: a test on a counter, `(i + 1) % N == 0`, or on a
+count that is set back to 0. A loop is paced if guards of its own decide about all of its steps, and not
+about a backward that fills the gradients for them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from zerograd.core.events import Backward, Event, Hold, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.explore import logic
+from zerograd.explore.explore import Window
 from zerograd.explore.flow import (
     Alt,
     Emit,
@@ -25,6 +27,7 @@ from zerograd.explore.flow import (
     walk,
 )
 from zerograd.explore.logic import (
+    WINDOW_LENGTH,
     Const,
     Count,
     Expr,
@@ -37,14 +40,8 @@ from zerograd.explore.logic import (
 )
 from zerograd.static.read import vocabulary
 
-
-@dataclass(frozen=True)
-class Pace:
-    """What has to be given numbers so that a flow's guards can be executed."""
-
-    symbols: frozenset[Variable]
-    sizes: frozenset[Fact]
-    counters: frozenset[Variable]
+LENGTHS = (2, 3)
+"""The lengths of window that guards are executed with, whatever N the code has: these show all errors."""
 
 
 @dataclass
@@ -52,11 +49,13 @@ class Counting:
     """The counters of a flow and what its variables mean."""
 
     counters: set[Variable]
+    """Loop counters, and variables that are counted up or down."""
     meanings: dict[Variable, list[Expr]]
+    """All that each variable is set to."""
 
     @classmethod
     def of(cls, flow: Flow) -> Counting:
-        """Loop counters, variables that are counted up, and all that is assigned."""
+        """The counting of a flow."""
         counters: set[Variable] = set()
         meanings: dict[Variable, list[Expr]] = {}
         for part in walk(flow):
@@ -70,12 +69,12 @@ class Counting:
                         counters.add(part.variable)
         return cls(counters, meanings)
 
-    def symbols(self, test: Expr) -> set[Variable] | None:
-        """The names of N in a test that counts; None if it does not count."""
+    def lengths(self, test: Expr) -> set[Variable] | None:
+        """What a test calls N, if it is a guard; None if it is not."""
         return self.modulo(test) or self.set_back(test)
 
     def modulo(self, expr: Expr, depth: int = 0) -> set[Variable] | None:
-        """N in `count % N`, also through variables that hold the test."""
+        """N in `count % N`, also where a variable holds the result of the test."""
         found: set[Variable] = set()
         for part in logic.parts(expr):
             if isinstance(part, Op) and part.op == "%":
@@ -110,13 +109,13 @@ class Counting:
         return None
 
     def is_set_back(self, expr: Expr) -> bool:
-        """A counter that begins anew in more than one place."""
+        """Whether an expression is a counter that is set to a literal in more than one place."""
         if not (isinstance(expr, Variable) and expr in self.counters):
             return False
         return sum(isinstance(v, Const) for v in self.meanings.get(expr, ())) >= 2
 
     def named(self, expr: Expr) -> Expr:
-        """A test with a literal N of `count == N` as a name, if the count is set back."""
+        """A test in which the literal N of `count == N` is a variable, if the count is set back."""
         if not isinstance(expr, Op):
             return expr
         if expr.op in ("==", ">=") and self.is_set_back(expr.args[0]):
@@ -128,14 +127,14 @@ class Counting:
         return expr
 
     def since_last(self, expr: Expr) -> bool:
-        """`count - mark`, where the mark is set to the count: how many since it was."""
+        """Whether an expression is `count - mark`, and the mark is set to the count somewhere."""
         if not (isinstance(expr, Op) and expr.op == "-"):
             return False
         count, mark = expr.args
         return isinstance(mark, Variable) and count in self.meanings.get(mark, ())
 
     def roots(self, expr: Expr, depth: int = 0) -> frozenset[Variable]:
-        """The variables a test depends on, through those that hold parts of it."""
+        """The variables that a test depends on, also through other variables."""
         found = set(logic.reads(expr))
         for variable in list(found):
             if variable not in self.counters and depth < 3:
@@ -146,21 +145,27 @@ class Counting:
 
 @dataclass
 class _Guards:
-    """The steps and backward calls of a flow, each with the guards it stands under."""
+    """The guards of a flow, and which of them decide about its steps and backward calls."""
 
     counting: Counting
-    symbols: set[Variable] = field(default_factory=set)
-    sites: dict[int, Alt] = field(default_factory=dict)
+    lengths: set[Variable] = field(default_factory=set)
+    """What the guards call N."""
+    alts: dict[int, Alt] = field(default_factory=dict)
+    """The branches whose tests are guards, by their identity."""
     loop_of: dict[int, int] = field(default_factory=dict)
+    """The loop that each of them is in."""
     steps: dict[int, list[tuple[Step, list[Alt]]]] = field(default_factory=dict)
+    """By loop: its steps, each with those guards of the same loop that decide about it."""
     backwards: dict[int, list[tuple[Backward, list[Alt]]]] = field(default_factory=dict)
+    """By loop: the backward calls in it, each with the guards that decide about it."""
     foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
-    """What the steps of others stand under."""
+    """By loop: the guards that decide about each step of another subject."""
     loops: dict[int, Loop] = field(default_factory=dict)
 
     def visit(
         self, flow: Flow, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
     ) -> None:
+        """Goes through a flow; `guards` decide about it, each with the loop it is in."""
         if isinstance(flow, Emit):
             self.note(flow.event, loops, guards)
             return
@@ -172,11 +177,11 @@ class _Guards:
         for part in children(flow):
             self.visit(part, loops, guards)
             if isinstance(part, Alt) and loops and leaves_by(part.then) and self.is_guard(part):
-                # What follows `if …: continue` stands under the opposite of its test.
+                # The test of `if …: continue` also decides about what follows it.
                 guards = (*guards, (loops[-1], part))
 
     def is_guard(self, alt: Alt) -> bool:
-        return self.counting.symbols(alt.test) is not None
+        return self.counting.lengths(alt.test) is not None
 
     def note(
         self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
@@ -196,33 +201,33 @@ class _Guards:
             self.steps.setdefault(loops[-1], []).append((event, own))
         if isinstance(event, (Step, Zero, Backward)):
             for loop, alt in guards:
-                self.symbols |= self.counting.symbols(alt.test) or set()
-                self.sites[id(alt)] = alt
+                self.lengths |= self.counting.lengths(alt.test) or set()
+                self.alts[id(alt)] = alt
                 self.loop_of[id(alt)] = loop
 
     def paced(self) -> dict[int, tuple[Alt, Site]]:
-        """The loops that accumulate, each with its guard and the step it closes windows with."""
+        """The loops that accumulate, each with its guard and the step that closes its windows."""
         found = {}
         for loop, steps in self.steps.items():
             if not all(guards for _, guards in steps):
                 continue
-            event, guards = steps[0]
-            guard_of_step = guards[-1]
+            step, guards = steps[0]
+            guard = guards[-1]
             feeding = self.backwards.get(loop, [])
-            inside = any(guard_of_step in around for _, around in feeding)
-            # Beside a backward of its own under the guard, one outside may be for another's step.
-            others = any(guard_of_step not in around for around in self.foreign.get(loop, []))
+            inside = any(guard in around for _, around in feeding)
+            # If there is a backward under the guard, one outside may be for another subject's step.
+            others = any(guard not in around for around in self.foreign.get(loop, []))
             outside = any(
-                guard_of_step not in around
+                guard not in around
                 and not (inside and (backward.may or (others and not backward.alone)))
                 for backward, around in feeding
             )
-            if outside and self.belongs(guard_of_step, loop):
-                found[loop] = (guard_of_step, event.site)
+            if outside and self.belongs(guard, loop):
+                found[loop] = (guard, step.site)
         return found
 
     def belongs(self, alt: Alt, loop: int) -> bool:
-        """Whether a guard's counter is counted by this very loop."""
+        """Whether this loop itself counts what a guard reads."""
         flow = self.loops[loop]
         own = {part.variable for part in walk(flow.body) if isinstance(part, Set)}
         if flow.counter is not None:
@@ -231,29 +236,35 @@ class _Guards:
         return any(root in own or isinstance(root, Count) for root in roots)
 
 
-def pace(flow: Flow) -> tuple[Flow, Pace | None]:
-    """Marks the loops whose steps a counter guards; None where there is nothing to execute."""
+def pace(flow: Flow) -> tuple[Flow, tuple[Window, ...]]:
+    """The flow with its paced loops marked, and the windows to execute: none if nothing accumulates."""
     counting = Counting.of(flow)
-    for part in walk(flow) if counting.counters else ():
-        if isinstance(part, Alt):
-            part.test = counting.named(part.test)
+    if any(map(counting.is_set_back, counting.counters)):
+        flow = _named(flow, counting)
     guards = _Guards(counting)
     guards.visit(flow, (), ())
-    micro = _micro_batches(flow)
-    if not guards.symbols and not micro:
-        return flow, None
-    marked = _mark(flow, guards, guards.paced())
-    symbols = frozenset(guards.symbols | micro) - counting.counters
-    return marked, Pace(symbols, _sizes(guards, counting), frozenset(counting.counters))
+    lengths = guards.lengths | _micro_batches(flow)
+    if not lengths:
+        return flow, ()
+    symbols = frozenset(lengths | {WINDOW_LENGTH}) - counting.counters
+    sizes, counters = _sizes(guards), frozenset(counting.counters)
+    windows = (Window(n, 2 * n + 1, symbols, sizes, counters) for n in LENGTHS)
+    return _mark(flow, guards, guards.paced()), tuple(windows)
 
 
-def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
-    """`len(…)` beside a counter is the number of batches, whatever the loader is called."""
+def _named(flow: Flow, counting: Counting) -> Flow:
+    """The flow with literal window lengths as variables."""
+    flow = rebuild(flow, lambda part: _named(part, counting))
+    return replace(flow, test=counting.named(flow.test)) if isinstance(flow, Alt) else flow
+
+
+def _sizes(guards: _Guards) -> frozenset[Fact]:
+    """`len(…)` in what a guard depends on is the number of batches, whatever the loader is called."""
     found = set()
-    exprs: list[Expr] = [alt.test for alt in guards.sites.values()]
+    exprs: list[Expr] = [alt.test for alt in guards.alts.values()]
     for _ in range(3):
         names = frozenset[Variable]().union(*map(logic.reads, exprs))
-        exprs += [value for name in names for value in counting.meanings.get(name, ())]
+        exprs += [value for name in names for value in guards.counting.meanings.get(name, ())]
     for expr in exprs:
         for part in logic.parts(expr):
             if isinstance(part, Opaque) and _is_size(part):
@@ -262,7 +273,7 @@ def _sizes(guards: _Guards, counting: Counting) -> frozenset[Fact]:
 
 
 def _besides_sizes(expr: Expr) -> frozenset[Variable]:
-    """What a value reads, but for the number of batches: `epoch * len(loader) + i` counts."""
+    """What a value reads without the number of batches: `epoch * len(loader) + i` counts."""
     if isinstance(expr, Op):
         return frozenset[Variable]().union(*map(_besides_sizes, expr.args))
     return frozenset() if _is_size(expr) else logic.reads(expr)
@@ -286,8 +297,9 @@ def _micro_batches(flow: Flow) -> set[Variable]:
 
 
 def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Flow:
+    """The flow with what the exploration has to know about its guards and paced loops."""
     counted = {
-        name for alt in guards.sites.values() for name in guards.counting.roots(alt.test)
+        name for alt in guards.alts.values() for name in guards.counting.roots(alt.test)
     } & guards.counting.counters
 
     def again(part: Flow) -> Flow:
@@ -308,7 +320,7 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
                 closes=step,
                 counted=bool(inside & counted),
             )
-        if isinstance(part, Alt) and id(part) in guards.sites:
+        if isinstance(part, Alt) and id(part) in guards.alts:
             marked = replace(
                 part,
                 then=again(part.then),
@@ -322,7 +334,7 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
 
 
 def _set_by(loop: Loop) -> Iterator[Variable]:
-    """The variables that a loop itself assigns: what a loop in it counts comes round in there."""
+    """The variables that a loop assigns outside of the loops in it."""
     todo = [loop.body]
     while todo:
         part = todo.pop()
@@ -333,7 +345,7 @@ def _set_by(loop: Loop) -> Iterator[Variable]:
 
 
 def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:
-    """The arm of a guard that does not step keeps the window open."""
+    """The branch, with an event in the arm that does not step: it keeps the window open."""
     for loop, (own, step) in paced.items():
         if own is alt:
             hold = Emit(Hold(step, loop=loop, guard=alt.site))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
-from zerograd.static.read.budget import EXPRESSION, Work
+from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Origin
@@ -21,8 +21,10 @@ Near = dict[Facts, list[Fn]]
 class CallGraph:
     """Says what a function, or one that it calls, does."""
 
-    def __init__(self, work: Work, near: Near, top: Module, names: Names, classes: Classes) -> None:
-        self.work = work
+    def __init__(
+        self, budget: Budget, near: Near, top: Module, names: Names, classes: Classes
+    ) -> None:
+        self.budget = budget
         self.near = near
         self.top = top
         self.names = names
@@ -64,7 +66,7 @@ class CallGraph:
         """Whether a fact holds for a function or for one that it calls."""
         known = fn.module.reached.get((fn.node, what))
         if known is None:
-            self.work.read(EXPRESSION)
+            self.budget.spend(EXPRESSION)
             fn.module.reached[(fn.node, what)] = False
             facts = fn.module.facts[fn.node]
             known = getattr(facts, what) or (

@@ -13,15 +13,15 @@ from typing import Any
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment
-from zerograd.static.read.budget import EXPRESSION, Work
+from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.values import Frame, Value, mix
 
 
 class Evaluator:
     """Evaluates expressions and statements by their kind."""
 
-    def __init__(self, work: Work, env: Environment, emitter: Emitter) -> None:
-        self.work = work
+    def __init__(self, budget: Budget, env: Environment, emitter: Emitter) -> None:
+        self.budget = budget
         self.env = env
         self.emitter = emitter
         self.expressions: dict[type[ast.AST], Callable[[Any], Value]] = {}
@@ -34,7 +34,7 @@ class Evaluator:
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; its acts are emitted in order of evaluation."""
-        self.work.read(EXPRESSION)
+        self.budget.spend(EXPRESSION)
         handler = self.expressions.get(node.__class__)
         if handler is not None:
             return handler(node)

@@ -64,17 +64,17 @@ class Interpreter:
 
     def __init__(self, program: Program) -> None:
         project, module = program.project, program.module
-        work = project.work
+        budget = project.budget
         env = self.env = Environment(module)
         known = self.known = KnownObjects()
         nesting = self.nesting = Nesting()
         mode = Mode()
         gate = Gate(env, nesting, known)
         emitter = self.emitter = Emitter(env, nesting, gate)
-        evaluator = self.evaluator = Evaluator(work, env, emitter)
+        evaluator = self.evaluator = Evaluator(budget, env, emitter)
         names = self.names = Names(project, env, evaluator)
         classes = Classes(program.classes, evaluator)
-        graph = self.graph = CallGraph(work, program.near, module, names, classes)
+        graph = self.graph = CallGraph(budget, program.near, module, names, classes)
         self.obviously_right = ObviouslyRight(graph)
         objects = Objects(env, known, evaluator, names, classes)
         conditions = self.conditions = Conditions(env, nesting, gate, evaluator, objects)

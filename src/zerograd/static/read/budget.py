@@ -7,34 +7,35 @@ from dataclasses import dataclass
 FILE = 120_000
 """Steps for one file. A step takes about ten microseconds, so that this is near a second."""
 ROOT = 60_000
-"""Steps for reading the top level, or one function and all that it calls."""
+"""Steps for interpreting the top level, or one function and all that it calls."""
 PATHS = 40_000
-"""Steps for following one optimizer's gradients through it, for rules that are judged together."""
+"""Steps for following one optimizer's gradients through it, for rules that are explored together."""
 
 EXPRESSION = 2
+"""Steps for interpreting an expression."""
 BYTES = 16
-"""Of an imported module, for one step."""
+"""Bytes of an imported module that are read in one step."""
 
 
 class Cut(Exception):
-    """There was more to do than may be done."""
+    """The budget is used up."""
 
 
 @dataclass
-class Work:
-    """What may still be done for a file."""
+class Budget:
+    """The steps that are left."""
 
-    left: int = FILE
-    reading: int = FILE
-    """What may still be done to read what is read now."""
+    file: int = FILE
+    root: int = FILE
+    """For the root that is interpreted now."""
 
-    def begin(self) -> None:
-        """Something else is read from here on."""
-        self.reading = ROOT
+    def begin_root(self) -> None:
+        """Another root is interpreted from here on."""
+        self.root = ROOT
 
-    def read(self, steps: int) -> None:
-        """Counts steps of reading; `Cut` when there were too many."""
-        self.left -= steps
-        self.reading -= steps
-        if self.left < 0 or self.reading < 0:
+    def spend(self, steps: int) -> None:
+        """Count steps; `Cut` when there were too many."""
+        self.file -= steps
+        self.root -= steps
+        if self.file < 0 or self.root < 0:
             raise Cut

@@ -11,7 +11,7 @@ import os
 import time
 from dataclasses import replace
 
-from zerograd.static.read.budget import BYTES, Work
+from zerograd.static.read.budget import BYTES, Budget
 from zerograd.static.read.load import from_bytes, read_bytes
 from zerograd.static.read.module import Module, index
 from zerograd.static.read.prefilter import speaks
@@ -31,7 +31,7 @@ class Project:
     """Finds modules for imports; remembers what was read."""
 
     def __init__(self) -> None:
-        self.work = Work()
+        self.budget = Budget()
         self.modules: dict[str, Module | None] = {}
         self.roots: dict[str, list[str]] = {}
         self.read: set[str] = set()
@@ -61,7 +61,7 @@ class Project:
                     module = self.modules[path] = _imported(path, stamp)
                     if module.tree.body:
                         self.spoken += 1
-                        self.work.left -= status.st_size // BYTES
+                        self.budget.file -= status.st_size // BYTES
         return self.modules[path]
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
