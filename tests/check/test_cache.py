@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerograd.check import cache as cache_module
@@ -82,6 +82,7 @@ findings = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(findings)
 def test_packing_loses_nothing(finding: Finding) -> None:
     assert unpack(pack(finding)) == finding

@@ -17,7 +17,7 @@ from typing import Any
 
 from zerograd import __version__
 from zerograd.check.settings import Settings, load
-from zerograd.core.events import Site
+from zerograd.core.events import Measured, Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
 from zerograd.static.check_file import CLEAN, Verdict
 
@@ -30,7 +30,7 @@ FORGOTTEN_S = 30 * 24 * 3600
 Stamp = tuple[int, int]
 """The time of the last change and the size of a file; (0, 0) for a missing file."""
 
-_PACKED: tuple[type[Any], ...] = (Site, Note, Edit, Fix, Finding, Problem, Verdict)
+_PACKED: tuple[type[Any], ...] = (Site, Note, Edit, Fix, Measured, Finding, Problem, Verdict)
 _KIND = {kind: number for number, kind in enumerate(_PACKED)}
 _FIELDS = tuple(tuple(kind.__dataclass_fields__) for kind in _PACKED)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from zerograd.core.events import Site
-from zerograd.core.rule import Rule, Violation
+from zerograd.core.events import Measured, Site
+
+if TYPE_CHECKING:
+    from zerograd.core.rule import Rule, Violation
 
 Level = Literal["error", "advice"]
 Place = tuple[str, str, int]
@@ -67,6 +69,8 @@ class Finding:
     fix: Fix | None = None
     refused: str = ""
     """Why there is no fix, where one was looked for."""
+    measured: Measured | None = None
+    """The gradient norms in the message, where a run has measured them."""
 
     @property
     def place(self) -> Place:
@@ -91,6 +95,7 @@ def finding_of(rule: Rule, violation: Violation) -> Finding:
         notes=tuple(Note(one.site, one.message) for one in violation.evidence),
         help=violation.help,
         step=violation.step,
+        measured=violation.measured,
     )
 
 

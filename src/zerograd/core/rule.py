@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from zerograd.core.events import Backward, End, Event, Hold, Observation, Site, Step, Unscale
+from zerograd.core.events import (
+    Backward,
+    End,
+    Event,
+    Hold,
+    Measured,
+    Observation,
+    Site,
+    Step,
+    Unscale,
+)
 from zerograd.core.lifecycle import FIELDS, State
 
 
@@ -33,6 +43,8 @@ class Violation:
     help: str = ""
     step: Site | None = None
     """The step at which it shows, where that is not the site itself."""
+    measured: Measured | None = None
+    """The gradient norms in the message, where a run has measured them."""
 
 
 class Windows(Enum):

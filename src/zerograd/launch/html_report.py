@@ -87,7 +87,7 @@ def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: s
     place = finding.place
     shown = findings.get(place)
     if shown is None:
-        shown = findings[place] = html.Shown(finding, done.measured.get(number))
+        shown = findings[place] = html.Shown(finding)
     else:
         seen = (shown.finding.seen or 1) + (finding.seen or 1)
         shown.finding = replace(shown.finding, seen=seen)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from zerograd.core import suppressions
-from zerograd.core.events import Backward, Event, Measured
+from zerograd.core.events import Event
 from zerograd.core.finding import Finding, Place, Report, Watched
-from zerograd.core.rule import numbers
 from zerograd.fold.judge import Judge, Track
 from zerograd.launch.run_session import Refused, chosen
 from zerograd.recording.reader import Played, Progress, replay
@@ -22,9 +20,6 @@ MOST_SUBJECTS = 2048
 """So many are followed at a time; a program that makes optimizers all the time drops them, too."""
 
 
-MOST_MIXED = 16
-
-
 @dataclass
 class Replayed:
     """What became of a recording."""
@@ -34,8 +29,6 @@ class Replayed:
     selection: Selection
     played: Played
     timeline: Timeline | None = None
-    measured: dict[int, Measured] = field(default_factory=dict)
-    """By number of the finding: what its message says in numbers."""
 
 
 def judged(
@@ -59,7 +52,7 @@ def judged(
     report.sources |= played.sources
     report.watched = _watched(judging.judge, selection, played)
     add_sources(report)
-    done = Replayed(path, report, selection, played, timeline, judging.measured)
+    done = Replayed(path, report, selection, played, timeline)
     _silence(done)
     return done
 
@@ -70,19 +63,12 @@ class _Judging:
     def __init__(self, selection: Selection, timeline: Timeline | None) -> None:
         rules = [rule for rule in RULES if rule.code in selection.codes]
         self.judge = Judge(rules, self._tell)
-        self.measured: dict[int, Measured] = {}
         self._timeline = timeline
         self._places: dict[Place, int] = {}
         self._broken: list[int] = []
-        self._mixed: dict[str, deque[Backward]] = {}
-        """By subject: the last backward calls that were measured."""
         self._tracks: dict[str, Track] = {}
-        self._subject = ""
 
     def post(self, subject: str, event: Event) -> None:
-        self._subject = subject
-        if isinstance(event, Backward) and event.measured is not None:
-            self._mixed.setdefault(subject, deque(maxlen=MOST_MIXED)).append(event)
         track = self._tracks.get(subject) or self._welcome(subject)
         self.judge.post(track, event)
         if self._timeline is not None:
@@ -104,17 +90,12 @@ class _Judging:
     def _tell(self, finding: Finding) -> None:
         number = self._places.setdefault(finding.place, len(self._places))
         self._broken.append(number)
-        if number not in self.measured:
-            for mixed in self._mixed.get(self._subject, ()):
-                if mixed.measured is not None and numbers(mixed) in finding.message:
-                    self.measured[number] = mixed.measured
 
     def _welcome(self, subject: str) -> Track:
         if len(self._tracks) >= MOST_SUBJECTS:
             shown = {lane.name for lane in self._timeline.lanes} if self._timeline else set()
             for old in [one for one in self._tracks if one not in shown][: MOST_SUBJECTS // 2]:
                 del self._tracks[old]
-                self._mixed.pop(old, None)
                 self.judge.forget(old)
         track = self._tracks[subject] = self.judge.track(subject)
         return track
@@ -151,7 +132,6 @@ def _silence(done: Replayed) -> None:
     if len(kept) < len(report.findings):
         now = {old: new for new, old in enumerate(kept)}
         report.findings = [report.findings[number] for number in kept]
-        done.measured = {now[old]: one for old, one in done.measured.items() if old in now}
         if done.timeline is not None:
             done.timeline.letters = [
                 letter._replace(findings=tuple(now[one] for one in letter.findings if one in now))

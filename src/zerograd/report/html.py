@@ -43,7 +43,6 @@ class Shown:
     """A finding, and what the page shows with it."""
 
     finding: Finding
-    measured: Measured | None = None
     ranks: list[str] = field(default_factory=list)
     """The ranks that found it, if there are several."""
 
@@ -247,8 +246,8 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
         f"<p class=place><code>{_text(where(one.site))}</code>{_seen(shown)}</p>"
     )
     yield from html_excerpt.excerpt(one, page.sources)
-    if shown.measured is not None:
-        yield _numbers(shown.measured)
+    if one.measured is not None:
+        yield _numbers(one.measured)
     if one.help:
         yield f"<p class=help><b>What to do</b> {_text(one.help)}</p>"
     if law:

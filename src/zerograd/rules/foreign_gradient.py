@@ -62,6 +62,7 @@ def check(before: State, event: Event) -> Violation | None:
         ),
         help="clear this optimizer before its own backward",
         step=event.site,
+        measured=before.crossed.measured,
     )
 
 

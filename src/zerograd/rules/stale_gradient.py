@@ -50,6 +50,7 @@ def check(before: State, event: Event) -> Violation | None:
         evidence=(Evidence(before.used.site, "used here" + place(before.used, mixed)),),
         help="clear the gradients between the step and the next backward: optimizer.zero_grad()",
         step=event.site,
+        measured=mixed.measured,
     )
 
 
