@@ -166,13 +166,13 @@ def _nasty(here: Path, name: str) -> Path:
     ("content", "said"),
     [
         ("", "is empty"),
-        ("import torch\n", "this is no recording"),
-        (b"\x89PNG\r\n\x1a\n\0\0", "this is no recording"),
-        ("[]\n", "this is no recording"),
+        ("import torch\n", "this is not a recording"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "this is not a recording"),
+        ("[]\n", "this is not a recording"),
         ('{"zerograd": "9.0", "format": 4}\n0\n', "format 4, written by zerograd 9.0"),
         ('{"zerograd": "9.0", "format": "2"}\n', "format '2'"),
-        ('{"format": 2, "program": 7}\n', "'program' is missing there, or is no str"),
-        ('{"format": 2, "rank": "a"}\n', "'rank' is missing there, or is no int"),
+        ('{"format": 2, "program": 7}\n', "'program' is missing, or is not of type str"),
+        ('{"format": 2, "rank": "a"}\n', "'rank' is missing, or is not of type int"),
     ],
 )
 def test_what_is_no_recording_makes_no_page(here: Path, content: str | bytes, said: str) -> None:
@@ -205,7 +205,7 @@ def test_what_stands_before_damage_is_shown(here: Path, line: str) -> None:
     assert done.returncode == 2
     assert f"run.jsonl:{len(lines)}" in done.stderr
     page = Parsed(here / "report.html")
-    assert "nothing from there on is judged" in page.shown
+    assert "the rest of the recording is not judged" in page.shown
     assert page.data["ranks"][0]["ticks"] == 20
 
 
@@ -236,7 +236,7 @@ def test_a_run_without_a_step_is_a_page(here: Path) -> None:
     ("words", "said"),
     [
         (["gone.jsonl"], "gone.jsonl cannot be read"),
-        (["empty"], "empty holds no recording"),
+        (["empty"], "empty contains no recording"),
         (["run.jsonl", "--select", "nonsense"], "unknown rule 'nonsense'"),
         (["run.jsonl", "--select", ","], "names no rule"),
         (["run.jsonl", "-o", "no/such/file"], "cannot be written"),

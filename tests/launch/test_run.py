@@ -263,7 +263,7 @@ def test_a_closed_pipe_is_the_scripts_own_affair(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gone.py"], "gone.py is not there"),
+        (["gone.py"], "no such file: gone.py"),
         (["-"], "standard input"),
         ([], "needs a SCRIPT"),
         (["-m"], "needs a MODULE"),

@@ -42,7 +42,7 @@ def test_a_merge_of_nothing(tmp_path: Path) -> None:
     assert done.stderr == "zerograd: nowhere cannot be read: No such file or directory\n"
     done = zerograd("merge", "empty", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("zerograd: empty holds no findings: ")
+    assert done.stderr.startswith("zerograd: empty contains no findings: ")
 
 
 def test_a_damaged_file_costs_what_follows_and_a_torn_line_nothing(tmp_path: Path) -> None:

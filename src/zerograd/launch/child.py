@@ -1,6 +1,6 @@
-"""A process that a watched program has started: it is watched as well, and leaves what it finds.
+"""A process that a watched program has started. It is watched too, and writes its findings to a file.
 
-Whoever leads the run tells it. How such a process comes here is in `boot/`.
+The leader of the run prints them. `boot/` makes such a process import this module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zerograd.processes.identity import received, who
 
 
 def listen() -> Finder | _Nobody:
-    """Wait for torch, and watch from then on."""
+    """Wait for the import of torch, and watch from then on."""
     orders = received()
     if orders is None:
         return _Nobody()  # the run is over
@@ -35,13 +35,13 @@ def listen() -> Finder | _Nobody:
 
 
 def _end(session: Session) -> None:
-    """Python is about to exit; an exception that nobody caught was shown before."""
+    """Python is about to exit. An uncaught exception was printed before."""
     clean = getattr(sys, "last_value", None) is None
     session.close(Ended(0, clean=clean))
 
 
 class _Nobody:
-    """Finds nothing."""
+    """An import finder that finds nothing."""
 
     def find_spec(self, *_: object) -> None:
-        """Let the others find it."""
+        """Leave it to the other finders."""

@@ -1,4 +1,4 @@
-"""`zerograd report` and `zerograd run --html`: recordings in, one page out."""
+"""`zerograd report` and `zerograd run --html`: writes one web page for one or more recordings."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ def make(
     ignore: Iterable[str],
     progress: Progress | None = None,
 ) -> tuple[bool, list[Problem]]:
-    """Write a page; whether what it shows fails a run, and what could not be shown.
+    """Write a page. Returns whether its findings fail a run, and what could not be shown.
 
-    `Refused` or `UnknownRule` if there is nothing to show, or nowhere to.
+    Raises `Refused` or `UnknownRule` if there is nothing to show, or the page cannot be written.
     """
     done = [judged(path, select, ignore, Timeline(), progress) for path in _found(recordings)]
     shown = [one for one in done if one.timeline is not None and _any(one)]
     problems = [problem for one in done for problem in one.report.errors]
     if not shown:
-        told = "; ".join(f"{one.path}: {one.message}" for one in problems)
-        raise Refused(told or "there is no recording to show: zerograd run --record makes one")
+        reasons = "; ".join(f"{one.path}: {one.message}" for one in problems)
+        raise Refused(reasons or "no recording to show: zerograd run --record writes one")
     _write(_page(shown, problems), output)
     return any(fails(one.report, one.selection) for one in shown), problems
 
 
 def _found(recordings: Sequence[str]) -> list[str]:
-    """The recordings that are named, and those in the directories that are."""
+    """The given recordings, and those in the given directories."""
     found: list[str] = []
     for path in recordings:
         if os.path.isdir(path):
             inside = sorted(name for name in os.listdir(path) if name.endswith(SUFFIXES))
             if not inside:
-                raise Refused(f"{path} holds no recording: their names end in {SUFFIXES[0]}")
+                raise Refused(f"{path} contains no recording: their names end in {SUFFIXES[0]}")
             found += [os.path.join(path, name) for name in inside]
         else:
             found.append(path)
     if len(found) > MOST_RANKS:
-        raise Refused(f"these are {len(found)} recordings; a page shows {MOST_RANKS} at most")
+        raise Refused(f"a page shows at most {MOST_RANKS} recordings, not {len(found)}")
     return found
 
 
 def _any(done: Replayed) -> bool:
-    """Whether it was a recording at all: an empty run is one."""
+    """Whether the file is a recording; the recording of an empty run is one."""
     timeline = done.timeline
     return not done.report.errors or (timeline is not None and bool(timeline.lanes))
 
@@ -82,7 +82,7 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
 
 
 def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: str) -> int:
-    """Count a finding where other ranks have it, too; its number in the page."""
+    """Add a finding, or count it again if another rank has it. Returns its number in the page."""
     finding = done.report.findings[number]
     place = finding.place
     shown = findings.get(place)
@@ -97,7 +97,7 @@ def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: s
 
 
 def _write(page: html.Page, output: str) -> None:
-    """Write it beside its place first: what stands there is whole at every moment."""
+    """Write to a file beside it first, so the page is complete at every moment."""
     fresh = f"{output}.{os.getpid()}.tmp"
     try:
         if os.path.exists(output) and not os.path.isfile(output):

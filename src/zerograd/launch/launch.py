@@ -1,7 +1,7 @@
 """Runs a script as `python` would, with a watch that starts when the script imports torch.
 
-The script sees its own arguments, its own `__main__` and its own `sys.path`; how it ends is how
-`python` would have ended it, and no traceback shows a frame of ours.
+The script has its own arguments, its own `__main__` and its own `sys.path`. It ends as under
+`python`, and no traceback contains a frame of zerograd.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TORCH = "torch"
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: a script, a directory or zip file with a `__main__.py`, or a module."""
+    """The program to run: a script, a directory or zip file with a `__main__.py`, or a module."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Program:
 
 
 class NotThere(Exception):
-    """There is no such program; the message says so."""
+    """The program does not exist; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,27 @@ class Ended:
     """How a program ended."""
 
     code: int
-    """The exit code that `python` would have ended with."""
+    """The exit code, as under `python`."""
     clean: bool = True
-    """It came to its end: no exception, no interrupt."""
+    """Whether it ended without an exception or interrupt."""
     interrupted: bool = False
-    """By Ctrl-C: `python` then dies of that signal."""
+    """Whether it ended by Ctrl-C: `python` then dies of that signal."""
 
 
 class Watching(Protocol):
-    """Who is told of torch."""
+    """Is notified of the import of torch."""
 
     def torch_imported(self) -> None:
-        """Torch is there, whole; it must not raise."""
+        """The import of torch has ended. Must not raise."""
         ...
 
     def torch_missing(self) -> None:
-        """The program asked for torch, and there is none."""
+        """The program tried to import torch, which is not installed."""
         ...
 
 
 def run(program: Program, watching: Watching) -> Ended:
-    """Run a program to its very end: its threads joined, its exit handlers called."""
+    """Run a program to its end: join its threads, and call its exit handlers."""
     start = _prepare(program)
     with _at_torch(watching), _clean_threads():
         ended = _guarded(start)
@@ -74,20 +74,22 @@ def run(program: Program, watching: Watching) -> Ended:
 
 
 def _prepare(program: Program) -> Callable[[], object]:
-    """Make the process look as it looks to a program; what begins it."""
+    """Prepare `__main__`, arguments and path for a program. Returns the function that starts it."""
     if program.module:
         return _prepare_module(program)
     path = os.path.join(os.getcwd(), program.name)
     if program.name == "-":
         raise NotThere("a script on standard input cannot be run: write it to a file")
     if not os.path.exists(path):
-        raise NotThere(f"{program.name} is not there: zerograd run SCRIPT, or -m MODULE")
+        raise NotThere(
+            f"no such file: {program.name} (zerograd run SCRIPT, or zerograd run -m MODULE)"
+        )
     importer = pkgutil.get_importer(path)
     if importer is None:
         return _prepare_script(program, path)
-    with contextlib.suppress(SyntaxError):  # a zip file's finder compiles what it finds
+    with contextlib.suppress(SyntaxError):  # the finder of a zip file compiles the module
         if importer.find_spec("__main__") is None:
-            raise NotThere(f"{program.name} has no __main__.py: name the script that is to run")
+            raise NotThere(f"{program.name} has no __main__.py: name a script in it")
     _own(program.name, program.arguments)
     _first_path(path, always=True)
     return lambda: _run_module("__main__", alter_argv=False)
@@ -99,10 +101,10 @@ def _prepare_module(program: Program) -> Callable[[], object]:
     try:
         found = bool(top) and importlib.util.find_spec(top) is not None
     except ValueError:
-        found = True  # it is loaded, in some unusual way
+        found = True  # the module is already loaded in an unusual way
     if not found:
         raise NotThere(
-            f"there is no module {program.name!r} in {os.getcwd()} or among the installed"
+            f"no module {program.name!r} in {os.getcwd()} or among the installed packages"
         )
     _own("-m", program.arguments)
     return lambda: _run_module(program.name, alter_argv=True)
@@ -119,7 +121,7 @@ def _prepare_script(program: Program, path: str) -> Callable[[], object]:
     main.__dict__.update(
         __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
     )
-    return lambda: exec(_compiled(source, path), main.__dict__)  # noqa: S102  # it is what was asked for
+    return lambda: exec(_compiled(source, path), main.__dict__)  # noqa: S102  # the user asked for it
 
 
 def _compiled(source: bytes, path: str) -> CodeType:
@@ -133,13 +135,13 @@ def _compiled(source: bytes, path: str) -> CodeType:
 
 
 def _run_module(name: str, *, alter_argv: bool) -> object:
-    # What `python -m` calls; the public functions of runpy take the module back when it has ended.
+    # `python -m` calls this too; runpy's public functions remove the module at the end.
     as_main: Callable[[str, bool], object] = runpy._run_module_as_main  # type: ignore[attr-defined]
     return as_main(name, alter_argv)
 
 
 def _own(name: str, arguments: Sequence[str]) -> ModuleType:
-    """A fresh `__main__`, and the words that follow the name."""
+    """Make a new `__main__`, and set the arguments."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=__import__("builtins"))
     if sys.version_info < (3, 14):
@@ -150,7 +152,7 @@ def _own(name: str, arguments: Sequence[str]) -> ModuleType:
 
 
 def _first_path(path: str, *, always: bool = False) -> None:
-    """What `python` puts in front of the search path, instead of what it put there for us."""
+    """Replace the first entry of the search path by the one that `python` would use."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = path
     elif always:
@@ -158,7 +160,7 @@ def _first_path(path: str, *, always: bool = False) -> None:
 
 
 def _guarded(start: Callable[[], object]) -> Ended:
-    """Run it; an exception that nobody caught is shown as python shows it."""
+    """Run the program, and show an uncaught exception as `python` does."""
     error = _outcome(start)
     if error is None:
         return Ended(0)
@@ -172,10 +174,10 @@ def _guarded(start: Callable[[], object]) -> Ended:
 
 
 def _outcome(start: Callable[[], object]) -> BaseException | None:
-    """The exception that nobody caught; once it is handed out, it is not being handled any more."""
+    """The uncaught exception. After the return it does not count as being handled any more."""
     try:
         start()
-    except BaseException as error:  # all that python itself would end with
+    except BaseException as error:  # every exception that would end python
         return error
     return None
 
@@ -190,7 +192,7 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _say(message: str, error: BaseException | None = None) -> None:
-    """A message on the program's standard error, and an exception; nothing, where it is closed."""
+    """Print a message and an exception on the program's standard error, if it is open."""
     with contextlib.suppress(Exception):
         print(message, file=sys.stderr or sys.__stderr__)
         if error is not None:
@@ -199,7 +201,7 @@ def _say(message: str, error: BaseException | None = None) -> None:
 
 
 def _show(error: BaseException) -> int:
-    """Hand the exception to `sys.excepthook`; the exit code."""
+    """Pass the exception to `sys.excepthook`. Returns the exit code."""
     tidy(error)
     kind, trace = type(error), error.__traceback__
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
@@ -209,27 +211,27 @@ def _show(error: BaseException) -> int:
         sys.excepthook(kind, error, trace)
     except SystemExit as left:
         return _exit_code(left)
-    except BaseException as broken:  # python survives a broken hook, too
+    except BaseException as broken:  # python also survives a broken hook
         _say("Error in sys.excepthook:", broken)
         _say("\nOriginal exception was:", error)
     return 1
 
 
 def _finish() -> None:
-    """What python does when a program has ended: its threads are waited for, its handlers called.
+    """Do what python does at the end of a program: join threads and call exit handlers.
 
-    Python does both again afterwards, and finds nothing left to do.
+    Python does both again afterwards, without effect.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
-    except BaseException as error:  # Ctrl-C while a thread is waited for
+    except BaseException as error:  # Ctrl-C while a thread is joined
         _say(f"Exception ignored in: {threading!r}", error)
     atexit._run_exitfuncs()
 
 
 @contextlib.contextmanager
 def _clean_threads() -> Iterator[None]:
-    """Tracebacks of threads show no frame of ours, either."""
+    """Remove zerograd's frames from tracebacks of threads too."""
     before = threading.excepthook
 
     def hook(args: threading.ExceptHookArgs, /) -> object:
@@ -249,7 +251,7 @@ def _clean_threads() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _at_torch(watching: Watching) -> Iterator[None]:
-    """Say it at once if torch is there, else as soon as the program has imported it."""
+    """Notify the listener now if torch is imported, otherwise when the program imports it."""
     if TORCH in sys.modules:
         watching.torch_imported()
         yield
@@ -263,20 +265,20 @@ def _at_torch(watching: Watching) -> Iterator[None]:
 
 
 class Finder:
-    """Finds torch as the other finders do, and is there when its import has ended."""
+    """Finds torch as the other finders do, and notices the end of its import."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
 
     def leave(self) -> None:
-        """Look for nothing any more."""
+        """Stop watching imports."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where torch is; whoever only asks may do so as often as they like."""
+        """Find torch. A search without an import changes nothing."""
         if name != TORCH:
             return None
         for finder in sys.meta_path:
@@ -294,7 +296,7 @@ class Finder:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            # The loader is torch's own again, whatever becomes of the import.
+            # Restore torch's own loader, even if the import fails.
             del loader.exec_module
             execute(module)
             self.leave()

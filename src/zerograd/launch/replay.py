@@ -1,4 +1,4 @@
-"""A recording judged again, without torch: its findings, and the course of its run for a picture."""
+"""Judges a recording again, without torch: its findings, and a timeline of the run for the page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from zerograd.rules.selection import Selection
 from zerograd.static.check_file import add_sources
 
 MOST_SUBJECTS = 2048
-"""So many are followed at a time; a program that makes optimizers all the time drops them, too."""
+"""The largest number of subjects at a time. A program that makes more drops old optimizers too."""
 
 
 @dataclass
 class Replayed:
-    """What became of a recording."""
+    """The result of a replay."""
 
     path: str
     report: Report
@@ -38,7 +38,7 @@ def judged(
     timeline: Timeline | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
-    """Judge a recording; `Refused` or `UnknownRule` if that cannot even begin."""
+    """Judge a recording. Raises `Refused` or `UnknownRule` if that cannot start."""
     selection = chosen(select, ignore)
     judging = _Judging(selection, timeline)
     try:
@@ -58,7 +58,7 @@ def judged(
 
 
 class _Judging:
-    """Hands events to the judge, and what comes of them to the timeline."""
+    """Passes events to the judge, and the results to the timeline."""
 
     def __init__(self, selection: Selection, timeline: Timeline | None) -> None:
         rules = [rule for rule in RULES if rule.code in selection.codes]
@@ -102,7 +102,7 @@ class _Judging:
 
 
 def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:
-    """What the run was watched for, as it said itself; else what can be seen of it."""
+    """What was watched, as the recording says, or as far as its events show it."""
     seen = played.watched
     ran = tuple(sorted(selection.codes))
     if seen is None:
@@ -121,7 +121,7 @@ def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:
 
 
 def _silence(done: Replayed) -> None:
-    """Leave out what a comment in the source allows."""
+    """Leave out findings that a comment in the source allows."""
     report = done.report
     texts = {path: "\n".join(lines) for path, lines in report.sources.items()}
     kept = [

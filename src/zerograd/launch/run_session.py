@@ -1,7 +1,7 @@
-"""`zerograd run` and `zerograd replay`, from the words of the command line to an exit code.
+"""`zerograd run` and `zerograd replay`, from the options to an exit code.
 
-Findings are told at once on standard error, as it was when the program began: whatever becomes of
-the program or of its streams, what was found so far is on the screen and in the files.
+Findings are printed at once, on the standard error of the start of the program. Whatever happens to
+the program or its streams, all findings so far are on the screen and in the files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ COULD_NOT = 2
 
 
 class Refused(Exception):
-    """The run cannot begin as asked for; the message says why, and the way out."""
+    """The run cannot start; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     program: Program
     on: str = "warn"
@@ -47,34 +47,34 @@ class Options:
     output: str | None = None
     record: str | None = None
     live: bool = False
-    """Show the run while it goes on, if standard error is a terminal."""
+    """Show the state of the run in the terminal, if standard error is one."""
     home: str = field(default_factory=os.getcwd)
-    """Where the program began: what it makes of that since, names of files are told from there."""
+    """The working directory at the start. File names are relative to it, even if the program changes it."""
     color: bool | None = None
-    """None: if standard error is a terminal."""
+    """None means: if standard error is a terminal."""
     quiet: bool = False
     exit_zero: bool = False
     report_to_stdout: bool = False
-    """The report is for another program to read."""
+    """Whether the report is for another program."""
     check_ranks: str = "default"
     ranks: str | None = None
-    """The directory where the processes of the run leave what they find."""
+    """The directory for the findings of all processes of the run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it ended: the exit code, and whether by Ctrl-C."""
+    """How the run ended: the exit code, and whether by Ctrl-C."""
 
     code: int
     interrupted: bool = False
     leads: bool = True
-    """Whether this process speaks for the run: of several ranks only one does."""
+    """Whether this process prints the report: only one of several ranks does."""
     recordings: tuple[str, ...] = ()
-    """Where the run is recorded."""
+    """The path of the recording."""
 
 
 def run(options: Options, render: Render) -> Outcome:
-    """Run a program and watch it; `Refused` or `UnknownRule` if it cannot even begin."""
+    """Run a program and watch it. Raises `Refused` or `UnknownRule` if it cannot start."""
     disarm()
     session = Session(options, render)
     try:
@@ -86,12 +86,12 @@ def run(options: Options, render: Render) -> Outcome:
 
 
 def disarm() -> None:
-    """This process is watched from here: not once more because of what it was told at its start."""
+    """Prevent a second watch of this process, which its environment may ask for."""
     sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "zerograd", False)]
 
 
 class Session:
-    """One process of a run: hears of torch and of findings, and, if it leads, sums up."""
+    """One process of a run. It is notified of torch and of findings, and the leader prints the summary."""
 
     def __init__(self, options: Options, render: Render) -> None:
         from zerograd.runtime.watch import Watch
@@ -136,7 +136,7 @@ class Session:
                 raise Refused(f"{options.output} {self._output.problem}")
 
     def _give_orders(self, codes: Sequence[str]) -> None:
-        """Let what the program starts be watched, too."""
+        """Watch the processes that the program starts, too."""
         options = self._options
         self._environment = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
         record = None if options.record is None else os.path.abspath(options.record)
@@ -152,7 +152,7 @@ class Session:
         )
 
     def _forked(self) -> None:
-        """This process is a child of the one that the session began in."""
+        """This process was forked from the one that started the session."""
         if self._closed:
             return
         self._company.forked()
@@ -160,13 +160,13 @@ class Session:
         self._watch.forked()
 
     def _at_end_of_worker(self) -> None:
-        """Called where multiprocessing has started this process, which it ends without python's help."""
+        """Called in a process of multiprocessing, which ends without python's exit handlers."""
         from multiprocessing.util import Finalize
 
         Finalize(None, self.close, (Ended(0, clean=False),), exitpriority=0)
 
     def torch_imported(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         from multiprocessing.util import register_after_fork
 
         from zerograd.runtime.patches import Unsupported
@@ -179,10 +179,10 @@ class Session:
         except Unsupported as error:
             self._trouble(str(error))
         except Exception as error:  # noqa: BLE001  # a fault of ours never stops the program
-            self._trouble(f"zerograd could not begin to watch: {error!r}; report this as a bug")
+            self._trouble(f"zerograd could not start the watch: {error!r}; report this as a bug")
 
     def _show(self) -> None:
-        """Show the run while it goes on, where there is a terminal to show it on."""
+        """Show the status lines, if there is a terminal."""
         console, watch = self._console, self._watch
         if self._options.live and console.terminal and os.environ.get("TERM") != "dumb":
             look, found = watch.glance, lambda: watch.report.findings
@@ -190,7 +190,7 @@ class Session:
             self._live.start()
 
     def torch_missing(self) -> None:
-        """There is nothing that could be watched."""
+        """Without torch, nothing can be watched."""
         self._trouble(f"torch is not installed for {sys.executable}, so nothing is watched")
 
     def _trouble(self, message: str) -> None:
@@ -199,7 +199,7 @@ class Session:
             self._problems.append(problem)
 
     def _tell(self, finding: Finding) -> None:
-        """Say it at once, and bring the files up to date."""
+        """Print the finding at once, and update the files."""
         report = self._watch.report
         self._company.found(finding)
         if finding.seen == 1 and self._company.first_to_tell(finding):
@@ -210,7 +210,7 @@ class Session:
             self._output.write(self._render(report))
 
     def _add_sources(self, report: Report) -> None:
-        """The lines around each site, wherever the program has gone since it began."""
+        """The source lines around each site, even if the program has changed its directory."""
         for finding in report.findings:
             for site in (finding.site, *(note.site for note in finding.notes)):
                 if not report.sources.get(site.path):
@@ -218,13 +218,13 @@ class Session:
                     report.sources[site.path] = [line.rstrip("\n") for line in lines]
 
     def abandon(self) -> None:
-        """Nothing was run."""
+        """The program was not run."""
         if self._recorder:
             self._recorder.close()
         self._leave()
 
     def _leave(self) -> None:
-        """No more of this session; what it has put into the environment goes."""
+        """End the session, and remove its environment variables."""
         self._closed = True
         self._company.close()
         for name, value in self._environment.items():
@@ -234,30 +234,32 @@ class Session:
                 os.environ.pop(name, None)
 
     def close(self, ended: Ended) -> Outcome:
-        """Watch no more, sum up, and say with which code to end."""
+        """Stop watching, print the summary, and return the exit code."""
         if self._live is not None and os.getpid() == self._pid:
             self._live.stop()
         worker = self._started and not self._company.leads and self._watch.idle
         if self._closed or (worker and not self._company.opened):
-            return Outcome(ended.code, ended.interrupted, leads=False)  # it did not train
+            return Outcome(ended.code, ended.interrupted, leads=False)  # this process did not train
         report = self._stopped(ended)
         self._company.ended(report, clean=ended.clean)
         if not ended.clean and not self._company.formed:
             self._never_met()
         if not self._company.leads:
             self._leave()
-            return Outcome(ended.code, ended.interrupted, leads=False)  # the summary is another's
+            return Outcome(ended.code, ended.interrupted, leads=False)  # another one reports
         whole = self._company.wait()
         report = self._with_others(report)
         self._sum_up(report)
         self._hand_out(report)
         if not whole:
             self._company.kept = True
-            told = "some ranks have not come to their end yet"
-            self._console.write(f"zerograd: {told}: zerograd merge {self._company.directory}\n")
+            self._console.write(
+                "zerograd: some ranks have not ended yet; after their end, run"
+                f" zerograd merge {self._company.directory}\n"
+            )
         self._leave()
         code = ended.code
-        # A launcher stops the ranks that are still there when one ends in an error.
+        # A launcher stops the remaining ranks when one ends with an error.
         if code & 0xFF == 0 and whole:
             failed = not self._options.exit_zero and fails(report, self._selection)
             code = COULD_NOT if report.errors else int(failed)
@@ -270,16 +272,16 @@ class Session:
         return tuple(files(path, self._recorder.began))
 
     def _never_met(self) -> None:
-        """The program has failed, maybe because the others did not come."""
+        """The program has failed, maybe because it could not reach the other ranks."""
         now = self._company.who
         if now.one_of_many:
             self._console.write(
-                f"zerograd: rank {now.rank} of {now.world} has ended before the ranks had formed a "
-                "process group, so nothing was compared; the error above is the program's own\n"
+                f"zerograd: rank {now.rank} of {now.world} ended before the ranks formed a process "
+                "group, so ranks were not compared; the error above comes from the program\n"
             )
 
     def _with_others(self, report: Report) -> Report:
-        """What all processes of the run have found."""
+        """The findings of all processes of the run."""
         company = self._company
         if company.who.one_of_many:
             report = merged(read(company.directory))
@@ -293,7 +295,7 @@ class Session:
             report = self._watch.stop(clean=ended.clean) if self._started else Report()
         except Exception as error:  # noqa: BLE001  # a fault of ours never costs what was found
             report = self._watch.report
-            self._trouble(f"zerograd could not end its watch: {error!r}; report this as a bug")
+            self._trouble(f"zerograd could not stop the watch: {error!r}; report this as a bug")
         if self._recorder:
             self._recorder.close(clean=ended.clean)
         report.errors[:0] = self._problems if not self._started else ()
@@ -304,7 +306,7 @@ class Session:
         name = self._options.program.name
         if self._recorder and self._recorder.problem:
             path, problem = self._options.record, self._recorder.problem
-            self._console.write(f"zerograd: {path} is not the whole run: {problem}\n")
+            self._console.write(f"zerograd: {path} does not contain the whole run: {problem}\n")
         if self._options.quiet and not report.findings and not report.errors:
             return
         if not self._started and not report.errors and report.watched is None:
@@ -338,23 +340,23 @@ def _recorder(path: str | None, program: str) -> Recorder | None:
 
 
 def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
-    """The rules that a run is judged by; `UnknownRule` if a word stands for none."""
+    """The selected rules. Raises `UnknownRule` for a name that is not a rule."""
     selection = resolve(select, ignore, PAGES)
     here = frozenset(page.code for page in PAGES if page.only != "static")
     if not selection.codes & here:
-        raise Refused("--select and --ignore leave no rule that a run can break")
+        raise Refused("--select and --ignore leave no rule that applies to a run")
     return Selection(selection.codes & here, selection.explicit & here)
 
 
 def fails(report: Report, selection: Selection) -> bool:
-    """Whether there is an error among the findings, or advice that was asked for by name."""
+    """Whether the findings contain an error, or advice that was selected."""
     return any(one.level == "error" or one.code in selection.explicit for one in report.findings)
 
 
 def merge(
     directories: Iterable[str], select: Iterable[str] | None, ignore: Iterable[str]
 ) -> tuple[Report, Selection]:
-    """What the processes of a run have left; `Refused` or `UnknownRule` if nothing can be read."""
+    """Merge the files of the processes of a run. Raises `Refused` or `UnknownRule`."""
     from zerograd.static.check_file import add_sources
 
     selection = chosen(select, ignore)
@@ -365,7 +367,9 @@ def merge(
         except OSError as error:
             raise Refused(f"{directory} cannot be read: {error.strerror}") from None
         if not found:
-            raise Refused(f"{directory} holds no findings: `zerograd run --ranks DIR` leaves some")
+            raise Refused(
+                f"{directory} contains no findings: `zerograd run --ranks DIR` writes them"
+            )
         parts += found
     report = merged(parts)
     report.findings = [one for one in report.findings if one.code in selection.codes]
@@ -374,7 +378,7 @@ def merge(
 
 
 class _Console:
-    """A stream of the process as it was at the beginning, whatever the program does to its own."""
+    """A copy of a stream from the start of the process, independent of what the program does."""
 
     def __init__(self, fd: int) -> None:
         stream = sys.stderr if fd == 2 else sys.stdout
@@ -384,13 +388,13 @@ class _Console:
         try:
             self._fd = aside(fd)
         except OSError:
-            self._original = self._fd = -1  # it was closed before we came
+            self._original = self._fd = -1  # the stream was closed before the start
         self.terminal = self._fd >= 0 and os.isatty(self._fd)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        # A child that lives on must not keep open what it closes itself.
+        # A child process that outlives this one must not keep the stream open.
         self._lock = threading.RLock()
         if self._fd != self._original:
             with contextlib.suppress(OSError):
@@ -399,16 +403,16 @@ class _Console:
 
     @property
     def fd(self) -> int:
-        """Its number."""
+        """The file descriptor."""
         return self._fd
 
     def draw(self, words: str) -> None:
-        """Write at once, in one go, whatever the program is about to write."""
+        """Write at once, with one call, independent of the output of the program."""
         with self._lock, contextlib.suppress(OSError):
             os.write(self._fd, words.encode(self._encoding, "replace"))
 
     def write(self, words: str) -> None:
-        """Write, after all that the program has written so far; into a closed pipe, nothing."""
+        """Write after the output of the program so far. A closed pipe is ignored."""
         with self._lock, contextlib.suppress(OSError):
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
@@ -419,7 +423,7 @@ class _Console:
 
 
 class _Output:
-    """The file of `--output`: whole at every moment, and up to date from finding to finding."""
+    """The file of `--output`. It is complete at every moment, and updated at every finding."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -428,7 +432,7 @@ class _Output:
         self._real = os.path.abspath(path) if self._device else os.path.realpath(path)
 
     def write(self, words: str, *, last: bool = False) -> None:
-        """Replace what stands there; a device or a pipe is written to once, at the end."""
+        """Replace the file. A device or a pipe is written once, at the end."""
         data = words.encode("utf-8", "backslashreplace")
         self.problem = ""
         try:

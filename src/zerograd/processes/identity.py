@@ -1,8 +1,8 @@
-"""The processes of one run: who each is, and the file in which it leaves what it finds, at once.
+"""The processes of one run: the rank of each, and the file to which it writes its findings at once.
 
-A directory stands for a run. Every process that trains appends to a file of its own there, line by
-line, so that one that is killed has lost nothing. Whoever leads the run reads them all at the end
-(`parts`).
+A run has a directory. Every process that trains appends to its own file there, line by line, so a
+process that is killed loses nothing. The leader of the run reads all files at the end
+(`process_files`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from zerograd.recording.json_codec import parsed, plain
 from zerograd.recording.writer import open_aside
 
 VARIABLE = "ZEROGRAD_RUN"
-"""The environment variable that tells a child what to do."""
+"""The environment variable with the options for child processes."""
 BOOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "launch", "boot")
-"""What stands here is imported by every Python that has it in its path, before anything else."""
+"""Every Python with this directory in its path imports the `sitecustomize` in it first."""
 PATIENCE = 10.0
-"""So many seconds the first rank waits for the others to come to their end."""
+"""How many seconds the first rank waits for the end of the others."""
 _STEPS = b"%12d"
-"""The number of steps: it is written over."""
+"""The width of the number of steps, which is overwritten in place."""
 _ZERO = ord("0")
 
 
@@ -53,17 +53,17 @@ class Who:
 
     @property
     def several(self) -> tuple[int, ...]:
-        """The rank, where there are others."""
+        """The rank, if there are others."""
         return (self.rank,) if self.rank is not None and self.world > 1 else ()
 
 
 def who() -> Who:
-    """Who this process is: by its process group, or by what a launcher has put into the environment."""
+    """The rank of this process: from its process group, or from the environment of a launcher."""
     known = rank_and_world()
     if known is not None:
         return Who(*known, restart=_number("TORCHELASTIC_RESTART_COUNT") or 0)
     if _is_worker():
-        return Who()  # what the environment says is its parent's
+        return Who()  # the environment is that of its parent
     rank, world = _number("RANK"), _number("WORLD_SIZE")
     if rank is None or world is None or rank >= world:
         return Who()
@@ -71,7 +71,7 @@ def who() -> Who:
 
 
 def rank_and_world() -> tuple[int, int] | None:
-    """The rank of this process and the number of ranks, by the default process group; None without."""
+    """Rank and world size of the default process group; None without one."""
     dist = getattr(sys.modules.get("torch"), "distributed", None)
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
@@ -91,7 +91,7 @@ def _number(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class Orders:
-    """What the children of a watched program are told."""
+    """The options that a watched program passes to its child processes."""
 
     directory: str
     on: str = "warn"
@@ -102,7 +102,7 @@ class Orders:
 
 
 def give(orders: Orders) -> None:
-    """Let every Python that this process starts from now on be watched."""
+    """Watch every Python that this process starts from now on."""
     os.environ[VARIABLE] = json.dumps(plain(orders))
     path = os.environ.get("PYTHONPATH", "")
     if BOOT not in path.split(os.pathsep):
@@ -110,7 +110,7 @@ def give(orders: Orders) -> None:
 
 
 def received() -> Orders | None:
-    """What this process was told by the one that has started it; None if it stands alone."""
+    """The options from the process that started this one; None if there is none."""
     word = os.environ.get(VARIABLE)
     if not word:
         return None
@@ -123,7 +123,7 @@ def received() -> Orders | None:
 
 
 class Count:
-    """The number of steps, written over in the file: a rank that is killed has left the last one."""
+    """The number of steps, overwritten in the file: after a kill the last number remains."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -131,14 +131,14 @@ class Count:
         word = _STEPS % 0
         file.write(b'{"steps": ' + word + b"}\n")
         self._tens = 0
-        """All digits but the last, as they stand there."""
+        """All digits but the last, as written."""
         self._memory: memoryview | None = None
-        with contextlib.suppress(OSError, ValueError):  # not every file system has that
+        with contextlib.suppress(OSError, ValueError):  # not every file system supports it
             whole = mmap.mmap(file.fileno(), self._at + len(word))
             self._memory = memoryview(whole)[self._at :]
 
     def set(self, steps: int) -> None:
-        """So many were taken. In memory, and mostly one digit: a call of the system costs ten times that."""
+        """Write the number of steps, mostly one digit of mapped memory: a system call costs ten times that."""
         if self._memory is not None and steps // 10 == self._tens:
             self._memory[-1] = _ZERO + steps % 10
             return
@@ -152,24 +152,24 @@ class Count:
 
 
 class Company:
-    """The processes of one run, as one of them sees it."""
+    """The processes of one run, from the view of one of them."""
 
     def __init__(self, program: str, directory: str | None = None) -> None:
-        """Join the run that this process is part of, or begin one; `OSError` where that fails."""
+        """Join the run of this process, or start one. Raises `OSError` if that fails."""
         self.who = who()
         self.orders = received()
         self.kept = directory is not None or self.orders is not None
-        """Whether the directory is left when the run is over."""
+        """Whether the directory remains after the run."""
         self.leads = self.orders is None and (not self.who.one_of_many or self.who.rank == 0)
-        """Whether this process tells what all have found."""
+        """Whether this process reports the findings of all."""
         self.formed = False
-        """Whether the ranks have met in a process group."""
+        """Whether the ranks have formed a process group."""
         self.rank: int | None = None
-        """This one's, once they have."""
+        """The rank of this process, once they have."""
         self._program = program
         self._file: Any = None
         self.count: Count | None = None
-        """Of this one's steps, once the ranks have met: what is known of a rank that is killed."""
+        """The step counter of this process, once they have. It remains if the rank is killed."""
         self._known = Who()
         self.problem = ""
         if self.orders is not None:
@@ -188,21 +188,21 @@ class Company:
 
     @property
     def _writes(self) -> bool:
-        """Whether this process leaves a file; what leads has a report, and needs none for itself."""
+        """Whether this process writes a file. A leader has its report and needs no file."""
         return not self.leads or self.who.one_of_many or self.kept
 
     @property
     def opened(self) -> bool:
-        """Whether this process has left anything yet."""
+        """Whether this process has written anything yet."""
         return self._file is not None
 
     @property
     def alone(self) -> bool:
-        """Whether no other process of the run has left anything."""
+        """Whether no other process of the run has written anything."""
         return not any(files(self.directory))
 
     def met(self) -> None:
-        """The ranks have formed a process group: from now on this one leaves a trace."""
+        """The ranks have formed a process group: from now on this process writes a file."""
         self.formed = True
         self.rank = who().rank
         if self._writes:
@@ -211,7 +211,7 @@ class Company:
             self.count = Count(self._file)
 
     def forked(self) -> None:
-        """This process is a child of the one that it was."""
+        """This process was forked from the previous one."""
         self.leads = False
         self.kept = True
         if self._file is not None:
@@ -222,15 +222,15 @@ class Company:
         self.formed, self.rank = False, None
 
     def first_to_tell(self, finding: Finding) -> bool:
-        """Whether no other process of this machine has told a finding of this place."""
+        """Whether no other process on this machine has printed a finding at this place."""
         site = finding.site
         return self.first(f"{finding.code} {site.path} {site.line}")
 
     def first(self, what: str) -> bool:
-        """Whether no other process of this machine has said that it does this."""
-        # Ranks that were started by one launcher; in a directory of ours there are no others.
+        """Whether this is the first process on this machine to claim this task."""
+        # The ranks of one launcher; a directory that zerograd made contains no others.
         parent = os.getppid() if self.orders is None and self.who.one_of_many else ""
-        name = f"told-{hashlib.sha256(f'{what} {parent}'.encode()).hexdigest()[:16]}"
+        name = f"reported-{hashlib.sha256(f'{what} {parent}'.encode()).hexdigest()[:16]}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         try:
             os.close(os.open(os.path.join(self.directory, name), flags))
@@ -241,26 +241,26 @@ class Company:
         return True
 
     def found(self, finding: Finding) -> None:
-        """Keep a finding, now."""
+        """Write a finding now."""
         if self._writes:
             self._write({"finding": plain(finding)})
 
     def ended(self, report: Report, *, clean: bool) -> None:
-        """This process has come to its end."""
+        """This process has ended."""
         stepped = report.watched is not None and report.watched.steps
         if self._file is None and not stepped and not report.findings and not report.errors:
-            return  # it did not train
+            return  # this process did not train
         if self._writes:
             watched = None if report.watched is None else plain(report.watched)
             self._write({"end": clean, "watched": watched, "errors": plain(report.errors)})
 
     def others(self) -> list[Part]:
-        """What the other processes of the run have found."""
+        """The findings of the other processes of the run."""
         mine = self._path() if self._file is not None else ""
         return [part for part in read(self.directory) if part.path != mine]
 
     def wait(self) -> bool:
-        """Wait for the ranks of this machine to come to their end; False if some did not."""
+        """Wait for the end of the ranks on this machine; False if some did not end."""
         if not self.who.one_of_many:
             return True
         here = socket.gethostname()
@@ -274,14 +274,14 @@ class Company:
             if time.monotonic() > until:
                 return not running
             time.sleep(0.02)
-        # If this one ends in an error, the launcher would stop those that are on their way out.
+        # If this one ends with an error, the launcher stops ranks that are just ending.
         until = time.monotonic() + PATIENCE / 5
         while any(_alive(part.pid) for part in parts) and time.monotonic() < until:
             time.sleep(0.02)
         return True
 
     def close(self) -> None:
-        """This process leaves; the directory goes with the one that leads, unless it is kept."""
+        """Close the file. The leader also removes the directory, unless it is kept."""
         self.count = None
         if self._file is not None:
             self._file.close()
@@ -294,7 +294,7 @@ class Company:
     def _open(self) -> None:
         path = self._path()
         try:
-            # Never over what is there: another process may still have it in its memory.
+            # Never overwrite a file: another process may still have it mapped.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)
             self._file = open(path, "x+b", 0, opener=open_aside)  # noqa: SIM115
@@ -302,12 +302,12 @@ class Company:
             self.problem = f"{self.directory} cannot be written: {error.strerror}"
 
     def _begin(self) -> None:
-        """Say who this is, if that has not been said yet."""
+        """Write the first line, which identifies the process, once."""
         if self._file is None and not self.problem:
             self._open()
         now = who()
         if self._known.one_of_many and not now.one_of_many:
-            now = self._known  # the group is gone, and it is still the same process
+            now = self._known  # the group is gone, but it is still the same process
         if self._file is not None and (now != self._known or not self._file.tell()):
             self._known = now
             self._put(self._header(now))
@@ -333,7 +333,7 @@ class Company:
         }
 
     def _clear(self) -> None:
-        """What an earlier run has left in a directory that the user has named."""
+        """Remove the files of an earlier run from the directory that the user named."""
         if self.who.restart:
             return
         here = socket.gethostname()
@@ -342,12 +342,12 @@ class Company:
                 with contextlib.suppress(OSError):
                     os.remove(part.path)
         if not self.who.one_of_many:
-            for name in Path(self.directory).glob("told-*"):
+            for name in Path(self.directory).glob("reported-*"):
                 name.unlink(missing_ok=True)
 
 
 def _meeting() -> str:
-    """Where ranks meet whose common parent is not ours: it started all of this machine's."""
+    """The directory for ranks that a launcher started, named after their common parent."""
     words = (os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("MASTER_PORT", ""))
     name = f"zerograd-{getpass.getuser()}-{os.getppid()}-{'-'.join(filter(None, words))}"
     safe = "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in name)

@@ -1,10 +1,10 @@
-"""What the processes of a run have left in its directory, read.
+"""Reads the files of the processes of a run.
 
-A file for each, line by line (`ranks` writes them):
+Each process has one file (`identity` writes it):
 
     {"rank": 1, "world": 4, "pid": 4711, "host": "node7", "program": "train.py"}
-    {"steps":         1357}                     written over at every step
-    {"finding": {"code": "ZG101", …}}           again when it was seen 2, 4, 8 … times
+    {"steps":         1357}                     overwritten at every step
+    {"finding": {"code": "ZG101", …}}           again when it has happened 2, 4, 8 … times
     {"end": true, "watched": {…}, "errors": []}
 """
 
@@ -24,7 +24,7 @@ SUFFIX = ".jsonl"
 
 @dataclass
 class Part:
-    """What one process of a run has left."""
+    """The contents of the file of one process."""
 
     path: str
     rank: int | None = None
@@ -37,17 +37,17 @@ class Part:
     errors: list[Problem] = field(default_factory=list)
     ended: bool = False
     steps: int = 0
-    """How many it had taken, if it has not come to its end."""
+    """The number of steps, if the process has not ended."""
 
 
 def read(directory: str) -> list[Part]:
-    """What the processes of a run have left, the ranks in their order; `OSError` without one."""
+    """Read the files of all processes, in the order of ranks. Raises `OSError` if there are none."""
     parts = [part for path in files(directory) if (part := _part(path)) is not None]
     return sorted(parts, key=lambda one: (one.rank is None, one.rank or 0, one.path))
 
 
 def files(directory: str) -> Iterator[str]:
-    """Where they are."""
+    """The paths of the files."""
     for entry in sorted(os.listdir(directory)):
         if entry.endswith(SUFFIX):
             yield os.path.join(directory, entry)
@@ -61,11 +61,11 @@ def _part(path: str) -> Part | None:
     except OSError as error:
         part.errors.append(Problem(path, f"cannot be read: {error.strerror}"))
         return part
-    for number, line in enumerate(lines[:-1], start=1):  # after the last newline: cut by a crash
+    for number, line in enumerate(lines[:-1], start=1):  # the rest was cut off
         try:
             _take(part, json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            message = "this is no line that zerograd has left there"
+            message = "zerograd did not write this line"
             part.errors.append(Problem(path, message, number))
             return part
     return part

@@ -1,4 +1,4 @@
-"""The files of a recording: one, or one for each rank beside the place that the user has named."""
+"""The files of a recording: one, or one for each rank beside the path that the user named."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import os
 
 
 def of_rank(path: str, rank: int | str) -> str:
-    """Where a rank's recording goes, if the whole run's is to go there."""
+    """The path of a rank's recording, given the path for the whole run."""
     stem, suffix = os.path.splitext(path)
     return f"{stem}.rank{rank}{suffix}"
 
 
 def files(path: str, began: float) -> list[str]:
-    """Those of a run that began then, by the clock of the file system.
+    """The files of a run that started at this time, by the clock of the file system.
 
-    If it has some for ranks, what an earlier run of more ranks has left under this name goes.
+    If there are files for ranks, those of an earlier run with more ranks are removed.
     """
     found = sorted(glob.glob(of_rank(glob.escape(path), "*")))
     mine = [one for one in found if _written(one) >= began]
@@ -36,7 +36,7 @@ def _written(path: str) -> float:
 
 
 def _is_of_a_rank(path: str, whole: str) -> bool:
-    """Whether a file is what zerograd has recorded of a rank."""
+    """Whether a file is zerograd's recording of a rank."""
     try:
         with open(path, "rb") as stream:
             header = json.loads(stream.readline(1024))

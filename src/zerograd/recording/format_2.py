@@ -1,4 +1,4 @@
-"""Format 2 of recordings, in which an event of any kind could have any field, and excuses had no names."""
+"""Format 2 of recordings: an event of any kind could have any field, and excuses had no names."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from zerograd.core.events import KINDS, Excuse
 
 FORMAT = 2
 _NOWHERE = "<unknown>"
-"""The path of an event that no call was seen for."""
+"""The path of an event without a known call."""
 _COMMON = frozenset(
     "subject foreign may scaled to_none bare loop fed idle_loss alone own_gradient bypasses divisor "
     "length last guard leftover measured orphan part inner again synced unsynced off volume diverged "
     "allowed call".split()
 )
-"""What any event could have. Of a field that is not its kind's, no rule read anything."""
+"""The fields of every event. No rule read a field that does not belong to the kind."""
 
 
 def converted(data: object) -> object:
-    """The data of an event as format 3 has it; what is no event stays as it is."""
+    """Convert the data of an event to format 3. Other data stays unchanged."""
     kind = KINDS.get(str(data.get("kind"))) if isinstance(data, dict) else None
     if kind is None or not isinstance(data, dict):
         return data

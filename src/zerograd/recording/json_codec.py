@@ -1,4 +1,4 @@
-"""Events and other records as JSON holds them, and back: what recordings are made of."""
+"""Converts events and other records to JSON data and back."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from zerograd.core.events import KINDS, Event
 
 
 class Damaged(ValueError):
-    """A line that no recorder wrote."""
+    """A line that is not part of a valid recording."""
 
 
 def event_data(event: Event) -> dict[str, object]:
-    """An event as JSON can hold it."""
+    """An event as JSON data."""
     return {"kind": event.kind, **_fields(event)}
 
 
 def parsed_event(data: object) -> Event:
-    """The event that `event_data` made into data; `Damaged` if it is no such thing."""
+    """The event from the data of `event_data`. Raises `Damaged` for other data."""
     if not isinstance(data, dict):
-        raise Damaged("this is no event")
+        raise Damaged("this is not a valid event")
     if "kind" not in data:
         raise Damaged("the event has no 'kind'")
     fields_ = dict(data)
     name = fields_.pop("kind")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise Damaged(f"{name!r} is no kind of event")
+        raise Damaged(f"{name!r} is not a kind of event")
     event = _parsed_dataclass(kind, fields_)
     assert isinstance(event, Event)
     return event
 
 
 def plain(value: object) -> object:
-    """A value as JSON can hold it; of a dataclass the fields that differ from their defaults."""
+    """A value as JSON data. Of a dataclass, only fields that differ from their defaults."""
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
@@ -56,7 +56,7 @@ def _fields(record: Any) -> dict[str, object]:
 
 
 def parsed(kind: Any, data: object) -> object:
-    """The value of a type that `plain` made into data; `Damaged` if it is no such thing."""
+    """The value of a type from the data of `plain`. Raises `Damaged` for other data."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return _parsed_union(get_args(kind), data)
@@ -73,11 +73,11 @@ def parsed(kind: Any, data: object) -> object:
         try:
             return kind(data)
         except ValueError:
-            raise Damaged(f"{data!r} is no {kind.__name__.lower()}") from None
+            raise Damaged(f"{data!r} is not a valid {kind.__name__.lower()}") from None
     if kind is float and type(data) is int:
         return float(data)
     if type(data) is not kind and not (kind is type(None) and data is None):
-        raise Damaged(f"{data!r} is not of the kind that belongs there")
+        raise Damaged(f"{data!r} has the wrong type")
     return data
 
 
@@ -85,23 +85,23 @@ def _parsed_dict(key: type, value: Any, data: dict[str, object]) -> object:
     try:
         return {key(name): parsed(value, one) for name, one in data.items()}
     except ValueError:
-        raise Damaged(f"{data!r} is not of the kind that belongs there") from None
+        raise Damaged(f"{data!r} has the wrong type") from None
 
 
 def _parsed_union(kinds: tuple[Any, ...], data: object) -> object:
     for kind in kinds:
         with contextlib.suppress(Damaged):
             return parsed(kind, data)
-    raise Damaged(f"{data!r} is not of the kind that belongs there")
+    raise Damaged(f"{data!r} has the wrong type")
 
 
 def _parsed_dataclass(kind: Any, data: object) -> object:
     hints, needed = _hints(kind)
     if not isinstance(data, dict):
-        raise Damaged(f"this is no {kind.__name__.lower()}")
+        raise Damaged(f"this is not a valid {kind.__name__.lower()}")
     name = kind.__name__.lower()
     for unknown in data.keys() - hints.keys():
-        raise Damaged(f"no {name} has a {unknown!r}: a newer zerograd may have written it")
+        raise Damaged(f"unknown field {unknown!r} of {name}: a newer zerograd may have written it")
     for missing in needed - data.keys():
         raise Damaged(f"the {name} has no {missing!r}")
     made: object = kind(**{name: parsed(hints[name], one) for name, one in data.items()})
@@ -110,7 +110,7 @@ def _parsed_dataclass(kind: Any, data: object) -> object:
 
 @cache
 def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """The types of a dataclass's fields, and the fields without which there is none."""
+    """The types of the fields of a dataclass, and its required fields."""
     needed = [
         field.name
         for field in fields(kind)

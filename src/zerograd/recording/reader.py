@@ -1,4 +1,4 @@
-"""Reads what a recorder wrote, line by line, however long it is and however the writing ended."""
+"""Reads a recording line by line, of any length, even if the writing was interrupted."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from zerograd.recording.writer import FORMAT, LONGEST_LINE, MOST_EVENTS, MOST_SO
 
 Post = Callable[[str, Event], None]
 Norms = Callable[[str, int, int, list[float], list[float | None]], None]
-"""Takes a subject, its first step, for how many steps each stands, what was used, what is right."""
+"""Takes a subject, its first step, the number of steps per norm, the used and the right norms."""
 
-_NO_RECORDING = "this is no recording: zerograd run --record makes one"
-_NO_LINE = "this is no line of a recording"
+_NO_RECORDING = "this is not a recording: zerograd run --record writes one"
+_NO_LINE = "this is not a line of a recording"
 
 
 @dataclass
 class Played:
-    """What a recording holds besides its events."""
+    """The contents of a recording besides its events."""
 
     clean: bool = False
-    """The run ended by itself."""
+    """Whether the run ended normally."""
     cut: bool = False
     problems: list[Problem] = field(default_factory=list)
     program: str = ""
     rank: int | None = None
     titles: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """What each subject is called, and how many parameters it has."""
+    """The title of each subject and its number of parameters."""
     sources: dict[str, list[str]] = field(default_factory=dict)
     watched: Watched | None = None
 
 
 Progress = Callable[[int, int], object]
-"""Is told how many bytes are read, and how many there are."""
+"""Takes the number of bytes read so far and in total."""
 LINES = 100_000
-"""So often."""
+"""Lines between two calls of `Progress`."""
 
 
 def replay(
     path: str, post: Post, norms: Norms | None = None, progress: Progress | None = None
 ) -> Played:
-    """Post the events of a recording, and hand out what else it holds.
+    """Post the events of a recording, and return its other contents.
 
-    All that stands before a damaged line is posted. `OSError` where the file cannot be read.
+    Events before a damaged line are posted. Raises `OSError` if the file cannot be read.
     """
     reader = _Reader(post, norms)
     played = reader.played
@@ -65,16 +65,16 @@ def replay(
                 post(*known)
                 continue
             if number > 1 and not line.endswith(b"\n") and not stream.read(1):
-                break  # the last line, cut by a crash
+                break  # the last line, cut off by a crash
             try:
                 reader.take(line)
             except Damaged as error:
                 played.clean = False
-                message = f"{error}; nothing from there on is judged"
+                message = f"{error}; the rest of the recording is not judged"
                 played.problems.append(Problem(path, message, number))
                 return played
     if not number:
-        played.problems.append(Problem(path, "is empty, and no recording"))
+        played.problems.append(Problem(path, "is empty, so it is not a recording"))
     elif played.cut:
         whole = "was cut when it grew too large: the rest of the run is not judged"
         played.clean = False
@@ -83,14 +83,14 @@ def replay(
 
 
 class _Reader:
-    """Takes the lines of a recording one by one."""
+    """Processes the lines of a recording one by one."""
 
     def __init__(self, post: Post, norms: Norms | None) -> None:
         self.played = Played()
         self._post = post
         self._norms = norms
         self.events: dict[bytes, tuple[str, Event]] = {}
-        """By the line that repeats them: most lines of a long recording are such."""
+        """By the line that repeats them: most lines of a long recording are repetitions."""
         self._known: dict[int, tuple[str, Event]] = {}
         self._begun = self._is_format_2 = False
 
@@ -111,7 +111,7 @@ class _Reader:
             self._fact(data)
 
     def _fact(self, data: dict[str, object]) -> None:
-        """A line that is no event."""
+        """Process a line that is not an event."""
         played = self.played
         if "norms" in data:
             self._take_norms(data)
@@ -162,7 +162,7 @@ class _Reader:
     def _cycle(self, data: dict[str, object]) -> None:
         cycle, events = data["cycle"], data.get("events")
         if not isinstance(cycle, list) or not cycle or type(events) is not int or events < 1:
-            raise Damaged("a cycle needs the numbers of its events, and how many they are")
+            raise Damaged("a cycle needs the numbers of its events and their count")
         known = [self._find(number) for number in cycle]
         for at in range(events):
             self._post(*known[at % len(known)])
@@ -180,7 +180,7 @@ class _Reader:
         if right is None:
             right = [None] * len(used)
         if first < 1 or each < 1 or not isinstance(right, list) or len(right) != len(used):
-            raise Damaged("norms need a step they begin at, and as many right ones as used ones")
+            raise Damaged("norms need a first step, and a right norm for each used norm")
         numbers = [_norm(one) for one in used]
         others = [None if one is None else _norm(one) for one in right]
         if self._norms is not None:
@@ -188,14 +188,14 @@ class _Reader:
 
 
 def _typed(data: dict[str, object], **kinds: type) -> list[Any]:
-    """The values of some keys; `Damaged` where one is missing or of another kind."""
+    """The values of some keys. Raises `Damaged` if one is missing or has the wrong type."""
     for key, kind in kinds.items():
         if type(data.get(key)) is not kind:
-            raise Damaged(f"{key!r} is missing there, or is no {kind.__name__}")
+            raise Damaged(f"{key!r} is missing, or is not of type {kind.__name__}")
     return [data[key] for key in kinds]
 
 
 def _norm(value: object) -> float:
     if type(value) in (int, float) or value in ("inf", "nan"):
         return float(value)  # type: ignore[arg-type]
-    raise Damaged(f"{value!r} is no norm")
+    raise Damaged(f"{value!r} is not a norm")

@@ -1,19 +1,19 @@
-"""The events of a run as JSON lines, so that it can be judged and shown again: `run --record`.
+"""Writes the events of a run as JSON lines, to judge and show the run again: `run --record`.
 
     {"zerograd": "0.1.0", "format": 3, "program": "a.py"}
     {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2}
     {"source": "a.py", "text": "import torch …"}
     {"define": 0, "subject": "SGD#1", "event": {"kind": "backward", "site": {"path": "a.py", "line": 7}}}
     0                                              event 0 happened
-    {"cycle": [0, 1, 2], "events":       299997}   these, over and over, so many events altogether
+    {"cycle": [0, 1, 2], "events":       299997}   these events repeat; the total number of events
     {"norms": "SGD#1", "first": 1, "each": 1, "used": [5, 8], "right": [null, 5]}
-    {"watched": {"steps": 100001}}                 what the run was watched for
-    {"end": true}                                  the run ended by itself
+    {"watched": {"steps": 100001}}                 what was watched
+    {"end": true}                                  the run ended normally
 
-An event is written before `write` returns: a crash loses at most the last one. What repeats itself
-is counted in place, in its line, so that the events of a long run are no longer than those of a short
-one. Norms come in batches, and behind the events they belong to; from THIN steps on, one is for
-several. A file never grows beyond MOST_BYTES; what comes after `{"cut": …}` was not kept.
+An event is written before `write` returns, so a crash loses at most the last one. Repetitions are
+counted in place, in their line, so the events of a long run take no more space than those of a short
+run. Norms come in batches, after the events that they belong to; from THIN steps on, one norm stands
+for several steps. A file never grows beyond MOST_BYTES; events after `{"cut": …}` are not kept.
 
 An event has the fields of its kind. In format 2 all kinds had all fields; it is converted on reading.
 """
@@ -37,24 +37,24 @@ from zerograd.recording.json_codec import event_data, plain
 FORMAT = 3
 MOST_BYTES = 64 * 1024 * 1024
 MOST_EVENTS = 4096
-"""So many different events have a number at a time; then numbers are given anew."""
+"""The number of different events that have a number at a time. Then numbering starts again."""
 LONGEST_CYCLE = 128
 LONGEST_LINE = 1024 * 1024
 _WIDTH = 12
-"""Of a count: it is written over."""
+"""The width of a count, which is overwritten in place."""
 _RESERVE = 128
-"""Bytes kept for the last line."""
+"""Bytes reserved for the last line."""
 _ASIDE = 100
-"""File descriptors from here on are ours."""
+"""The first file descriptor that zerograd uses."""
 THIN = 100_000
-"""From this step on a norm stands for two steps, from twice as many on for four, and so on."""
+"""From this step on a norm stands for two steps, from twice this step on for four, and so on."""
 MOST_SOURCES = 64
 _SHORT = 6
-"""Digits of a norm."""
+"""The number of digits of a norm."""
 
 
 class Recorder:
-    """Writes a run to a file. Trouble with the file ends the recording, never the run."""
+    """Writes a run to a file. An error of the file ends the recording, never the run."""
 
     def __init__(
         self,
@@ -64,38 +64,38 @@ class Recorder:
         rank: int | None = None,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """Open the file; `OSError` where it cannot be written."""
+        """Open the file. Raises `OSError` if it cannot be written."""
         self.path = path
         self._home = os.getcwd()
         self._sources: set[str] = set()
         self.problem = ""
-        """Why the recording is not whole."""
+        """Why the recording is incomplete."""
         self._file = open(path, "wb", 0, opener=open_aside)  # noqa: SIM115  # see `close`
         self._most = most_bytes - _RESERVE
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._numbers: dict[tuple[str, Event], int] = {}
         self._past: list[int] = []
-        """The latest numbers, enough to see the longest cycle twice."""
+        """The latest event numbers, enough to see the longest cycle twice."""
         self._cycle: list[int] = []
         self._count = 0
-        """How many events the open cycle has, and where in the file that stands."""
+        """The number of events of the open cycle, and its position in the file."""
         self._count_at = 0
         try:
             if not self._file.seekable():
-                raise OSError(errno.ESPIPE, "it has to be a file that can be written in place")
+                raise OSError(errno.ESPIPE, "the recording must be a regular file")
             about = {"program": program} if program else {}
             ranked = {} if rank is None else {"rank": rank}
             header = {"zerograd": __version__, "format": FORMAT, **about, **ranked}
             self._append(json.dumps(header))
             self.began = os.fstat(self._file.fileno()).st_mtime
-            """When, by the clock of the file system."""
+            """The start time, by the clock of the file system."""
         except OSError:
             self._file.close()
             raise
 
     def write(self, subject: str, event: Event) -> None:
-        """Keep one event."""
+        """Write one event."""
         with self._kept() as open_:
             if not open_:
                 return
@@ -106,15 +106,15 @@ class Recorder:
                 self._begin(number)
 
     def title(self, subject: str, title: str, parameters: int) -> None:
-        """Keep what a subject is called."""
+        """Write the title of a subject."""
         self._line({"subject": subject, "title": title, "parameters": parameters})
 
     def norms(
         self, subject: str, first: int, used: Sequence[float], right: Sequence[float | None]
     ) -> None:
-        """Keep the norms that steps used, from a subject's first of them on.
+        """Write the norms that the steps of a subject used, beginning with step `first`.
 
-        Beside them what they should have been, None where that is what was used.
+        `right` has the correct norms; None where the used norm is correct.
         """
         each = thinning(first)
         groups = range(0, len(used), each)
@@ -126,7 +126,7 @@ class Recorder:
         self._line(line)
 
     def watched(self, watched: Watched) -> None:
-        """Keep what the run was watched for."""
+        """Write what was watched."""
         self._line({"watched": plain(watched)})
 
     def _line(self, line: object) -> None:
@@ -136,8 +136,8 @@ class Recorder:
 
     @contextlib.contextmanager
     def _kept(self) -> Iterator[bool]:
-        """Whether there is a file to write to; trouble in here ends the recording."""
-        # A forked child has the parent's file, and must leave it alone.
+        """Whether the file is open. An error inside this block ends the recording."""
+        # A forked child shares the file of its parent and must not write to it.
         if self._file.closed or os.getpid() != self._pid:
             yield False
             return
@@ -152,7 +152,7 @@ class Recorder:
                 self._file.close()
 
     def close(self, *, clean: bool = False) -> None:
-        """No more events; clean, if the run ended by itself. A second time does nothing."""
+        """End the recording; `clean` if the run ended normally. A second call does nothing."""
         if not self._file.closed and os.getpid() == self._pid:
             with self._lock:
                 self._end({"end": clean})
@@ -175,7 +175,7 @@ class Recorder:
         return number
 
     def _keep_source(self, path: str) -> None:
-        """Keep the file that a call stands in: allow comments hold, wherever it is judged again."""
+        """Write the source file of a call, so that its allow comments apply when it is judged again."""
         if path in self._sources or not path or len(self._sources) >= MOST_SOURCES:
             return
         self._sources.add(path)
@@ -186,7 +186,7 @@ class Recorder:
                 self._append(line)
 
     def _goes_on(self, number: int) -> bool:
-        """Whether the event is the next one of the open cycle; then it is counted."""
+        """Whether the event is the next one of the open cycle. If so, count it."""
         if not self._cycle or self._cycle[self._count % len(self._cycle)] != number:
             return False
         self._count += 1
@@ -194,7 +194,7 @@ class Recorder:
         return True
 
     def _begin(self, number: int) -> None:
-        """Write the event as a line of its own, or as the first of a cycle."""
+        """Write the event as a separate line, or as the first of a cycle."""
         self._leave()
         if len(self._past) > 4 * LONGEST_CYCLE:
             del self._past[: -2 * LONGEST_CYCLE]
@@ -208,21 +208,21 @@ class Recorder:
         self._cycle, self._count = cycle, 1
 
     def _leave(self) -> None:
-        """Close the open cycle; while it was counted, the past was not kept up to date."""
+        """Close the open cycle, and update the past, which was not kept meanwhile."""
         if self._cycle:
             missing = range(max(1, self._count - 2 * LONGEST_CYCLE), self._count)
             self._past += [self._cycle[at % len(self._cycle)] for at in missing]
             self._cycle = []
 
     def _append(self, line: str) -> int:
-        """Write a line; where in the file it begins."""
+        """Write a line. Returns its position in the file."""
         at = self._file.seek(0, os.SEEK_END)
         if at + len(line) >= self._most:
             raise _Full
         return self._put(f"{line}\n")
 
     def _put(self, text: str, at: int | None = None) -> int:
-        """Write at a place, or at the end, in one call to the system: it is there, or it is not."""
+        """Write at a position, or at the end, with one system call: all of it or nothing."""
         at = self._file.seek(0, os.SEEK_END) if at is None else self._file.seek(at)
         data = text.encode("ascii")
         if self._file.write(data) != len(data):
@@ -231,7 +231,7 @@ class Recorder:
 
 
 def open_aside(path: str, flags: int) -> int:
-    """Open a file where no program will come upon it."""
+    """Open a file with a descriptor that no program will use."""
     fd = os.open(path, flags, 0o666)
     try:
         return aside(fd)
@@ -240,7 +240,7 @@ def open_aside(path: str, flags: int) -> int:
 
 
 def aside(fd: int) -> int:
-    """A copy of a file descriptor whose number no program will get that opens and closes its own."""
+    """A copy of a file descriptor, with a number that no program will get for its own files."""
     try:
         import fcntl
 
@@ -250,23 +250,23 @@ def aside(fd: int) -> int:
 
 
 def thinning(step: int) -> int:
-    """For how many steps one norm stands, from that step on: a power of two."""
+    """The number of steps per norm, from this step on: a power of two."""
     return 1 if step <= THIN else 1 << math.ceil(math.log2(step / THIN))
 
 
 def _short(norm: float | None) -> float | str | None:
-    """A norm as JSON has it: with few digits, in words where it is no number."""
+    """A norm as JSON: few digits, and text for inf and nan."""
     if norm is None:
         return None
     return float(f"{norm:.{_SHORT}g}") if math.isfinite(norm) else str(norm)
 
 
 class _Full(Exception):
-    """The file has reached its size."""
+    """The file has reached its maximum size."""
 
 
 def _cycle(past: list[int], number: int) -> list[int]:
-    """The shortest cycle that the past has just gone through twice, and that the number begins."""
+    """The shortest cycle that has just happened twice and that begins with this number."""
     for length in range(1, min(LONGEST_CYCLE, len(past) // 2) + 1):
         if past[-length] == number and past[-length:] == past[-2 * length : -length]:
             return past[-length:]

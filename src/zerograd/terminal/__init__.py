@@ -1,4 +1,6 @@
-"""What zerograd shows on a terminal while a program runs: the status line.
+"""The status lines at the bottom of the terminal while a program runs.
+
+It gives `Live`, which draws them.
 
 May import: core.
 """

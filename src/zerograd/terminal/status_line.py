@@ -1,8 +1,8 @@
-"""`zerograd run --live`: what the gradients do, at the foot of the terminal, while training runs.
+"""`zerograd run --live`: the state of the gradients in the last lines of the terminal, during a run.
 
-The foot is kept out of the part of the terminal that scrolls, so whatever the program writes, by
-whichever way, stays whole. Nothing waits for the drawing: a thread looks a few times per second. If
-the process dies without a word, a guard, which only waits for that, gives the terminal back.
+The status lines are outside the scrolling part of the terminal, so they never disturb the output of
+the program. The training never waits for them: a thread draws them a few times per second. If the
+process is killed, a separate guard process restores the terminal.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from zerograd.core.finding import Finding
 from zerograd.core.lifecycle import Grads
 
 EVERY = 0.2
-"""Seconds between two looks."""
+"""Seconds between two drawings."""
 RATE_OVER = 25
-"""So many looks a rate is taken over."""
+"""The number of drawings over which the rate is averaged."""
 MOST_SUBJECTS = 6
 MOST_FINDINGS = 3
 LEAST_ROWS = 12
-"""A terminal that has fewer is left alone."""
+"""On a terminal with fewer rows, nothing is drawn."""
 
 _SIGNS = {
     Grads.NONE: ("·", "empty", "2"),
@@ -38,14 +38,14 @@ _SIGNS = {
 }
 _SAVE, _BACK = "\x1b7", "\x1b8"
 _FREE = f"{_SAVE}\x1b[r{_BACK}\x1b[J"
-"""The whole terminal scrolls again, and what stands below the cursor is gone."""
+"""Lets the whole terminal scroll again, and erases everything below the cursor."""
 _GUARD = (
     r"""exec 3<&0; { read -r said <&3; [ "$said" ] || printf '\0337\033[r\0338\033[J\n' >&2; } &"""
 )
 
 
 class Glance(NamedTuple):
-    """A subject as it is now."""
+    """The current state of a subject."""
 
     title: str
     steps: int
@@ -55,7 +55,7 @@ class Glance(NamedTuple):
 
 
 class Live:
-    """Draws until it is told to stop."""
+    """Draws the status lines until `stop` is called."""
 
     def __init__(
         self,
@@ -75,18 +75,18 @@ class Live:
         self._thread: threading.Thread | None = None
         self._guard = -1
         self._room = (0, 0, 0)
-        """Rows and columns of the terminal, and rows of the foot, as they were last drawn."""
+        """Rows and columns of the terminal, and the number of status lines, at the last drawing."""
         self._began = time.monotonic()
         self._past: deque[tuple[float, int]] = deque(maxlen=RATE_OVER)
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         self._guard = _guard(self._fd)
         self._thread = threading.Thread(target=self._draw_on, name="zerograd live", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Draw no more, and give the terminal back."""
+        """Stop drawing, and restore the terminal."""
         if self._thread is None:
             return
         self._over.set()
@@ -100,7 +100,7 @@ class Live:
             os.close(self._guard)
 
     def _draw_on(self) -> None:
-        # A look from beside may come amid a change: then the next one sees more.
+        # The data can change while the thread reads it. Then the next drawing is right.
         while not self._over.wait(EVERY):
             with contextlib.suppress(Exception):
                 self._draw()
@@ -113,7 +113,7 @@ class Live:
         room = (rows, columns, len(lines))
         words = ""
         if room != self._room:
-            # Rows for the foot are made by moving on; the cursor stays with what was written last.
+            # Scroll to make rows for the status lines; the cursor stays after the last output.
             words = _FREE if self._room[2] else ""
             words += "\n" * len(lines) + f"\x1b[{len(lines)}A"
             words += f"{_SAVE}\x1b[1;{rows - len(lines)}r{_BACK}"
@@ -123,7 +123,7 @@ class Live:
         self._write(f"{words}{_SAVE}{''.join(placed)}{_BACK}")
 
     def lines(self, columns: int) -> list[str]:
-        """The foot, as wide as the terminal."""
+        """The status lines, fitted to the width of the terminal."""
         subjects = list(self._look())
         findings = list(self._findings())
         steps = sum(one.steps for one in subjects)
@@ -168,19 +168,19 @@ class Live:
 
 
 def _fit(words: str, columns: int) -> str:
-    """Words of a stranger, in one line, that move no cursor."""
+    """Text of the program in one line, without control characters."""
     plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in words)
     return plain if len(plain) <= columns else plain[: max(0, columns - 1)] + "…"[:columns]
 
 
 def _guard(fd: int) -> int:
-    """Who gives the terminal back if we cannot: the end of a pipe that it waits at; -1 is nobody."""
+    """Start the guard process. Returns the end of the pipe that it reads, or -1."""
     try:
         waiting, ours = os.pipe()
     except OSError:
         return -1
     try:
-        # The guard is no child of ours: a program that waits for all its children is not disturbed.
+        # The guard is not a child of this process, because a program may wait for all its children.
         subprocess.run(
             ["/bin/sh", "-c", _GUARD],
             stdin=waiting,
@@ -199,6 +199,6 @@ def _guard(fd: int) -> int:
 
 
 def _close(fd: int) -> None:
-    # A child that lives on must not keep the guard waiting.
+    # A child process that outlives this one must not keep the guard waiting.
     with contextlib.suppress(OSError):
         os.close(fd)
