@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +31,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not tiers.belongs(item)])
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """A watch searches all objects: what is there before the first test would take longest, and is left out."""
+    if "torch" in sys.modules:
+        import torch
+
+        # torch imports much more when an optimizer is first used.
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1).zero_grad()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="module")

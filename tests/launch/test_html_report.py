@@ -312,6 +312,7 @@ def test_run_keeps_a_recording_that_was_asked_for(here: Path) -> None:
     assert "Nothing wrong" in Parsed(here / "page.html").shown
 
 
+@tiers.long
 def test_a_program_that_moves_fails_or_never_trains_has_its_page_too(here: Path) -> None:
     write(
         here,

@@ -500,6 +500,11 @@ def test_an_output_that_is_no_file_is_written_once(here: Path) -> None:
     done = watched("--format", "concise", "--output", "/dev/stdout", "train.py", cwd=here)
     assert done.stdout.count("ZG101") == 1
     assert Path("/dev/stdout").is_symlink()
+
+
+@tiers.long
+def test_an_output_may_be_thrown_away(here: Path) -> None:
+    write(here, {"train.py": FORGOTTEN_ZERO})
     assert watched("--output", "/dev/null", "train.py", cwd=here).returncode == 1
     assert Path("/dev/null").is_char_device()
 

@@ -8,10 +8,8 @@ the contributions is what the watcher must report of the run.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -567,16 +565,6 @@ def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[s
     if not lines and stale and oracle.plain and oracle.always_stale:
         return [f"reading does not find ZG101 at {sorted(stale)}"]
     return []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def only_the_programs_objects() -> Iterator[None]:
-    """What was there before is not searched for the program's optimizers and names each time."""
-    verdict(draw(0))  # torch imports more when its optimizers are first used
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def test_a_sample_of_programs_has_the_findings_of_the_oracle() -> None:

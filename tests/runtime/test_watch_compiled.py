@@ -11,9 +11,10 @@ import torch.nn.utils.clip_grad
 from torch import Tensor
 
 import zerograd
+from support import tiers
 from support.training import assert_found, batches, either_way, loss_of, net, sgd
 
-needs_no_compiler = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+needs_no_compiler = pytest.mark.parametrize("backend", tiers.sample(["eager", "aot_eager"]))
 compiles = pytest.mark.filterwarnings("ignore")
 """Compilers of torch warn of what is going on inside."""
 
