@@ -28,7 +28,7 @@ import watch_overhead
 from zerograd.processes.identity import Company
 from zerograd.runtime.engine import Engine
 from zerograd.runtime.ranks.replicas import EVERY, FIRST, PARTS, Replicas
-from zerograd.runtime.ranks.sync import Sync
+from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.watch import Watch
 
 WARM_UP = FIRST + 2
@@ -40,8 +40,9 @@ MOST_CHECKS = 10
 ASKED = 1
 """The rank that reports. Unlike the first rank, it writes and reads."""
 FOR_RANKS = (
-    (Sync, "forwarded"), (Sync, "begins"), (Sync, "told"), (Sync, "stepping"), (Sync, "before_step"),
-    (Replicas, "step_begins"), (Replicas, "found"), (Engine, "_stepped"),
+    (RankSync, "forwarded"), (RankSync, "begins"), (RankSync, "annotate"), (RankSync, "stepping"),
+    (RankSync, "before_step"),
+    (Replicas, "step_begins"), (Replicas, "found"), (Engine, "rank_stepped"),
 )  # fmt: skip
 """The functions that exist only for ranks."""
 

@@ -39,7 +39,7 @@ import loops
 import zerograd
 from corpus import progress
 from loops import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
-from zerograd.runtime import orphans, verify, watcher
+from zerograd.runtime import gradient_probe, orphans, watcher
 
 WARM_UP = 12
 """The number of steps before the measurement: zerograd learns the usual sequence in them."""
@@ -309,12 +309,12 @@ def _counted() -> Iterator[list[None]]:
     """One entry for each time that hooks are registered on parameters."""
     calls: list[None] = []
 
-    class Counted(verify.Touch):
+    class Counted(gradient_probe.Touch):
         def __init__(self, params: Sequence[torch.Tensor]) -> None:
             calls.append(None)
             super().__init__(params)
 
-    with _patched(verify, "Touch", lambda _: Counted):
+    with _patched(gradient_probe, "Touch", lambda _: Counted):
         yield calls
 
 

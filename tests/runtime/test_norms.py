@@ -14,7 +14,7 @@ import torch
 from support.training import batches, loss_of, net, sgd
 from zerograd.recording.reader import Played, replay
 from zerograd.recording.writer import Recorder
-from zerograd.runtime import verify
+from zerograd.runtime import gradient_values
 from zerograd.runtime.watch import Watch
 
 
@@ -117,7 +117,7 @@ def test_a_recorded_run_is_bit_identical(tmp_path: Path) -> None:
 
 
 def test_large_gradients_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "MOST_BYTES", 3)
+    monkeypatch.setattr(gradient_values, "MOST_BYTES", 3)
     used, right, _ = recorded(tmp_path / "run.jsonl", Oracle({5}).train)
     assert len(used) == 300
     assert right == [None] * 300

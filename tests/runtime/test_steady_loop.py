@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import zerograd
 from support import tiers
-from zerograd.runtime import steady_loop, watcher
+from zerograd.runtime import steady_loop
+from zerograd.runtime.posting import Posting
 
 ROUNDS = 9
 CLEARS = (
@@ -138,7 +139,7 @@ def watched(body: str) -> tuple[object, ...]:
 def test_a_lap_that_is_followed_is_told_as_one_that_is_not(body: str) -> None:
     followed = watched(body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watcher, "joined", lambda *_: steady_loop.NO_TURN)
+        patch.setattr(steady_loop, "_linked", lambda *_: steady_loop.NOTHING)
         assert watched(body) == followed
 
 
@@ -150,13 +151,13 @@ def test_usual_loops_are_followed(
 ) -> None:
     """Else the test above would show nothing."""
     ordinary = []
-    moved = watcher.Watcher._post
+    original = Posting.post
 
     def post(self: Any, subject: Any, event: Any) -> None:
         ordinary.append(event)
-        moved(self, subject, event)
+        original(self, subject, event)
 
-    monkeypatch.setattr(watcher.Watcher, "_post", post)
+    monkeypatch.setattr(Posting, "post", post)
     acts = [clear, *[BACKWARD] * backwards, *clip, STEP]
     _, seen, _ = watched("\n  ".join(["for i in range(50):", *acts]))
     assert seen.steps == 50  # type: ignore[attr-defined]

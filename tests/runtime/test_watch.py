@@ -541,8 +541,15 @@ def test_a_long_run_does_not_grow(steps: int) -> None:
         ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{OURS}*")])
         engine = Engine.running
         assert engine is not None
-        tables = vars(engine.watcher) | vars(engine.judge) | vars(engine.watcher._subjects)
-        counted = sum(len(one) for one in tables.values() if isinstance(one, (dict, list, set)))
+        watcher, lanes = engine.watcher, engine.watcher.lanes
+        parts = [watcher, *vars(watcher).values(), engine.judge, lanes.subjects, lanes.here.lane]
+        tables = [
+            getattr(part, name)
+            for part in parts
+            for name in (*getattr(part, "__dict__", ()), *getattr(part, "__slots__", ()))
+        ]
+        counted = sum(len(one) for one in tables if isinstance(one, (dict, list, set)))
+        assert len(tables) > 50
         return sum(trace.size for trace in ours.traces), counted
 
     with zerograd.watch(on="collect"):
@@ -565,7 +572,7 @@ def test_many_optimizers_one_after_the_other_leave_nothing_behind() -> None:
         engine = Engine.running
         assert engine is not None
         gc.collect()
-        subjects = engine.watcher._subjects
+        subjects = engine.watcher.lanes.subjects
         assert (subjects.all, subjects._known, subjects._by_params, subjects._of_param) == (
             [],
             {},

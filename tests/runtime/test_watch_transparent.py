@@ -17,6 +17,10 @@ from torch.utils.checkpoint import checkpoint
 import zerograd
 from support.torch_state import torch_as_it_is
 from support.training import batches, loss_of, net, sgd, weights
+from zerograd.runtime.gradient_probe import GradientProbe
+from zerograd.runtime.posting import Posting
+from zerograd.runtime.step_and_clear import StepAndClear
+from zerograd.runtime.subjects import Subject
 from zerograd.runtime.watcher import Watcher
 
 Result = tuple[list[Tensor], list[float]]
@@ -266,32 +270,38 @@ def test_every_gradient_is_what_it_is_without_a_watch(name: str) -> None:
     assert all(a.equal(b) for a, b in zip(bare, watched, strict=True))
 
 
-METHODS = [
-    "backward_begins",
-    "backward_ended",
-    "step_begins",
-    "step_ended",
-    "zeroed",
-    "clipped",
-    "scaled",
-    "unscaling",
-    "scaler_step_begins",
-    "scaler_step_ended",
-    "updated",
-    "grouped",
-    "_look",
-    "_meet",
-    "_step",
-    "_names",
+METHODS: list[tuple[type, str]] = [
+    (Watcher, "backward_begins"),
+    (Watcher, "backward_ended"),
+    (Watcher, "step_begins"),
+    (Watcher, "step_ended"),
+    (Watcher, "zeroed"),
+    (Watcher, "clipped"),
+    (Watcher, "scaled"),
+    (Watcher, "unscaling"),
+    (Watcher, "scaler_step_begins"),
+    (Watcher, "scaler_step_ended"),
+    (Watcher, "updated"),
+    (Watcher, "grouped"),
+    (GradientProbe, "before"),
+    (GradientProbe, "_look"),
+    (GradientProbe, "_meet"),
+    (StepAndClear, "step"),
+    (Posting, "post"),
+    (Subject, "names"),
 ]
 AFTER = 3
 """So many calls go well before one fails."""
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("part", "method"), METHODS)
 @pytest.mark.parametrize("on", ["collect", "raise"])
 def test_a_fault_of_ours_is_said_once_and_the_training_goes_on(
-    method: str, on: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    part: type,
+    method: str,
+    on: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def program() -> Result:
         with zerograd.allow("ZG"):
@@ -300,17 +310,17 @@ def test_a_fault_of_ours_is_said_once_and_the_training_goes_on(
         return first + second, first_losses + second_losses
 
     bare = run(program)
-    original = getattr(Watcher, method)
+    original = getattr(part, method)
     calls = 0
 
     def fails(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == (1 if method == "_names" else AFTER):
+        if calls == (1 if method == "names" else AFTER):
             raise ZeroDivisionError("ours")
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(Watcher, method, fails)
+    monkeypatch.setattr(part, method, fails)
     before = torch_as_it_is()
     with zerograd.watch(on=on) as report:
         watched = run(program)
@@ -330,7 +340,7 @@ def test_a_fault_inside_a_backward_leaves_no_hook_on_a_parameter(
     def fails(*args: Any) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("zerograd.runtime.verify.plain", fails)
+    monkeypatch.setattr("zerograd.runtime.gradient_probe.plain", fails)
     model = net()
     optimizer = sgd(model)
     with zerograd.watch(on="collect") as report:
@@ -351,7 +361,7 @@ def test_no_hook_is_left_on_a_parameter(ends: str, monkeypatch: pytest.MonkeyPat
         raise KeyError("mine")
 
     if ends == "fault":
-        monkeypatch.setattr(Watcher, "_meet", refuse)
+        monkeypatch.setattr(GradientProbe, "_meet", refuse)
     with zerograd.watch(on="collect"):
         for number, x in enumerate(batches()):
             out = model(x)

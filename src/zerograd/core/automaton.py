@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from zerograd.core.events import Event
 from zerograd.core.lifecycle import FIELDS, START, State, advance
@@ -20,12 +19,17 @@ MOST_EDGES = 4096
 UNLIMITED = sys.maxsize
 
 
-class Edge(NamedTuple):
+class Edge:
     """Where an event leads from a state, and which rules it breaks on the way."""
 
-    event: Event
-    node: Node
-    broken: tuple[tuple[Rule, Violation], ...]
+    __slots__ = ("broken", "event", "node")
+
+    def __init__(
+        self, event: Event, node: Node, broken: tuple[tuple[Rule, Violation], ...]
+    ) -> None:
+        self.event = event
+        self.node = node
+        self.broken = broken
 
 
 class Node:

@@ -211,10 +211,10 @@ class _Exploration:
         for (node, known), paths in entry.items():
             if executed is not None:
                 event = executed.event(flow, known)
-            _, after, broken = take(node, event)
-            for rule_and_violation in broken:
+            edge = take(node, event)
+            for rule_and_violation in edge.broken:
                 self.found.setdefault(rule_and_violation, set()).update(paths)
-            add(out, (after, known), paths)
+            add(out, (edge.node, known), paths)
         for watcher in self.watchers:
             merge(watcher, out)
         return out

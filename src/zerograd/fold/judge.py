@@ -104,15 +104,22 @@ class Judge:
         track.node = edge.node
         if edge.broken:
             self._report(edge.broken, track, event)
-        windows = track.windows
-        if isinstance(event, Backward):
+        # Kinds have no subclasses, and this comparison takes half the time of `isinstance`.
+        if type(event) is Backward:
             if not event.may:
-                windows.open += 1
-        elif isinstance(event, Step):
+                track.windows.open += 1
+        elif type(event) is Step:
             if event.foreign:
                 track.lent = edge.node
                 return
-            if windows.closes_as_usual(event):
+            windows = track.windows
+            if (
+                windows.steady
+                and windows.open == windows.usual
+                and (not event.length or event.length == windows.usual)
+                and (not windows.drops or windows.drops == windows.harmless)
+            ):
+                # It closes a window like the last ones, as long as is meant: nothing to observe.
                 windows.counts[windows.open] += 1
                 if windows.drops:
                     windows.drops = []
@@ -120,7 +127,8 @@ class Judge:
                 self._observe(track, windows.closed(event, before.state))
             windows.open = 0
             track.steps += 1
-        elif isinstance(event, Zero):
+        elif type(event) is Zero:
+            windows = track.windows
             if windows.open:
                 if before is not track.lent:
                     self._observe(track, windows.dropped(event, before.state))

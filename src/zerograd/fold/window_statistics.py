@@ -40,7 +40,6 @@ class WindowStatistics:
     __slots__ = (
         "_carries",
         "_first",
-        "_harmless",
         "_judged",
         "_pattern",
         "_patterns",
@@ -51,6 +50,7 @@ class WindowStatistics:
         "cuts",
         "declared",
         "drops",
+        "harmless",
         "open",
         "steady",
         "usual",
@@ -77,19 +77,10 @@ class WindowStatistics:
         self._judged = 0
         self._short = 0
         self._step: Step | None = None
-        self._harmless: list[Dropped] = []
+        self.harmless: list[Dropped] = []
         """What was dropped before the last step, if nothing like it was used."""
         self._pattern: tuple[int, tuple[Site, Site]] | None = None
         self._patterns = 0
-
-    def closes_as_usual(self, step: Step) -> bool:
-        """Whether the step closes a window like the last one, as long as is meant: nothing to see."""
-        return (
-            self.open == self.usual
-            and (not self.drops or self.drops == self._harmless)
-            and self.steady
-            and step.length in (0, self.usual)
-        )
 
     def dropped(self, clear: Zero, before: State) -> Observations:
         """A clear came before the window's step."""
@@ -123,7 +114,7 @@ class WindowStatistics:
         else:
             yield from self._lengths(step, before.backward)
         yield from self._cut(step, before.backward)
-        self._harmless, self.drops = ([] if self._pattern else self.drops), []
+        self.harmless, self.drops = ([] if self._pattern else self.drops), []
 
     def ended(self, state: State) -> Observations:
         """The run is over, and nothing will step what is left."""

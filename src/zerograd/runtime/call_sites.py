@@ -18,6 +18,8 @@ from zerograd.core.events import Site
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 NOWHERE = Site("<unknown>", 1)
 
+Position = tuple[Any, int]
+"""A code object, and an instruction in it."""
 _Spot = tuple[int, int]
 """The identity of a code object, which Python would hash by all that is in it, and an instruction."""
 
@@ -69,6 +71,10 @@ class Places:
     def is_users(self, frame: FrameType) -> bool:
         """Whether a frame, above which a site was looked for, is the user's own."""
         return self._kinds.get(id(frame.f_code)) == USER
+
+    def position(self, frame: FrameType) -> Position | None:
+        """The position of such a frame, if it alone says where the user's call is."""
+        return (frame.f_code, frame.f_lasti) if self.is_users(frame) else None
 
     def forget(self) -> None:
         """Begin anew: a program that makes code as it runs must not make this grow."""

@@ -56,15 +56,11 @@ class Engine:
         self.watches: list[OpenWatch] = []
         self.home = os.getcwd()
         self.judge = Judge(WATCHABLE, self._hear)
-        self.watcher = Watcher(self.judge, torch)
-        self.watcher.passing = passing
-        self.watcher.on_fault = self._fault
-        self.watcher.replicas.tell = self._trouble
-        self.watcher.sync.on_met = self._met
-        self.watcher.on_step = self._stepped
+        self.watcher = Watcher(torch, self.judge, self, passing)
         self.watcher.expect(self.expected)
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
+        self._meter: Meter | None = None
         self.hooks = Hooks(torch, self.watcher)
         hide_from_compiler(code_below_torch())
 
@@ -77,11 +73,9 @@ class Engine:
                 engine.hooks.install()
                 cls.running = engine
             engine.watches.append(watch)
-            engine.watcher.replicas.setting = watch.check_ranks
+            engine.watcher.replicas.compare(watch.check_ranks)
             if watch.record is not None:
-                measuring = Meter(watch.record, engine._torch, engine.watcher.subjects)
-                engine.judge.recorder = engine.watcher.meter = measuring
-                engine.watcher.leave_laps()
+                engine._record(watch.record)
             return engine
 
     @classmethod
@@ -98,13 +92,13 @@ class Engine:
                     cls.running = None
                     engine.judge.end(clean=clean)
                 watch.report.watched = engine.summary(watch)
-                if watch.record is not None and engine.watcher.meter is not None:
-                    engine.watcher.meter.flush()
+                if watch.record is not None and engine._meter is not None:
+                    engine._meter.flush()
                     watch.record.watched(watch.report.watched)
             finally:
                 engine.watches.remove(watch)
                 if watch.record is not None:
-                    engine.judge.recorder = engine.watcher.meter = None
+                    engine._record(None)
 
     @classmethod
     def allow(cls, codes: frozenset[str]) -> None:
@@ -118,8 +112,14 @@ class Engine:
         if cls.running is not None:
             cls.running.watcher.expect(length)
 
+    def _record(self, recorder: Recorder | None) -> None:
+        """Record the events from now on, or no more; one recording at a time."""
+        subjects = self.watcher.lanes.subjects.all
+        self._meter = None if recorder is None else Meter(recorder, self._torch, subjects)
+        self.watcher.record(self._meter)
+
     def glance(self) -> list[Glance]:
-        titles = self.watcher.titles
+        titles = self.watcher.lanes.titles
         return [
             Glance(
                 titles[one.name],
@@ -133,9 +133,9 @@ class Engine:
         ]
 
     def summary(self, watch: OpenWatch) -> Watched:
-        titles, parameters = self.watcher.titles, self.watcher.parameters
+        titles, parameters = self.watcher.lanes.titles, self.watcher.lanes.parameters
         missing: dict[Feature | None, str] = {Feature.REPLICAS: self.watcher.replicas.could_not()}
-        if not self.watcher.scalers:
+        if not self.watcher.scaling.active:
             missing[Feature.SCALER] = "no gradient scaler was used"
         if len(titles) < 2:
             missing[Feature.SEVERAL_OPTIMIZERS] = "there was no second optimizer"
@@ -158,17 +158,17 @@ class Engine:
         for watch in tuple(self.watches):
             watch.hear(finding)
 
-    def _met(self) -> None:
+    def ranks_met(self) -> None:
         for watch in self.watches:
             if watch.company is not None:
                 watch.company.met()
 
-    def _stepped(self, steps: int) -> None:
+    def rank_stepped(self) -> None:
         for watch in self.watches:
             if watch.company is not None and watch.company.count is not None:
-                watch.company.count.set(steps)
+                watch.company.count.set(self.judge.steps)
 
-    def _trouble(self, message: str, wrong: bool) -> None:
+    def problem(self, message: str, wrong: bool) -> None:
         """Something that the ranks have to say, wrong with the run or only with our comparison."""
         if wrong:
             for watch in self.watches:
@@ -176,7 +176,7 @@ class Engine:
         with contextlib.suppress(Exception):
             sys.stderr.write(f"zerograd: {message}\n")
 
-    def _fault(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         self.hooks.remove()
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:

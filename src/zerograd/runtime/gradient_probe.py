@@ -1,154 +1,240 @@
-"""Looking at gradients around a backward: what it meets that was used, and what it makes of it.
+"""What a backward meets: whether it reaches a subject, and whether it adds to gradients that were used.
 
-On the usual path nothing is looked at. Where a backward may meet used gradients, this finds out which
-hold anything, and which of those it really reaches; where that has come to nothing time and again, one
-parameter stands for all of them.
+On the usual path no gradient is looked at: one parameter, the probe, shows whether a backward reaches
+the subject. Where a backward may meet gradients that a step has used, `GradientProbe` finds out which
+parameters hold any, and which of those the backward reaches; where that has come to nothing time and
+again, one parameter is enough to look at.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from zerograd.core.events import Assign, Backward, Excuse, Unknown, Zero
+from zerograd.core.events import Assign, Backward, Excuse, Measured, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
-from zerograd.runtime import verify
 from zerograd.runtime.call_sites import NOWHERE
-from zerograd.runtime.lanes import Bookkeeper
-from zerograd.runtime.subjects import Meeting, Subject, names_of
+from zerograd.runtime.event_cache import EventCache
+from zerograd.runtime.gradient_values import (
+    any_holds,
+    copies,
+    holding,
+    holds,
+    is_sharded,
+    nonzero,
+    plain,
+    version,
+)
+from zerograd.runtime.lanes import Lane
+from zerograd.runtime.parameter_names import MOST_NAMES
+from zerograd.runtime.posting import Posting
+from zerograd.runtime.ranks.sync import RankSync
+from zerograd.runtime.subjects import NOBODY, Meeting, Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.utils.hooks import RemovableHandle
 
 USUAL = 3
-"""After so many times in a row a meeting with used gradients that was harmless is expected."""
+"""After so many times in a row, what has come to nothing is expected to do so again."""
+
+_GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 class Look:
-    """One subject whose gradients this backward must not meet, and how it is found out."""
+    """One subject that holds used gradients while a backward runs, and how it shows what is reached."""
 
-    __slots__ = ("means", "params", "subject", "whole")
+    __slots__ = ("_all", "_means", "params", "subject")
 
     def __init__(
         self,
         subject: Subject,
         params: list[Tensor],
-        means: Any,
-        whole: verify.Versions | None = None,
+        means: Touch | Versions,
+        all_: Versions | None = None,
     ) -> None:
         self.subject = subject
         self.params = params
-        self.means = means
-        self.whole = whole
+        self._means = means
+        self._all = all_
+
+    @property
+    def exact(self) -> Touch | None:
+        """The hooks, if there are some on each of the parameters that hold used gradients."""
+        return self._means if isinstance(self._means, Touch) else None
 
     def reached(self) -> list[Tensor]:
         """The parameters that hold used gradients and were reached."""
-        exact = isinstance(self.means, verify.Touch)
-        found: list[Tensor] = self.means.reached() if exact else self.means.changed()
-        return found
+        return self._means.changed()
 
-    def touches(self) -> bool:
-        """Whether the subject was reached at all."""
-        return bool(self.reached()) or (self.whole is not None and bool(self.whole.changed()))
+    def reaches_subject(self) -> bool:
+        """Whether any parameter of the subject was reached."""
+        return bool(self.reached()) or (self._all is not None and bool(self._all.changed()))
 
 
-class Looking(Bookkeeper):
-    """Knows what the gradients of a subject hold, and what a backward has done to them."""
+class GradientProbe:
+    """Compares the gradients of subjects before and after each backward."""
+
+    def __init__(self, events: EventCache, posting: Posting, sync: RankSync) -> None:
+        self._event = events.event
+        self._variant = events.variant
+        self._post = posting.post
+        self._annotate = sync.annotate
+
+    def before(self, lane: Lane, event: Backward) -> list[Look]:
+        """A backward is about to run: what the subjects of its thread hold that was used."""
+        for subject in lane.probed:
+            probe, used = subject.probe, subject.used
+            probe.grad = grad = probe.param.grad
+            probe.version_before = -1 if grad is None else probe.version(grad)
+            if used.company and not (holds(probe.param) or any_holds(subject.params)):
+                used.company = NOBODY  # cleared by hand
+        looks: list[Look] = []
+        if lane.used:
+            try:
+                for subject in tuple(lane.used.values()):
+                    look = self._look(subject, event)
+                    if look is not None:
+                        looks.append(look)
+            except BaseException:
+                close(looks)
+                raise
+        return looks
+
+    def after(
+        self, subjects: list[Subject], looks: Sequence[Look], event: Backward, *, failed: bool
+    ) -> Collection[str]:
+        """It has run: note which subjects it has reached; the names of those that it was posted for."""
+        met = {look.subject.name for look in looks} if looks else ()
+        for subject in subjects:
+            probe = subject.probe
+            grad, probe.grad = probe.grad, None
+            now = probe.param.grad
+            hit = now is not grad or (
+                now is not None and probe.version(now) != probe.version_before
+            )
+            probe.hit = probe.reached = hit
+            if not hit and not failed and subject.name not in met:
+                probe.reached = self._fills(subject, event)
+        if looks:
+            try:
+                for look in looks:
+                    look.subject.probe.reached |= look.reaches_subject()
+                alone = sum(subject.probe.reached for subject in subjects) <= 1
+                self._note_company(subjects)
+                for look in looks:
+                    self._meet(look, event, alone, failed)
+            finally:
+                close(looks)
+        elif len(subjects) > 1:
+            self._note_company(subjects)
+        return met
+
+    def before_step(self, subject: Subject) -> None:
+        """A step that would use a sum of used and new gradients: see whether it is still there."""
+        used = subject.used
+        if used.mixed:
+            self._keep_mixed(subject, nonzero(holding(param for param, _ in used.mixed)))
+            if not used.mixed:
+                self._post(subject, self._event(Unknown, NOWHERE))
+                used.left = None
+        elif subject.track.node.crossed is not None:
+            if not any_holds(subject.params if used.left is None else used.left):
+                # What the other optimizer's backward had left is there no more.
+                self._post(subject, self._event(Unknown, NOWHERE))
 
     def _look(self, subject: Subject, event: Backward) -> Look | None:
         """Before a backward: what the subject still holds that was used."""
-        held = verify.holding(subject.params if subject.left is None else subject.left)
+        used, param = subject.used, subject.probe.param
+        held = holding(subject.params if used.left is None else used.left)
         if not held:
             self._unseen_clear(subject, to_none=True)
             return None
-        probe = subject.probe.grad
-        used = subject.used
-        if used is not None and subject.track.node.grads is Grads.SPENT:
-            if probe is not None and used() is not probe:
+        if used.grad is not None and subject.track.node.grads is Grads.SPENT:
+            if param.grad is not None and used.grad() is not param.grad:
                 # Not what the step has used: somebody has put another gradient there.
                 self._post(subject, self._event(Assign, event.site))
-                self._rest(subject)
+                subject.holds_nothing_used()
                 return None
-        even = subject.held == len(held) and not subject.uneven
-        meeting = subject.meetings.get(id(event)) if even else None
-        if meeting is not None and meeting.harmless >= USUAL and not subject.stale:
+        even = used.count == len(held) and not used.uneven
+        meeting = used.meetings.get(id(event)) if even else None
+        if meeting is not None and meeting.harmless >= USUAL and not used.mixed:
             # It has always reached them, and that has always come to nothing.
-            small = meeting.reached[:1]
-            if small and verify.holds(small[0]):
+            few = meeting.reached[:1]
+            if few and holds(few[0]):
                 self._narrow(subject, held)
-                return Look(subject, small, verify.Versions(small))
-        if meeting is not None and meeting.missed >= USUAL and subject.plain:
-            if verify.holds(subject.probe if probe is not None else held[0]):
+                return Look(subject, few, Versions(few))
+        if meeting is not None and meeting.missed >= USUAL and subject.whole:
+            if holds(param if param.grad is not None else held[0]):
                 self._narrow(subject, held)
-                return Look(subject, held, verify.Versions(held))
-        nonzero = verify.nonzero(held)
-        if not nonzero:
+                return Look(subject, held, Versions(held))
+        filled = nonzero(held)
+        if not filled:
             self._unseen_clear(subject, to_none=False)
             return None
-        subject.uneven |= subject.held not in (0, len(nonzero))
-        subject.held = len(nonzero)
-        self._narrow(subject, nonzero)
-        whole = None if subject.left is None else verify.Versions(subject.params)
-        return Look(subject, nonzero, verify.Touch(nonzero), whole)
+        used.uneven |= used.count not in (0, len(filled))
+        used.count = len(filled)
+        self._narrow(subject, filled)
+        all_ = None if used.left is None else Versions(subject.params)
+        return Look(subject, filled, Touch(filled), all_)
 
     def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
-        """No others can hold used gradients any more, whatever is brought to them."""
+        """No others can hold used gradients any more, whatever is added to them."""
         if len(params) < len(subject.params):
-            subject.left = params
-            self._keep_mixes(subject, params)
+            subject.used.left = params
+            self._keep_mixed(subject, params)
 
     def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
         self._post(subject, self._event(Zero, NOWHERE, to_none=to_none, excuse=Excuse.UNSEEN))
-        subject.left, subject.stale, subject.weights = None, [], -1
-        subject.company = frozenset()
-        self._rest(subject)
+        subject.emptied()
 
     def _meet(self, look: Look, event: Backward, alone: bool, failed: bool) -> None:
         """After a backward: whether it has added to what was used."""
-        subject, means = look.subject, look.means
-        exact = isinstance(means, verify.Touch)
+        subject, used, exact = look.subject, look.subject.used, look.exact
         reached = look.reached()
         if failed:
             self._post(subject, self._event(Unknown, event.site))
-            self._rest(subject)
+            subject.holds_nothing_used()
             return
-        meeting = subject.meetings.get(id(event))
+        meeting = used.meetings.get(id(event))
         if meeting is None:
-            meeting = subject.meetings[id(event)] = Meeting(event)
+            meeting = used.meetings[id(event)] = Meeting(event)
         if reached:
-            subject.met.append(meeting)
-            if exact:
+            used.met.append(meeting)
+            if exact is not None:
                 meeting.reached = reached
             elif len(look.params) == 1:
-                # Asked was for one; it stands for those that were reached whenever all were asked.
-                reached = verify.holding(meeting.reached)
+                # Only one was looked at, for all that were reached when all were looked at.
+                reached = holding(meeting.reached)
             meeting.missed = 0
         else:
-            meeting.missed = 0 if subject.touched else meeting.missed + 1
-        subject.used = None if subject.probe.grad is None else weakref.ref(subject.probe.grad)
+            meeting.missed = 0 if subject.probe.reached else meeting.missed + 1
+        grad = subject.probe.param.grad
+        used.grad = None if grad is None else weakref.ref(grad)
         state = subject.track.node.state
-        if reached or subject.touched:
-            event = self._told(subject, event)
+        if reached or subject.probe.reached:
+            event = self._annotate(subject, event)
         if not reached:
-            if subject.left is not None and subject.touched:
+            if used.left is not None and subject.probe.reached:
                 self._post(subject, self._variant(event, leftover=False))
-            elif state.lent is not None and state.grads is Grads.LIVE and subject.touched:
+            elif state.lent is not None and state.grads is Grads.LIVE and subject.probe.reached:
                 self._post(subject, self._variant(event, alone=alone))
             return
         numbers = None
-        if exact and (state.grads is not Grads.LIVE or alone):
-            numbers = verify.measured(means, reached, names_of(reached, self._names(subject)))
+        if exact is not None and (state.grads is not Grads.LIVE or alone):
+            numbers = _measured(exact, reached, subject.names(reached))
         if state.grads is Grads.LIVE and state.used is None:
-            crossing = self._variant(event, alone=alone, measured=numbers)
-            self._post(subject, crossing)
+            self._post(subject, self._variant(event, alone=alone, measured=numbers))
             return
         mixing = self._variant(event, leftover=True, alone=alone, measured=numbers)
-        if exact or not subject.stale:
-            subject.stale = [*subject.stale, *((param, mixing) for param in reached)]
+        if exact is not None or not used.mixed:
+            used.mixed = [*used.mixed, *((param, mixing) for param in reached)]
         self._post(subject, mixing)
 
-    def _reaches(self, subject: Subject, event: Backward) -> bool:
+    def _fills(self, subject: Subject, event: Backward) -> bool:
         """Whether a backward that has missed the probe has filled other gradients of a subject.
 
         Asked where there were none before: the first times of all parameters, later of the one
@@ -157,57 +243,154 @@ class Looking(Bookkeeper):
         state = subject.track.node.state
         if state.grads not in EMPTY and (state.backward is None or not state.backward.may):
             return False
-        known = subject.entries.get(event, 0)
+        fills = subject.probe.fills
+        known = fills.get(event, 0)
         if isinstance(known, int) and known >= USUAL:
             return False
-        held = verify.holding(subject.params if isinstance(known, int) else [known])
-        held = verify.nonzero(held) if held else []
-        if held:
-            subject.entries[event] = held[0]
+        filled = nonzero(holding(subject.params if isinstance(known, int) else [known]))
+        if filled:
+            fills[event] = filled[0]
         elif isinstance(known, int):
-            subject.entries[event] = known + 1
-        return bool(held)
+            fills[event] = known + 1
+        return bool(filled)
 
-    def _note_company(self, outer: list[Subject]) -> None:
+    def _note_company(self, subjects: list[Subject]) -> None:
         """Subjects that one backward has reached: the step of one uses what it left in the other."""
-        reached = [subject for subject in outer if subject.touched]
+        reached = [subject for subject in subjects if subject.probe.reached]
         if len(reached) > 1:
             names = {subject.name for subject in reached}
             for subject in reached:
-                subject.company |= names
+                subject.used.company |= names
 
-    def _settle(self, subject: Subject) -> None:
-        """What the subject's gradients have met is cleared, or told."""
-        for meeting in set(subject.met):
-            meeting.harmless += 1
-        subject.met.clear()
-
-    def _prune(self, subject: Subject) -> None:
-        """Before the step that would use a mix: see whether it is still there."""
-        held = verify.holding([param for param, _ in subject.stale])
-        self._keep_mixes(subject, verify.nonzero(held) if held else [])
-        if not subject.stale:
-            self._post(subject, self._event(Unknown, NOWHERE))
-            subject.left = None
-
-    def _keep_mixes(self, subject: Subject, params: list[Tensor]) -> None:
-        """Parts of a mix may have been cleared by hand: the first backward of the rest counts."""
+    def _keep_mixed(self, subject: Subject, params: list[Tensor]) -> None:
+        """Parts of a sum may have been cleared by hand: the first backward of the rest counts."""
         left = set(map(id, params))
-        before = subject.stale
-        subject.stale = [one for one in before if id(one[0]) in left]
-        used = subject.track.node.state.used
-        if not before or used is None:
+        used = subject.used
+        before = used.mixed
+        used.mixed = [one for one in before if id(one[0]) in left]
+        step = subject.track.node.state.used
+        if not before or step is None:
             return
-        if subject.stale and subject.stale[0][1] is before[0][1]:
+        if used.mixed and used.mixed[0][1] is before[0][1]:
             return
         self._post(subject, self._event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
-        self._post(subject, self._variant(used, foreign=True, part=True))
-        if subject.stale:
-            self._post(subject, subject.stale[0][1])
+        self._post(subject, self._variant(step, foreign=True, part=True))
+        if used.mixed:
+            self._post(subject, used.mixed[0][1])
 
 
 def close(looks: Sequence[Look]) -> None:
     """Leave no hook behind."""
     for look in looks:
-        if isinstance(look.means, verify.Touch):
-            look.means.remove()
+        if look.exact is not None:
+            look.exact.remove()
+
+
+class Touch:
+    """Hooks for one backward: which of some parameters it reaches, and with how much."""
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self.params = params
+        self._squares: dict[int, float] = {}
+        self._error: Exception | None = None
+        self._handles: list[RemovableHandle] = []
+        # FSDP2 writes gradients of parameters by itself: no hook of the parameter is called.
+        sharded = [one for one in params if is_sharded(one)]
+        self._sharded = Versions(sharded, version)
+        self._before = copies(sharded)
+        try:
+            for param in params:
+                if param.requires_grad:
+                    hook = self._hook(id(param))
+                    self._handles.append(param.register_hook(hook))  # type: ignore[no-untyped-call]
+        except BaseException:
+            self.remove()
+            raise
+
+    def _hook(self, key: int) -> Callable[[Tensor | None], None]:
+        def incoming(grad: Tensor | None) -> None:
+            if grad is None:
+                return
+            try:
+                square = float(plain(grad).double().norm()) ** 2
+                self._squares[key] = self._squares.get(key, 0.0) + square
+            except Exception as error:
+                # It must not be raised in the user's backward.
+                self._error = error
+
+        return incoming
+
+    def changed(self) -> list[Tensor]:
+        """The parameters that the backward has reached; the hooks are gone now."""
+        self.remove()
+        if self._error is not None:
+            raise self._error
+        for param in self._sharded.changed():
+            before = self._before.pop(id(param), None)
+            if before is not None and param.grad is not None:
+                came = plain(param.grad).double() - before
+                self._squares.setdefault(id(param), float(came.norm()) ** 2)
+        found = set(self._squares) | set(map(id, self._sharded.changed()))
+        return [param for param in self.params if id(param) in found]
+
+    def saw(self, params: Iterable[Tensor]) -> bool:
+        """Whether it is known what the backward brought to each of them."""
+        return all(id(param) in self._squares for param in params)
+
+    def expected(self, params: Iterable[Tensor]) -> float:
+        """The norm of what the backward brought to them."""
+        return math.sqrt(sum(self._squares.get(id(param), 0.0) for param in params))
+
+    def remove(self) -> None:
+        """Leave no hook behind."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+class Versions:
+    """Whether gradients were written to since: exact for what one backward does to plain tensors."""
+
+    def __init__(
+        self, params: Sequence[Tensor], version: Callable[[Tensor], int] = _VERSION
+    ) -> None:
+        self.params = params
+        self._version = version
+        self._grads = list(map(_GRAD, params))
+        self._versions = _versions(self._grads, version)
+        self._changed: list[Tensor] | None = None
+
+    def changed(self) -> list[Tensor]:
+        """The parameters whose gradient was another object, or written to, when first asked."""
+        if self._changed is None:
+            now = list(map(_GRAD, self.params))
+            seen = zip(
+                self.params,
+                now,
+                self._grads,
+                _versions(now, self._version),
+                self._versions,
+                strict=True,
+            )
+            self._changed = [
+                param
+                for param, grad, grad_before, version, version_before in seen
+                if grad is not grad_before or version != version_before
+            ]
+        return self._changed
+
+
+def _versions(grads: Iterable[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
+    return [-1 if grad is None else version(grad) for grad in grads]
+
+
+def _measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured | None:
+    """The numbers of a backward that added onto what was there, as far as they were seen."""
+    if not touch.saw(params):
+        return None
+    squares = (
+        float(plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
+    )
+    got = math.sqrt(sum(squares))
+    shard = any(map(is_sharded, params))
+    return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params), shard)

@@ -1,6 +1,6 @@
-"""Who drives which subject, and under which name: what a watcher has to know before it can look.
+"""Who drives which subject, and under which name it is reported.
 
-A subject belongs to the thread that steps it. Optimizers are met when they are made, when they step,
+A subject belongs to the thread that steps it. Optimizers are found when they are made, when they step,
 or when they are searched for.
 """
 
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Event, New, Unknown, Zero
-from zerograd.fold.judge import Judge
-from zerograd.runtime import verify
-from zerograd.runtime.call_sites import NOWHERE, Places
+from zerograd.core.automaton import Edge
+from zerograd.core.events import New, Unknown
+from zerograd.fold.judge import Judge, Track
+from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
-from zerograd.runtime.orphans import names_in_modules, optimizers
-from zerograd.runtime.ranks.sync import Sync
-from zerograd.runtime.steady_loop import NO_TURN, Turn
+from zerograd.runtime.gradient_values import holding
+from zerograd.runtime.orphans import optimizers
+from zerograd.runtime.posting import Posting
+from zerograd.runtime.steady_loop import SteadyLoop
 from zerograd.runtime.subjects import Subject, Subjects
 
 if TYPE_CHECKING:
@@ -29,40 +31,22 @@ MOST_PROBES = 16
 """With more subjects than that, backward calls are not told apart by subject."""
 
 
-class Here(threading.local):
-    """The lane of the thread that asks."""
-
-    def __init__(self) -> None:
-        self.lane = Lane()
-
-
 class Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    __slots__ = ("lap", "outer", "pending", "scaling", "thread", "told", "trail", "turn", "watched")
+    __slots__ = ("loop", "pending", "probed", "scaling", "thread", "used")
 
-    def __init__(self) -> None:
-        self.turn = NO_TURN
-        """What happens next, if all goes on as it did."""
-        self.lap: list[Turn] | None = None
-        self.trail: list[Turn] | None = None
-        """The turns before the last step, and since it; None if there was more than turns."""
-        self.told = 0
-        """How many events there were since the last step."""
+    def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
+        self.loop = SteadyLoop(follow)
         self.scaling: object = None
         """The optimizer that a scaler is stepping."""
         self.thread = weakref.ref(threading.current_thread())
-        self.outer: list[Subject] = []
-        """Those that are stepped outside of backward."""
-        self.watched: dict[str, Subject] = {}
-        """Those whose gradients a backward may add to although it should not."""
+        self.probed: list[Subject] = []
+        """The subjects that are stepped outside of backward: each backward is compared with them."""
+        self.used: dict[str, Subject] = {}
+        """Those whose gradients a step has used: a backward may add to them although it should not."""
         self.pending: list[weakref.ref[Any]] = []
         """Optimizers that were made since."""
-
-    def leave_lap(self) -> None:
-        """It does not go on as it did."""
-        if self.turn is not NO_TURN:
-            self.turn, self.trail = NO_TURN, None
 
     @property
     def ended(self) -> bool:
@@ -70,57 +54,61 @@ class Lane:
         return thread is None or not thread.is_alive()
 
 
-class Bookkeeper:
-    """Knows the subjects and their lanes, and posts their events."""
+class Here(threading.local):
+    """The lane of the thread that asks."""
 
-    def __init__(self, judge: Judge, torch: Any) -> None:
-        self._judge = judge
+    def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
+        self.lane = Lane(follow)
+
+
+class Lanes:
+    """The subjects of the program, and the threads that drive them."""
+
+    def __init__(self, torch: Any, judge: Judge, events: EventCache, posting: Posting) -> None:
         self._torch = torch
+        self._judge = judge
+        self._event = events.event
+        self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
-        self._places = Places(torch.__path__[0])
-        self._events = EventCache(self._places)
-        self._event = self._events.event
-        self._variant = self._events.variant
-        self._subjects = Subjects(judge.track, self._forget)
-        self._here = Here()
-        self._searched = False
-        self.sync = Sync(torch, self._places, self._events)
-        self._told = self.sync.told
-        self._length = 0
+        self.here = Here(judge.follow)
+        self.subjects = Subjects(judge.track, self._forget)
+        self.searched = False
+        """Whether optimizers that were made before the watch began have been searched for."""
         self.titles: dict[str, str] = {}
         self.parameters: dict[str, int] = {}
+        """What each subject is called, and how many parameters it has; also of those that are gone."""
 
-    def _rest(self, subject: Subject) -> None:
-        """Nothing used is left in its gradients."""
-        if subject.lane is not None:
-            subject.lane.watched.pop(subject.name, None)
+    @property
+    def in_backward(self) -> bool:
+        """Whether a backward is running in this thread."""
+        return bool(self._graph_task() != OUTSIDE)
 
-    def _register(self, lane: Lane) -> None:
-        """Optimizers that were made since: their gradients begin here."""
+    def register(self, lane: Lane) -> None:
+        """Take up the optimizers that were made since: their gradients begin here."""
         pending, lane.pending = lane.pending, []
         for ref in pending:
             optimizer = ref()
             if optimizer is None or not hasattr(optimizer, "param_groups"):
                 continue
-            subject = self._subjects.of(optimizer)
-            if subject is not None and subject.lane is None and self._graph_task() == OUTSIDE:
-                self._adopt(subject)
-                if not verify.holding(subject.params):
+            subject = self.subjects.of(optimizer)
+            if subject is not None and subject.lane is None and not self.in_backward:
+                self.adopt(subject)
+                if not holding(subject.params):
                     self._post(subject, self._event(New, NOWHERE))
 
-    def _search(self, lane: Lane, leaves: list[Tensor]) -> None:
-        """Optimizers that were made before the watch began: those of what a backward reaches."""
-        self._searched = True
+    def search(self, lane: Lane, leaves: list[Tensor]) -> None:
+        """Look for optimizers made before the watch began, among those whose parameters these are."""
+        self.searched = True
         reached = set(map(id, leaves))
         for optimizer in optimizers(self._torch)[0]:
             groups = optimizer.param_groups
             if any(id(param) in reached for group in groups for param in group["params"]):
                 lane.pending.append(weakref.ref(optimizer))
-        self._register(lane)
+        self.register(lane)
 
-    def _adopt(self, subject: Subject) -> bool:
-        """Note who drives a subject; False if several do at once: they cannot be told apart."""
-        lane = self._here.lane
+    def adopt(self, subject: Subject) -> bool:
+        """This thread drives a subject; False if several do at once: they cannot be told apart."""
+        lane = self.here.lane
         if subject.lane is None:
             self.titles[subject.name] = subject.title
             self.parameters[subject.name] = len(subject.params)
@@ -130,69 +118,32 @@ class Bookkeeper:
             if not subject.lane.ended:
                 return False
         subject.lane = lane
-        lane.leave_lap()
-        if len(lane.outer) < MOST_PROBES:
-            lane.outer.append(subject)
+        lane.loop.leave()
+        if len(lane.probed) < MOST_PROBES:
+            lane.probed.append(subject)
         return True
+
+    def leave_loops(self) -> None:
+        """Whatever happens next goes the ordinary way."""
+        for subject in self.subjects.all:
+            if subject.lane is not None:
+                subject.lane.loop.leave()
+
+    def stop(self) -> None:
+        """Nothing is watched any more."""
+        self.leave_loops()
+        for subject in self.subjects.all:
+            if subject.lane is not None:
+                subject.lane.used.clear()
+                subject.lane.probed.clear()
 
     def _leave(self, subject: Subject) -> None:
         lane = subject.lane
         if lane is not None:
-            lane.turn, lane.lap, lane.trail = NO_TURN, None, None
-            lane.outer = [one for one in lane.outer if one is not subject]
-            lane.watched.pop(subject.name, None)
+            lane.loop.forget()
+            lane.probed = [one for one in lane.probed if one is not subject]
+            lane.used.pop(subject.name, None)
 
     def _forget(self, subject: Subject) -> None:
         self._leave(subject)
         self._judge.forget(subject.name)
-
-    def _names(self, subject: Subject) -> dict[int, str]:
-        if subject.names is None:
-            subject.names = names_in_modules(self._torch, subject.params)
-        return subject.names
-
-    def _post(self, subject: Subject, event: Event) -> None:
-        lane = subject.lane
-        if lane is not None:
-            lane.leave_lap()
-            lane.told += 1
-        if isinstance(subject.inside, Zero):
-            self._post_clear_of_step(subject)
-        self._judge.post(subject.track, event)
-
-    def _post_later(self, subject: Subject, clear: Zero) -> None:
-        """A step clears its gradients: whether it has used them before shows when it goes on."""
-        self._post_clear_of_step(subject)
-        lane = subject.lane
-        if lane is not None:
-            lane.leave_lap()
-            lane.told += 1
-        subject.inside = clear
-
-    def _post_clear_of_step(self, subject: Subject) -> None:
-        """The running step goes on after its clear: it did not use the gradients before."""
-        clear = subject.inside
-        if isinstance(clear, Zero):
-            subject.inside = None
-            self._judge.post(subject.track, clear)
-
-    def expect(self, length: int) -> None:
-        """From now on windows are meant to be so long; 0 is that nothing is said."""
-        self._length = length
-        self.leave_laps()
-
-    def allow(self, codes: tuple[str, ...]) -> None:
-        """From now on these rules are silenced."""
-        self._events.allow(codes)
-        self.leave_laps()
-
-    def leave_laps(self) -> None:
-        """Whatever happens is to go the ordinary way."""
-        for subject in self._subjects.all:
-            if subject.lane is not None:
-                subject.lane.leave_lap()
-
-    @property
-    def subjects(self) -> list[Subject]:
-        """All there are now."""
-        return self._subjects.all

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zerograd.core.events import Assign, Backward, Clip, Event, New, Step, Unknown, Zero
 from zerograd.core.lifecycle import Grads
 from zerograd.recording.writer import Recorder
-from zerograd.runtime import verify
+from zerograd.runtime.gradient_values import copies, holding, plain
 from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Meter:
         for subject in subjects:
             known = self._known.get(subject.name)
             if known is not None and not known[1].base:
-                known[1].base = verify.copies(subject.params)
+                known[1].base = copies(subject.params)
 
     def flush(self) -> None:
         """Hand on what waits."""
@@ -104,9 +104,9 @@ class Meter:
         elif isinstance(event, Backward):
             with suppress(RuntimeError), self._torch.no_grad():
                 came = []
-                for param in verify.holding(subject.params):
+                for param in holding(subject.params):
                     assert param.grad is not None
-                    grad, kept = verify.plain(param.grad), notes.base.get(id(param))
+                    grad, kept = plain(param.grad), notes.base.get(id(param))
                     came.append(grad if kept is None else grad - kept)
                 notes.right = self._norm(came)
                 notes.got = self._norm_of(subject)
@@ -136,10 +136,10 @@ class Meter:
         return notes.right * (used / notes.got) if event.scaled else notes.right
 
     def _norm_of(self, subject: Subject) -> Any:
-        held = verify.holding(subject.params)
+        held = holding(subject.params)
         with self._torch.no_grad():
             try:
-                return self._norm([verify.plain(one.grad) for one in held if one.grad is not None])
+                return self._norm([plain(one.grad) for one in held if one.grad is not None])
             except RuntimeError:  # no memory, or gradients of a kind that has no norm
                 return self._torch.tensor(float("nan"))
 

@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Backward, Event, Measured, Site
-from zerograd.runtime import verify
-from zerograd.runtime.subjects import Subjects, names_of
+from zerograd.runtime.gradient_values import holding, nonzero
+from zerograd.runtime.parameter_names import MOST_NAMES, names_in_modules, names_of
+from zerograd.runtime.subjects import Subjects
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,15 +81,15 @@ class Orphans:
         theirs = set().union(*(_reach(other) for other in others))
         params = [
             param
-            for param in verify.nonzero(verify.holding(params))
+            for param in nonzero(holding(params))
             if not self._subjects.owning(param) and id(param) not in theirs
         ]
         for param in params:
             self._told[id(param)] = weakref.ref(param)
             del self._seen[id(param)]
         if params:
-            names = names_of(params, names_in_modules(self._torch, params))
-            seen = Measured(0.0, 0.0, tuple(names[: verify.MOST_NAMES]), len(params))
+            names = names_of(params, names_in_modules(params))
+            seen = Measured(0.0, 0.0, tuple(names[:MOST_NAMES]), len(params))
             self._post(Backward(site, orphan=True, measured=seen))
 
 
@@ -136,15 +137,3 @@ def _what(kind: type, torch: Any) -> int:
 
 def _callable(kind: type, name: str) -> bool:
     return any(callable(vars(base).get(name)) for base in kind.__mro__)
-
-
-def names_in_modules(torch: Any, params: list[Tensor]) -> dict[int, str]:
-    """What the modules of the program call these parameters; the outermost module's word counts."""
-    wanted = {id(param) for param in params}
-    found: dict[int, str] = {}
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.nn.Module) and "_parameters" in thing.__dict__:
-            for name, param in thing.named_parameters():
-                if id(param) in wanted and len(name) > len(found.get(id(param), "")):
-                    found[id(param)] = name
-    return found

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import inspect
 import math
-import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
@@ -27,10 +26,10 @@ class Unsupported(RuntimeError):
 class Listener(Protocol):
     """Who hears what happens to gradients. `None` as an answer means: nothing to tell afterwards."""
 
-    sync: Any
-    """Who hears of torch.distributed."""
-    scaler: Any
-    """The scaler that has stepped last, as a weak reference."""
+    @property
+    def sync(self) -> collectives.Listener:
+        """Who hears of torch.distributed."""
+        ...
 
     def backward_begins(self, outputs: Any) -> Any:
         """A backward that accumulates is about to run."""
@@ -68,7 +67,7 @@ class Listener(Protocol):
         """A scaler is about to divide the gradients of an optimizer."""
         ...
 
-    def scaler_step_begins(self, optimizer: Any) -> None:
+    def scaler_step_begins(self, scaler: Any, optimizer: Any) -> None:
         """A scaler is about to step an optimizer."""
         ...
 
@@ -80,8 +79,8 @@ class Listener(Protocol):
         """A scaler has updated its scale."""
         ...
 
-    def grouped(self, optimizer: Any) -> None:
-        """An optimizer was given parameters."""
+    def grouped(self, optimizer: Any) -> bool:
+        """An optimizer was given parameters; whether some of them are under FSDP2."""
         ...
 
     def fault(self, error: Exception) -> None:
@@ -111,6 +110,7 @@ class Hooks:
         self._torch = torch
         self._listener = listener
         self._undo: list[Callable[[], object]] = []
+        self._hears_shards = False
 
     def install(self) -> None:
         """Begin to listen."""
@@ -202,15 +202,18 @@ class Hooks:
 
         self._undo.append(module.register_optimizer_step_pre_hook(before).remove)
         self._undo.append(module.register_optimizer_step_post_hook(after).remove)
-        grouped = self._listener.grouped
         add = module.Optimizer.add_param_group
 
         def add_param_group(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             result = add(optimizer, *args, **kwargs)
-            _quietly(fault, grouped, optimizer)
+            _quietly(fault, self._grouped, optimizer)
             return result
 
         self._set(module.Optimizer, "add_param_group", _as(add, add_param_group))
+
+    def _grouped(self, optimizer: Any) -> None:
+        if self._listener.grouped(optimizer):
+            self._hear_shards()
 
     def _clears(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
@@ -297,8 +300,7 @@ class Hooks:
         def stepped(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._enabled:
                 return step(self, optimizer, *args, **kwargs)
-            listener.scaler = weakref.ref(self)
-            _quietly(fault, listener.scaler_step_begins, optimizer)
+            _quietly(fault, listener.scaler_step_begins, self, optimizer)
             try:
                 result = step(self, optimizer, *args, **kwargs)
             except BaseException:
@@ -321,16 +323,13 @@ class Hooks:
     def _ranks(self) -> None:
         sync = self._listener.sync
         collectives.listen(self._set, self._wrap_inside, sync)
-        heard: list[bool] = []
-
-        def hear_shards() -> bool:
-            if not heard and self._undo and collectives.listen_to_shards(self._set, sync):
-                heard.append(True)
-            return bool(heard)
-
-        sync.hear_shards = hear_shards
         sync.look_for_wrappers()
-        hear_shards()
+        self._hear_shards()
+
+    def _hear_shards(self) -> None:
+        """Begin to listen to FSDP2, as soon as the program has imported it."""
+        if self._undo and not self._hears_shards:
+            self._hears_shards = collectives.listen_to_shards(self._set, self._listener.sync)
 
 
 def _as(original: Any, wrapper: Any) -> Any:

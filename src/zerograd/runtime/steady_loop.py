@@ -1,37 +1,38 @@
-"""Laps: a loop that goes round as it went before costs one comparison at each turn.
+"""Steady loops: a training loop that repeats itself costs one comparison at each of its calls.
 
-A lap is what one thread does between two steps of its only subject. Two laps that were alike, and in
-which nothing had to be looked at, are what the watcher then expects: turn by turn it compares where the
-call stands, and follows the state of the gradients. The first turn that is another one goes the
-ordinary way, and the lap is left.
+A round is what one thread does between two steps of its only subject. After two rounds that were
+alike, and in which no gradient had to be looked at, the same calls are expected in the same order: each
+is recognised by its place in the code, and takes the edge of the state machine that it took before. At
+the first call that is another one, the loop is left, and that call goes the ordinary way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Backward, Step, Zero
+from zerograd.core.automaton import Edge, Node
+from zerograd.core.events import Backward, Clip, Event, Step, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
+from zerograd.fold.judge import Track
+from zerograd.runtime.call_sites import Position
+from zerograd.runtime.subjects import LastBackward, Subject, UsedGradients
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from zerograd.core.automaton import Node
+LONGEST_ROUND = 64
+"""A round with more calls is not followed."""
 
-LONGEST_LAP = 64
-"""So many turns, or it is not followed."""
+STEP_RUNNING = object()
+"""The kind of call that is expected while a step runs: its end."""
 
-STEPPING = object()
-"""The kind of the turn at which a step ends."""
-
-Call = tuple[Any, int]
-"""Where a call stands: its code, and the instruction in it."""
-NO_CALL: Call = (None, -1)
+_ref = weakref.ref
 
 
-class Turn:
-    """One event of a lap: the call it comes from, and where it leads."""
+class ExpectedCall:
+    """One call of a round: its place in the code, and the edge that it takes."""
 
     __slots__ = (
         "code",
@@ -39,96 +40,263 @@ class Turn:
         "event",
         "grad",
         "groups",
-        "inside",
+        "groups_number",
         "instruction",
         "kind",
-        "lane",
+        "last_backward",
         "next",
         "node",
-        "number",
         "of",
+        "param",
         "params",
-        "probe",
+        "running",
         "subject",
         "to_none",
         "track",
+        "used",
         "version",
     )
 
-    def __init__(self, subject: Any, event: Any, call: Call, of: Any) -> None:
-        self.subject, self.event = subject, event
-        self.code, self.instruction = call
+    edge: Edge
+    """The edge from the call before to this one."""
+    groups: Any
+    groups_number: int
+    params: Any
+    """The groups of the optimizer that steps, their number, and the parameters of the last."""
+
+    def __init__(self, subject: Any, event: Event | None, position: Position, of: object) -> None:
+        self.subject: Subject = subject
+        self.event: Any = event
+        self.code, self.instruction = position
         self.kind: object = type(event)
         self.to_none = isinstance(event, Zero) and event.to_none
         self.of = of
-        """Whose method was called: the identity of an optimizer, or a reference to a module."""
-        self.track = subject and subject.track
-        self.lane = subject and subject.lane
-        self.probe = subject and subject.probe
-        self.node: Any = subject and subject.track.node
+        """Whose method it is: the identity of an optimizer, a reference to a module, …"""
+        self.track: Track = subject and subject.track
+        self.param: Tensor = subject and subject.probe.param
+        self.used: UsedGradients = subject and subject.used
+        self.last_backward: LastBackward = subject and subject.last_backward
+        self.node: Node = subject and subject.track.node
         """The state after it."""
-        self.edge: Any = None
-        """The edge to there from the turn before."""
-        self.groups: Any = None
-        self.number = 0
-        self.params: Any = None
-        """The groups of the optimizer that has stepped, their number, and what the last holds."""
         self.grad: Tensor | None = None
         self.version = -1
-        """The probe's gradient before the backward that is running."""
-        self.next = self.inside = self
-        """The turn that is expected after it; and while it runs, if it takes a while."""
+        """The probe's gradient and its version, before the backward that is running."""
+        self.next = self.running = self
+        """What is expected after it; and while it runs, if it is one that takes a while."""
 
-    def alike(self, other: Turn) -> bool:
-        """Whether it is the same call, and leads to the same."""
+    def is_like(self, other: ExpectedCall) -> bool:
+        """Whether it is the same call, and leads to the same state."""
         return (
             self.event is other.event
             and self.code is other.code
             and self.instruction == other.instruction
             and self.of == other.of
             and self.node is other.node
-            and self.probe is other.probe
+            and self.param is other.param
         )
 
-    def keep(self, groups: Any, number: int, params: Any) -> None:
-        """Remember an optimizer's groups."""
-        self.groups, self.number, self.params = groups, number, params
+
+NOTHING = ExpectedCall(None, None, (None, -1), 0)
+"""Expected where no loop is followed: no call is like it."""
 
 
-NO_TURN = Turn(None, None, NO_CALL, 0)
-"""What is expected where nothing is: no call is it."""
+class SteadyLoop:
+    """The loop of one thread: notes its rounds, and follows them once they repeat."""
 
+    __slots__ = ("_events", "_follow", "_rounds", "expected", "round")
 
-def joined(lap: Sequence[Turn], before: Sequence[Turn]) -> Turn:
-    """The first turn of a lap that is like the one before it, and in which nothing is looked at."""
-    if len(lap) != len(before) or not all(map(Turn.alike, lap, before)):
-        return NO_TURN
-    backwards = sum(turn.kind is Backward for turn in lap)
-    if backwards != lap[-1].track.windows.usual or not all(_plain(*pair) for pair in _pairs(lap)):
-        return NO_TURN
-    for earlier, turn in _pairs(lap):
-        earlier.next = turn
-    for turn in lap:
-        turn.inside = Turn(turn.subject, turn.event, (turn.code, turn.instruction), turn.of)
-        turn.inside.kind = STEPPING if turn.kind is Step else None
-        turn.inside.edge, turn.inside.next = turn.edge, turn.next
-    return lap[0]
+    def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
+        self._follow = follow
+        self.expected = NOTHING
+        """The next call, if the loop goes on as it did."""
+        self.round: list[ExpectedCall] | None = None
+        """The calls since the last step; None if they cannot be followed."""
+        self._rounds: tuple[list[ExpectedCall] | None, list[ExpectedCall] | None] = (None, None)
+        """The same of the round before, and of the one before that."""
+        self._events = 0
+        """How many events were posted since the last step."""
 
+    # Each of these says whether the call is the expected one; then it has been taken.
 
-def _pairs(lap: Sequence[Turn]) -> Iterator[tuple[Turn, Turn]]:
-    """Each turn after the one before it; a lap goes round."""
-    return zip((lap[-1], *lap[:-1]), lap, strict=True)
-
-
-def _plain(earlier: Turn, turn: Turn) -> bool:
-    """Whether an event breaks nothing, and nothing has to be looked at for it."""
-    node: Node = earlier.node
-    edge = node.edges.get(id(turn.event))
-    if edge is None or edge.broken or edge.node is not turn.node or node.crossed is not None:
+    def clears(self, frame: Any, of: object, to_none: bool) -> bool:
+        """A clear."""
+        call = self.expected
+        if (
+            call.code is frame.f_code
+            and call.instruction == frame.f_lasti
+            and call.kind is Zero
+            and call.of == of
+            and call.to_none is to_none
+        ):
+            self._follow(call.track, call.edge)
+            self.expected = call.next
+            return True
         return False
-    turn.edge = edge
-    if turn.kind is Zero:
+
+    def clips(self, frame: Any, of: object) -> bool:
+        """A clip."""
+        call = self.expected
+        if (
+            call.code is frame.f_code
+            and call.instruction == frame.f_lasti
+            and call.kind is Clip
+            and call.of == of
+        ):
+            self._follow(call.track, call.edge)
+            self.expected = call.next
+            return True
+        return False
+
+    def backward_begins(self, frame: Any) -> ExpectedCall | None:
+        """A backward; the call if it is the expected one, and then it is running."""
+        call = self.expected
+        if (
+            call.code is frame.f_code
+            and call.instruction == frame.f_lasti
+            and call.kind is Backward
+        ):
+            call.grad = grad = call.param.grad
+            call.version = -1 if grad is None else grad._version
+            self.expected = call.running
+            return call
+        return None
+
+    def backward_ends(self, call: ExpectedCall, failed: bool) -> bool:
+        """The end of a backward: whether it has reached the gradients as expected."""
+        param = call.param
+        now, grad, call.grad = param.grad, call.grad, None
+        if (
+            self.expected is call.running
+            and not failed
+            and (now is not grad or (now is not None and now._version != call.version))
+        ):
+            call.last_backward.weights_version = param._version
+            self._follow(call.track, call.edge)
+            self.expected = call.next
+            return True
+        probe = call.subject.probe
+        probe.grad, probe.version_before = grad, call.version
+        return False
+
+    def step_begins(self, optimizer: Any) -> bool:
+        """A step, which is then running."""
+        call = self.expected
+        if call.kind is Step and call.of == id(optimizer):
+            groups = call.groups
+            if (
+                optimizer.param_groups is groups
+                and len(groups) == call.groups_number
+                and groups[-1]["params"] is call.params
+            ):
+                self.expected = call.running
+                return True
+        return False
+
+    def step_ends(self, frame: Any, optimizer: Any) -> bool:
+        """The end of a step."""
+        call = self.expected
+        if (
+            call.code is frame.f_code
+            and call.instruction == frame.f_lasti
+            and call.kind is STEP_RUNNING
+            and call.of == id(optimizer)
+        ):
+            grad = call.param.grad
+            if grad is not None:
+                self._follow(call.track, call.edge)
+                call.used.grad = _ref(grad)
+                self.expected = call.next
+                return True
+        return False
+
+    # Noting rounds, and leaving the loop
+
+    def leave(self) -> None:
+        """The loop does not go on as it did. What was not kept up to date in it is brought so."""
+        call = self.expected
+        if call is not NOTHING:
+            self.expected, self.round = NOTHING, None
+            subject = call.subject
+            subject.stepping.depth = int(call.kind is STEP_RUNNING)
+            grads = subject.track.node.grads
+            if grads is Grads.SPENT:
+                subject.lane.used[subject.name] = subject
+            else:
+                subject.lane.used.pop(subject.name, None)
+                if grads in EMPTY:
+                    subject.last_backward.weights_version = -1
+
+    def forget(self) -> None:
+        """Leave the loop, and keep nothing of it."""
+        self.leave()
+        self.round, self._rounds = None, (None, None)
+
+    def posted(self) -> None:
+        """An event goes the ordinary way."""
+        if self.expected is not NOTHING:
+            self.leave()
+        self._events += 1
+
+    def add(
+        self, subject: Subject, event: Event, position: Position | None, of: object = 0
+    ) -> None:
+        """Note the call that has posted the last event; without a position it cannot be followed."""
+        if self.round is not None:
+            # A call that has posted more than one event is one for which something was looked at.
+            if position is not None and self._events == len(self.round) + 1 <= LONGEST_ROUND:
+                self.round.append(ExpectedCall(subject, event, position, of))
+            else:
+                self.round = None
+
+    def round_ends(self) -> bool:
+        """The call that was added last is a step; whether the last two rounds might be followed."""
+        this, before = self.round, self._rounds[0]
+        self._rounds = (this, before)
+        self.round, self._events = [], 0
+        return bool(this and before)
+
+    def follow(self, groups: tuple[Any, int, Any]) -> None:
+        """Expect the last round again, if it was like the one before; it has stepped these groups."""
+        this, before = self._rounds
+        assert this is not None
+        assert before is not None
+        this[-1].groups, this[-1].groups_number, this[-1].params = groups
+        self.expected = _linked(this, before)
+
+
+def _linked(this: Sequence[ExpectedCall], before: Sequence[ExpectedCall]) -> ExpectedCall:
+    """The first call of a round that is like the one before it, and in which nothing is looked at."""
+    if len(this) != len(before) or not all(map(ExpectedCall.is_like, this, before)):
+        return NOTHING
+    backwards = sum(call.kind is Backward for call in this)
+    if backwards != this[-1].track.windows.usual:
+        return NOTHING
+    if not all(_takes_a_plain_edge(*pair) for pair in _pairs(this)):
+        return NOTHING
+    for earlier, call in _pairs(this):
+        earlier.next = call
+    for call in this:
+        position = (call.code, call.instruction)
+        call.running = ExpectedCall(call.subject, call.event, position, call.of)
+        call.running.kind = STEP_RUNNING if call.kind is Step else None
+        call.running.edge, call.running.next = call.edge, call.next
+    return this[0]
+
+
+def _pairs(round_: Sequence[ExpectedCall]) -> Iterator[tuple[ExpectedCall, ExpectedCall]]:
+    """Each call after the one before it; the first comes after the last."""
+    return zip((round_[-1], *round_[:-1]), round_, strict=True)
+
+
+def _takes_a_plain_edge(earlier: ExpectedCall, call: ExpectedCall) -> bool:
+    """Whether the call breaks no rule, and no gradient has to be looked at for it."""
+    node = earlier.node
+    edge = node.edges.get(id(call.event))
+    if edge is None or edge.broken or edge.node is not call.node or node.crossed is not None:
+        return False
+    call.edge = edge
+    if call.kind is Zero:
         return node.grads in EMPTY or node.grads is Grads.SPENT
-    if turn.kind is Backward:
+    if call.kind is Backward:
         return node.grads in EMPTY or node.grads is Grads.LIVE
     return node.grads is Grads.LIVE

@@ -1,208 +1,272 @@
 """What a step uses of the gradients, and what a clear drops.
 
-On the usual path neither looks at anything. A step that by the order of events has nothing to use, or
-nothing new, is looked at: somebody may have put gradients there.
+On the usual path neither looks at any gradient. A step that by the order of events has nothing to use,
+or nothing new, is looked at: somebody may have put gradients there.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from zerograd.core.events import Assign, Backward, Excuse, Step, Sync, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
-from zerograd.fold.judge import Judge
-from zerograd.runtime import verify
 from zerograd.runtime.call_sites import NOWHERE
-from zerograd.runtime.gradient_probe import Looking
-from zerograd.runtime.lanes import OUTSIDE
+from zerograd.runtime.event_cache import EventCache
+from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero, norms
+from zerograd.runtime.lanes import OUTSIDE, Lanes
+from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
-from zerograd.runtime.subjects import Subject
-
-NOBODY: frozenset[str] = frozenset()
-STEPPED = object()
-"""Inside of a step: another optimizer of the subject has stepped."""
+from zerograd.runtime.ranks.sync import RankSync
+from zerograd.runtime.subjects import NOBODY, Subject
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
 _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
 
 
-class Using(Looking):
-    """Knows what becomes of gradients that are there."""
+class StepAndClear:
+    """Posts the steps and clears of subjects, and what has to be said before them."""
 
-    def __init__(self, judge: Judge, torch: Any) -> None:
-        super().__init__(judge, torch)
-        self._backwards = 0
-        self.replicas = Replicas(torch, self._names)
-        self.on_step: Any = None
-        """Is told how many steps there were, where ranks share what they step."""
+    def __init__(
+        self,
+        torch: Any,
+        events: EventCache,
+        posting: Posting,
+        lanes: Lanes,
+        sync: RankSync,
+        replicas: Replicas,
+        *,
+        backwards: Callable[[], int],
+        stepped: Callable[[], None],
+    ) -> None:
+        """`backwards` counts the backward calls so far; `stepped` is called where ranks step."""
+        self._torch = torch
+        self._graph_task = torch._C._current_graph_task_id
+        self._events = events
+        self._posting = posting
+        self._post = posting.post
+        self._lanes = lanes
+        self._sync = sync
+        self._replicas = replicas
+        self._backwards = backwards
+        self._stepped = stepped
+        self.length = 0
+        """How many backward calls a window is meant to have, as the user says; 0 if nothing is said."""
 
-    def _step(self, subject: Subject, scaled: bool, frame: Any) -> Step | None:
-        """A step, as it is told; None if it is one of which little can be said."""
-        lane = self._here.lane
+    def expect(self, length: int) -> None:
+        """From now on windows are meant to be so long."""
+        self.length = length
+
+    # Around a backward
+
+    def backward_in_step(self, subject: Subject) -> None:
+        """A backward begins while the subject steps: if it was cleared, it had not used anything."""
+        self._posting.release(subject)
+        subject.stepping.inner_stepped = False
+
+    def backward_reached(self, subject: Subject) -> None:
+        """A backward has reached the probe of a subject."""
+        param, last, windows = subject.probe.param, subject.last_backward, subject.track.windows
+        last.weights_version = param._version
+        if windows.cuts:
+            last.weights = param.detach().clone()
+        if windows.drops and param.grad is not None:
+            last.grad = weakref.ref(param.grad)
+            last.grad_version = param.grad._version
+
+    # Steps
+
+    def begin_step(self, subject: Subject, optimizer: Any) -> None:
+        """An optimizer of a subject is about to step."""
+        stepping = subject.stepping
+        stepping.depth += 1
+        if stepping.depth == 1:
+            stepping.inner_stepped = False
+            if self._sync.active:
+                self._replicas.step_begins(subject, self._sync.stepping(subject), optimizer)
+
+    def end_step(self, subject: Subject, optimizer: Any, scaled: bool, frame: Any) -> Step | None:
+        """It has stepped: the event, or None if it is a step of which little can be said."""
+        stepping = subject.stepping
+        stepping.depth -= 1
+        if stepping.inner_stepped and stepping.depth == 0:
+            stepping.inner_stepped = False
+            return None  # the optimizer inside has stepped, and this one wraps it
+        stepping.same_optimizer = stepping.optimizer == id(optimizer)
+        stepping.optimizer = id(optimizer)
+        event = self.step(subject, scaled, frame)
+        stepping.inner_stepped = stepping.depth > 0
+        return event
+
+    def step(self, subject: Subject, scaled: bool, frame: Any) -> Step | None:
+        """A step was taken: the event, or None if it is a step of which little can be said."""
         if self._graph_task() != OUTSIDE:
-            self._inner_step(subject, scaled, frame)
+            self._step_in_backward(subject, scaled, frame)
             return None
-        event = self._events.step(frame, scaled, self._length)
-        if subject.lane is not lane and not self._adopt(subject):
+        lane = self._lanes.here.lane
+        event = self._events.step(frame, scaled, self.length)
+        if subject.lane is not lane and not self._lanes.adopt(subject):
             self._post(subject, event)
-            self._post(subject, self._event(Unknown, NOWHERE))
+            self._post(subject, self._events.event(Unknown, NOWHERE))
             return None
-        grads = subject.track.node.grads
-        grad = subject.probe.grad
-        if subject.inside is not None and subject.inside is not STEPPED:
+        clear = subject.stepping.held_clear
+        if clear is not None:
             # It has cleared its gradients itself, after it had used them.
-            clear, subject.inside = subject.inside, None
+            subject.stepping.held_clear = None
             self._post(subject, event)
             self._post(subject, clear)
             return None
-        if self.sync.active and self._shared_step(subject, event):
-            pass  # there is something, and no rank has shared it
+        grads = subject.track.node.grads
+        grad = subject.probe.param.grad
+        if self._sync.active and self._say_what_ranks_share(subject, event):
+            pass  # there are gradients, and no rank has shared them
         elif grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
             event = self._look_at_step(subject, event)
-            grad = subject.probe.grad
+            grad = subject.probe.param.grad
         elif subject.track.windows.drops and self._rewritten(subject):
             # What was dropped was read before, and went into what is there now.
-            self._post(subject, self._event(Assign, event.site))
-        if subject.print is not None:
-            subject.print = verify.norms(verify.holding(subject.params))
+            self._post(subject, self._events.event(Assign, event.site))
+        if subject.stepping.norms is not None:
+            subject.stepping.norms = norms(holding(subject.params))
         self._post(subject, event)
-        if subject.met:
-            self._settle(subject)
-        subject.left = None
-        if subject.stale:
-            subject.stale = []
+        used = subject.used
+        if used.met:
+            used.came_to_nothing()
+        used.left = None
+        if used.mixed:
+            used.mixed = []
         if grad is None:
-            subject.used = None
+            used.grad = None
         else:
-            subject.used = weakref.ref(grad)
-            lane.watched[subject.name] = subject
-        for other in lane.outer:
+            used.grad = weakref.ref(grad)
+            lane.used[subject.name] = subject
+        for other in lane.probed:
             if other is not subject:
-                self._foreign_step(other, subject, event)
-        subject.company = NOBODY
-        if self.sync.active and self.on_step is not None:
-            self.on_step(self._judge.steps)
+                self._step_of_another(other, subject, event)
+        used.company = NOBODY
+        if self._sync.active:
+            self._stepped()
         return event
 
-    def _shared_step(self, subject: Subject, event: Step) -> bool:
+    def _say_what_ranks_share(self, subject: Subject, event: Step) -> bool:
         """What ranks have to say before a step; True if the gradients are where no step sees them."""
-        for diverged in self.replicas.found(subject):
-            seen = self._event(Sync, event.site)
-            self._post(subject, self._variant(seen, diverged=diverged))
-        told = self.sync.before_step(subject)
-        if told is not None:
-            self._post(subject, told)
-        return isinstance(told, Backward)
+        for diverged in self._replicas.found(subject):
+            seen = self._events.event(Sync, event.site)
+            self._post(subject, self._events.variant(seen, diverged=diverged))
+        shared = self._sync.before_step(subject)
+        if shared is not None:
+            self._post(subject, shared)
+        return isinstance(shared, Backward)
 
-    def _inner_step(self, subject: Subject, scaled: bool, frame: Any) -> None:
+    def _step_in_backward(self, subject: Subject, scaled: bool, frame: Any) -> None:
         """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
-        event = self._events.step(frame, scaled)
-        self._post(subject, event)
-        subject.left, subject.stale = None, []
-        subject.used = None
+        self._post(subject, self._events.step(frame, scaled))
+        subject.used.left, subject.used.mixed, subject.used.grad = None, [], None
         if subject.lane is None:
-            subject.lane = self._here.lane
-        subject.lane.outer = [one for one in subject.lane.outer if one is not subject]
-        subject.lane.watched[subject.name] = subject
+            subject.lane = self._lanes.here.lane
+        subject.lane.probed = [one for one in subject.lane.probed if one is not subject]
+        subject.lane.used[subject.name] = subject
 
     def _look_at_step(self, subject: Subject, event: Step) -> Step:
         """A step that, by the order of events, has nothing to use, or nothing new."""
-        state = subject.track.node.state
-        held = verify.holding(subject.params)
+        grads, stepping = subject.track.node.grads, subject.stepping
+        held = holding(subject.params)
         if not held:
             return self._empty(subject, event)
-        if subject.probe.grad is None:
-            subject.probe = held[0]
-        if state.grads in EMPTY:
-            if not verify.nonzero(held):
+        if subject.probe.param.grad is None:
+            subject.probe.param = held[0]
+        if grads in EMPTY:
+            if not nonzero(held):
                 return self._empty(subject, event)
-            self._post(subject, self._event(Assign, event.site))
-        elif state.grads is Grads.SPENT:
-            prints = verify.norms(held)
-            same, subject.print = prints == subject.print, prints
+            self._post(subject, self._events.event(Assign, event.site))
+        elif grads is _SPENT:
+            now = norms(held)
+            same, stepping.norms = now == stepping.norms, now
             # A step that is measured, or two optimizers over the same gradients, are meant.
-            alike = same and any(prints) and subject.same_optimizer
-            goes_on, subject.repeated_at = subject.repeated_at != self._backwards, self._backwards
-            if not alike or not goes_on:
-                self._post(subject, self._event(Assign, event.site))
+            again = same and any(now) and stepping.same_optimizer
+            backwards = self._backwards()
+            goes_on, stepping.repeated_at = stepping.repeated_at != backwards, backwards
+            if not again or not goes_on:
+                self._post(subject, self._events.event(Assign, event.site))
         return event
 
     def _rewritten(self, subject: Subject) -> bool:
         """Whether the gradients are not those that the last backward has left, clips aside."""
-        state = subject.track.node.state
-        grad, filled = subject.probe.grad, subject.filled
-        if filled is None or grad is None or filled() is not grad:
+        state, last = subject.track.node.state, subject.last_backward
+        grad = subject.probe.param.grad
+        if last.grad is None or grad is None or last.grad() is not grad:
             return True
         known = state.clipped is not None or state.unscaled is not None
-        return grad._version != subject.filled_version and not known
+        return grad._version != last.grad_version and not known
 
     def _empty(self, subject: Subject, event: Step) -> Step:
         """A step with nothing to use: from the second time, if no backward ran in between."""
         if not any(param.requires_grad for param in subject.params):
-            self._post(subject, self._event(Unknown, event.site))
+            self._post(subject, self._events.event(Unknown, event.site))
             return event
         if subject.track.node.grads not in EMPTY:
-            self._post(subject, self._event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
-            subject.company = frozenset()
-        again = subject.empty_at == self._backwards
-        subject.empty_at = self._backwards
-        return self._variant(event, fed=False, again=True) if again else event
+            self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
+            subject.used.company = NOBODY
+        backwards, stepping = self._backwards(), subject.stepping
+        again, stepping.empty_at = stepping.empty_at == backwards, backwards
+        return self._events.variant(event, fed=False, again=True) if again else event
 
-    def _foreign_step(self, other: Subject, subject: Subject, event: Step) -> None:
+    def _step_of_another(self, other: Subject, subject: Subject, event: Step) -> None:
+        """A step of a subject may have used gradients of another one of the same thread."""
         if other in subject.covers or other in subject.overlaps:
-            shared = {id(param) for param in subject.params}
-            if other.left is not None or other.name not in other.lane.watched:
-                shared |= {id(param) for param in other.left or ()}
-                left = [param for param in other.params if id(param) in shared]
-            else:
-                left = other.params
-            other.left = left
-            other.lane.watched[other.name] = other
-            self._post(other, self._variant(event, foreign=True, part=True))
+            left = other.params
+            if other.used.left is not None or other.name not in other.lane.used:
+                ids = subject.ids | {id(param) for param in other.used.left or ()}
+                left = [param for param in other.params if id(param) in ids]
+            other.used.left = left
+            other.lane.used[other.name] = other
+            self._post(other, self._events.variant(event, foreign=True, part=True))
             return
-        if subject.name not in other.company or other.name not in subject.company:
-            return  # no backward that is still there has reached both
-        if not verify.holds(subject.probe):
+        if subject.name not in other.used.company or other.name not in subject.used.company:
+            return  # no backward whose gradients are still there has reached both
+        if not holds(subject.probe.param):
             return  # cleared by hand: the step has used nothing
         before = other.track.node
-        self._post(other, self._variant(event, foreign=True))
+        self._post(other, self._events.variant(event, foreign=True))
         if other.track.node is not before and other.track.node.state.lent is not None:
-            other.lane.watched[other.name] = other
+            other.lane.used[other.name] = other
 
-    def _clear(self, subject: Subject, event: Zero) -> None:
-        if subject.depth:
-            event = self._variant(event, excuse=Excuse.IN_STEP)
-        elif (
-            subject.weights >= 0 and subject.track.node.grads is not _SPENT and self._moved(subject)
-        ):
+    # Clears and clips
+
+    def clear(self, subject: Subject, event: Zero) -> None:
+        """The gradients of a subject were cleared."""
+        if subject.lane is not None:
+            subject.lane.loop.leave()
+        stepping = subject.stepping
+        if stepping.depth:
+            event = self._events.variant(event, excuse=Excuse.IN_STEP)
+        elif subject.track.node.grads is not _SPENT and self._weights_moved(subject):
             # Something was done with the gradients: the weights are not what they were.
-            event = self._variant(event, excuse=Excuse.WEIGHTS_MOVED)
-        if subject.depth and subject.inside is not STEPPED:
-            self._post_later(subject, event)
+            event = self._events.variant(event, excuse=Excuse.WEIGHTS_MOVED)
+        if stepping.depth and not stepping.inner_stepped:
+            self._posting.hold(subject, event)
         else:
             self._post(subject, event)
-        if subject.met:
-            self._settle(subject)
-        subject.left, subject.weights, subject.company = None, -1, NOBODY
-        if subject.stale:
-            subject.stale = []
-        self._rest(subject)
+        if subject.used.met:
+            subject.used.came_to_nothing()
+        subject.emptied()
 
-    def _moved(self, subject: Subject) -> bool:
-        if subject.weights != subject.probe._version:
+    def _weights_moved(self, subject: Subject) -> bool:
+        last, param = subject.last_backward, subject.probe.param
+        if last.weights_version < 0:
+            return False
+        if last.weights_version != param._version:
             return True
-        weighed, subject.weighed = subject.weighed, None
+        weights, last.weights = last.weights, None
         # Writing through `.data` leaves the version as it is.
-        return weighed is not None and not self._torch.equal(weighed, subject.probe.detach())
+        return weights is not None and not self._torch.equal(weights, param.detach())
 
-    def _before_clip(self, subject: Subject) -> None:
-        """A clip of what may have been cleared unseen says nothing."""
-        self._post_clear_of_step(subject)
-        if subject.track.node.grads is Grads.SPENT:
-            held = verify.holding(subject.params)
-            if not held or not verify.nonzero(held):
-                self._post(subject, self._event(Unknown, NOWHERE))
-        elif subject.track.node.grads in EMPTY and verify.holding(subject.params):
-            if verify.nonzero(verify.holding(subject.params)):
-                self._post(subject, self._event(Assign, NOWHERE))
+    def before_clip(self, subject: Subject) -> None:
+        """A clip of gradients that may have been cleared, or put there, unseen."""
+        self._posting.release(subject)
+        grads = subject.track.node.grads
+        if grads is _SPENT and not any_holds(subject.params):
+            self._post(subject, self._events.event(Unknown, NOWHERE))
+        elif grads in EMPTY and any_holds(subject.params):
+            self._post(subject, self._events.event(Assign, NOWHERE))

@@ -2,172 +2,249 @@
 
 State belongs to parameters. Wrappers that share the parameter groups of another optimizer are the
 same subject; a subject is forgotten when the last of its optimizers is.
+
+What has to be remembered of a subject is kept in parts, each of which one component uses.
 """
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerograd.core.events import Backward, Event
+from zerograd.core.events import Backward, Zero
 from zerograd.fold.judge import Track
-from zerograd.runtime import verify
+from zerograd.runtime import gradient_values
+from zerograd.runtime.parameter_names import names_in_modules, names_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-
+NOBODY: frozenset[str] = frozenset()
 _VERSION = attrgetter("_version")
 
 
+class Probe:
+    """One parameter that shows whether a backward reaches the subject (`gradient_probe`)."""
+
+    __slots__ = ("fills", "grad", "hit", "param", "reached", "version", "version_before")
+
+    def __init__(self, params: list[Tensor]) -> None:
+        self.param: Tensor = next((p for p in params if p.requires_grad), params[0])
+        """A parameter that the subject's own backward reaches, as far as is known."""
+        sharded = gradient_values.is_sharded(self.param)
+        self.version: Callable[[Tensor], int] = gradient_values.version if sharded else _VERSION
+        """How often a gradient was written to: of a distributed one, the part that is here."""
+        self.grad: Tensor | None = None
+        self.version_before = -1
+        """The parameter's gradient, and its version, before the backward that is running."""
+        self.hit = False
+        """Whether the backward that has just run has reached the parameter."""
+        self.reached = False
+        """Whether it has reached any parameter of the subject."""
+        self.fills: dict[object, Tensor | int] = {}
+        """By backward that misses the parameter: one that it fills, or how often it filled none."""
+
+
 class Meeting:
-    """One backward, as it meets gradients of a subject that a step has used."""
+    """One backward call in the source that meets gradients of a subject that a step has used."""
 
     __slots__ = ("event", "harmless", "missed", "reached")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: Backward) -> None:
         self.event = event
         self.harmless = 0
-        """How often it has reached them and it came to nothing."""
+        """How often it has reached them, and they were cleared before a step used the sum."""
         self.missed = 0
-        """How often in a row it has not."""
+        """How often in a row it has not reached them."""
         self.reached: list[Tensor] = []
-        """The parameters whose used gradients it has reached when all were last asked."""
+        """The parameters that it reached when all of them were last looked at."""
 
 
-class Subject:
-    """A set of parameters, and what must be remembered of their gradients."""
+class UsedGradients:
+    """What is known of gradients that a step has used and nothing has cleared (`gradient_probe`)."""
 
     __slots__ = (
-        "__weakref__",
         "company",
-        "covers",
-        "depth",
-        "empty_at",
-        "entries",
-        "filled",
-        "filled_version",
-        "held",
-        "ids",
-        "inside",
-        "lane",
+        "count",
+        "grad",
         "left",
         "meetings",
         "met",
-        "name",
-        "names",
-        "overlaps",
-        "owners",
-        "params",
-        "plain",
-        "print",
-        "probe",
-        "probe_grad",
-        "probe_version",
-        "probed",
-        "repeated_at",
-        "same_optimizer",
-        "scaling",
-        "shared",
-        "shared_at",
-        "stale",
-        "stepped_by",
-        "title",
-        "touched",
-        "track",
+        "mixed",
         "uneven",
-        "used",
-        "version",
-        "weighed",
-        "weights",
     )
 
-    def __init__(  # noqa: PLR0915, each line is a field and its meaning
-        self, name: str, title: str, params: list[Tensor], track: Track
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.params = params
-        self.plain = not any(hasattr(param, "to_local") for param in params)
-        """Whether each of them is whole in this process."""
-        self.names: dict[int, str] | None = None
-        """What modules call the parameters; None until it is asked: all objects are searched."""
-        self.track = track
-        self.ids: frozenset[int] = frozenset()
-        """The identities of the parameters."""
-        self.owners: set[int] = set()
-        self.covers: list[Subject] = []
-        """Other subjects, all of whose parameters are among these."""
-        self.overlaps: list[Subject] = []
-        """Other subjects that share some of these."""
-        self.probe: Tensor = next((p for p in params if p.requires_grad), params[0])
-        """A parameter that the subject's own backward reaches, as far as is known."""
-        meshed = hasattr(self.probe, "device_mesh")
-        self.version: Callable[[Tensor], int] = verify.version if meshed else _VERSION
-        """How often a gradient was written to: of a distributed one, the part that is here."""
-        self.probe_grad: Tensor | None = None
-        self.probe_version = -1
-        self.weights = -1
-        """The version of the probe itself when a backward last reached it."""
-        self.filled: weakref.ref[Tensor] | None = None
-        """The probe's gradient as the last backward has left it."""
-        self.filled_version = -1
-        self.used: weakref.ref[Tensor] | None = None
+    def __init__(self) -> None:
+        self.grad: weakref.ref[Tensor] | None = None
         """The probe's gradient that the last step used."""
-        self.company: frozenset[str] = frozenset()
-        """The subjects that a backward has reached together with this one, since its clear or step."""
         self.left: list[Tensor] | None = None
         """The parameters that may still hold used gradients; None is all of them."""
-        self.stale: list[tuple[Tensor, Backward]] = []
+        self.mixed: list[tuple[Tensor, Backward]] = []
         """Those of them that a backward has added to, and the backward."""
         self.meetings: dict[int, Meeting] = {}
         """By the identity of the backward's event, which the meeting keeps alive."""
         self.met: list[Meeting] = []
         """The backward calls that have reached used gradients since the last clear or step."""
-        self.print: list[float] | None = None
-        """The norms that the last step used; None until a step has come with no backward before it."""
-        self.probed = self.touched = False
-        """Whether the backward that has just run has reached the probe; the subject at all."""
-        self.entries: dict[object, Tensor | int] = {}
-        """By backward that misses the probe: a parameter it fills, or how often it filled none."""
-        self.held = 0
+        self.count = 0
         """How many parameters held used gradients when that was last looked at."""
         self.uneven = False
         """It was not always the same number: then every meeting is looked at in full."""
-        self.scaling = 0
-        """The optimizer that a scaler has last unscaled or stepped, by its identity."""
-        self.repeated_at = -1
-        """How many backward calls there had been when a step last used the same again."""
-        self.stepped_by = 0
-        self.same_optimizer = True
-        """Whether it is the optimizer that stepped the last time."""
-        self.empty_at = -1
-        """How many backward calls there had been at the last step that had nothing to use."""
+        self.company: frozenset[str] = NOBODY
+        """The subjects that a backward has reached together with this one, since its clear or step."""
+
+    def came_to_nothing(self) -> None:
+        """The sums of used and new gradients are cleared, or reported: nothing else can use them."""
+        for meeting in set(self.met):
+            meeting.harmless += 1
+        self.met.clear()
+
+
+class LastBackward:
+    """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
+
+    __slots__ = ("grad", "grad_version", "weights", "weights_version")
+
+    def __init__(self) -> None:
+        self.weights_version = -1
+        """The version of the probe itself; -1 after a clear."""
+        self.weights: Tensor | None = None
+        """A copy of the probe itself, once a clear has dropped something."""
+        self.grad: weakref.ref[Tensor] | None = None
+        self.grad_version = -1
+        """The gradient of the probe and its version, since a clear has dropped something."""
+
+
+class Stepping:
+    """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
+
+    __slots__ = (
+        "depth",
+        "empty_at",
+        "held_clear",
+        "inner_stepped",
+        "norms",
+        "optimizer",
+        "repeated_at",
+        "same_optimizer",
+        "scaled_optimizer",
+    )
+
+    def __init__(self) -> None:
         self.depth = 0
         """How many steps of it are running, one inside the other."""
-        self.inside: Any = None
-        """What its own running step has done so far: STEPPED, or a clear that is yet to be posted."""
+        self.inner_stepped = False
+        """In the running step, another optimizer of the subject has stepped."""
+        self.held_clear: Zero | None = None
+        """A clear of the running step, not posted yet: it may come after the step has used them."""
+        self.optimizer = 0
+        """The identity of the optimizer that has stepped last."""
+        self.same_optimizer = True
+        """Whether that one had stepped the time before, too."""
+        self.scaled_optimizer = 0
+        """The identity of the optimizer that a scaler has last unscaled or stepped."""
+        self.norms: list[float] | None = None
+        """The norms that the last step used; None until a step has come with no backward before it."""
+        self.repeated_at = -1
+        """How many backward calls there had been when a step last used the same again."""
+        self.empty_at = -1
+        """How many backward calls there had been at the last step that had nothing to use."""
+
+
+class Subject:
+    """A set of parameters that optimizers step."""
+
+    __slots__ = (
+        "__weakref__",
+        "_names",
+        "covers",
+        "ids",
+        "lane",
+        "last_backward",
+        "name",
+        "overlaps",
+        "owners",
+        "params",
+        "probe",
+        "shared",
+        "shared_at",
+        "stepping",
+        "title",
+        "track",
+        "used",
+        "whole",
+    )
+
+    def __init__(self, name: str, title: str, params: list[Tensor], track: Track) -> None:
+        self.name = name
+        self.title = title
+        self.params = params
+        self.track = track
+        self.ids = frozenset(map(id, params))
+        self.whole = not any(hasattr(param, "to_local") for param in params)
+        """Whether each of them is whole in this process."""
+        self._names: dict[int, str] | None = None
+        self.owners: set[int] = set()
+        """The identities of the optimizers that step them."""
+        self.covers: list[Subject] = []
+        """Other subjects, all of whose parameters are among these."""
+        self.overlaps: list[Subject] = []
+        """Other subjects that share some of these."""
         self.lane: Any = None
-        """The thread that drives it; None until one does."""
-        self.weighed: Tensor | None = None
-        """The probe's weights at the last backward, once a clear has dropped something."""
+        """The thread that drives it, as a `lanes.Lane`; None until one does."""
+        self.probe = Probe(params)
+        self.used = UsedGradients()
+        self.last_backward = LastBackward()
+        self.stepping = Stepping()
         self.shared: Any = None
-        """What ranks share of it, as far as that was known then."""
+        """What ranks share of it, as a `ranks.sync.Shared`, as far as that was known then."""
         self.shared_at = -1
+
+    def emptied(self) -> None:
+        """Its gradients are cleared."""
+        used = self.used
+        used.left, used.company = None, NOBODY
+        if used.mixed:
+            used.mixed = []
+        self.last_backward.weights_version = -1
+        if self.lane is not None:
+            self.lane.used.pop(self.name, None)
+
+    def holds_nothing_used(self) -> None:
+        """No step has used what its gradients hold now: a backward may add to them."""
+        if self.lane is not None:
+            self.lane.used.pop(self.name, None)
+
+    def names(self, params: Iterable[Tensor]) -> list[str]:
+        """What the program calls some of the parameters."""
+        if self._names is None:
+            # Not before it is asked for: all objects of the program are searched.
+            self._names = names_in_modules(self.params)
+        return names_of(params, self._names)
+
+
+class _Known(NamedTuple):
+    """An optimizer, the parameter groups that it had, and the subject that it steps."""
+
+    optimizer: weakref.ref[Any]
+    groups: Any
+    number: int
+    params: Any
+    """The parameters of the last group."""
+    subject: Subject
 
 
 class Subjects:
     """Finds the subject of an optimizer at the cost of a look-up."""
 
-    def __init__(self, made: Callable[[str], Track], gone: Callable[[Subject], None]) -> None:
-        self._made = made
+    def __init__(self, begun: Callable[[str], Track], gone: Callable[[Subject], None]) -> None:
+        self._begun = begun
         self._gone = gone
-        self._known: dict[int, tuple[weakref.ref[Any], Any, int, Any, Subject]] = {}
+        self._known: dict[int, _Known] = {}
+        """By the identities of the optimizers."""
         self._by_optimizer: dict[int, Subject] = {}
-        """By the identity of their optimizers; whose groups may have changed since."""
+        """The same, for optimizers whose groups may have changed since."""
         self._by_params: dict[frozenset[int], Subject] = {}
         self._of_param: dict[int, list[Subject]] = {}
         self.generation = 0
@@ -187,7 +264,7 @@ class Subjects:
         return self._find(optimizer)
 
     def known(self, optimizer: Any) -> Subject | None:
-        """As it was when the optimizer last stepped: enough for what is told of it until it does again."""
+        """The subject as it was when the optimizer last stepped: enough until it steps again."""
         return self._by_optimizer.get(id(optimizer)) or self.of(optimizer)
 
     def groups(self, key: int) -> tuple[Any, int, Any]:
@@ -228,36 +305,33 @@ class Subjects:
         ids = frozenset(map(id, params))
         subject = self._by_params.get(ids)
         known = self._known.get(id(optimizer))
-        if known is None or known[4] is not subject or known[0]() is not optimizer:
+        if known is None or known.subject is not subject or known.optimizer() is not optimizer:
             self._drop(id(optimizer))
             subject = self._by_params.get(ids)
         if not params:
             return None
         if subject is None:
-            subject = self._new(optimizer, ids, list({id(one): one for one in params}.values()))
+            subject = self._new(optimizer, list({id(one): one for one in params}.values()))
         key = id(optimizer)
         subject.owners.add(key)
         ref = weakref.ref(optimizer, lambda _: self._drop(key))
-        self._known[key] = (ref, groups, len(groups), groups[-1]["params"], subject)
+        self._known[key] = _Known(ref, groups, len(groups), groups[-1]["params"], subject)
         self._by_optimizer[key] = subject
         return subject
 
-    def _new(self, optimizer: Any, ids: frozenset[int], params: list[Tensor]) -> Subject:
+    def _new(self, optimizer: Any, params: list[Tensor]) -> Subject:
         self.generation += 1
-        name = f"{type(optimizer).__name__}#{self.generation}"
+        kind = type(optimizer).__name__
+        name = f"{kind}#{self.generation}"
         number = f"{len(params)} parameter{'' if len(params) == 1 else 's'}"
-        subject = Subject(
-            name, f"{type(optimizer).__name__} over {number}", params, self._made(name)
-        )
+        subject = Subject(name, f"{kind} over {number}", params, self._begun(name))
         near = {id(one): one for param in params for one in self._of_param.get(id(param), ())}
         for other in near.values():
-            others = {id(param) for param in other.params}
-            (subject.covers if others <= ids else subject.overlaps).append(other)
-            (other.covers if ids <= others else other.overlaps).append(subject)
+            (subject.covers if other.ids <= subject.ids else subject.overlaps).append(other)
+            (other.covers if subject.ids <= other.ids else other.overlaps).append(subject)
         for param in params:
             self._of_param.setdefault(id(param), []).append(subject)
-        self._by_params[ids] = subject
-        subject.ids = ids
+        self._by_params[subject.ids] = subject
         self.all.append(subject)
         return subject
 
@@ -266,7 +340,7 @@ class Subjects:
         known = self._known.pop(key, None)
         if known is None:
             return
-        subject = known[4]
+        subject = known.subject
         subject.owners.discard(key)
         if subject.owners:
             return
@@ -274,25 +348,14 @@ class Subjects:
         self.all.remove(subject)
         self._by_params.pop(subject.ids, None)
         for param in subject.params:
-            self._without(self._of_param, id(param), subject)
+            _remove(self._of_param, id(param), subject)
         for other in self.all:
             other.covers = [one for one in other.covers if one is not subject]
             other.overlaps = [one for one in other.overlaps if one is not subject]
         self._gone(subject)
 
-    @staticmethod
-    def _without(table: dict[int, list[Subject]], key: int, subject: Subject) -> None:
-        table[key] = [one for one in table.get(key, ()) if one is not subject]
-        if not table[key]:
-            del table[key]
 
-
-def names_of(params: Iterable[Tensor], known: dict[int, str]) -> list[str]:
-    """The names of parameters: their module's, the script's variables, or their shape."""
-    script = vars(sys.modules["__main__"]).items()
-    return [
-        known.get(id(param))
-        or next((name for name, value in script if value is param), "")
-        or f"a parameter of shape {tuple(param.shape)}"
-        for param in params
-    ]
+def _remove(table: dict[int, list[Subject]], key: int, subject: Subject) -> None:
+    table[key] = [one for one in table.get(key, ()) if one is not subject]
+    if not table[key]:
+        del table[key]

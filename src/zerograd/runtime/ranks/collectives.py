@@ -30,6 +30,10 @@ _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 class Listener(Protocol):
     """Who hears of it."""
 
+    def look_for_wrappers(self) -> None:
+        """Find what was wrapped before the listening began."""
+        ...
+
     def met(self) -> None:
         """The ranks have formed a process group."""
         ...

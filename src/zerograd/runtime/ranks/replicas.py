@@ -25,10 +25,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Diverged
+from zerograd.runtime.parameter_names import MOST_NAMES
 from zerograd.runtime.ranks import collectives, fingerprints
 from zerograd.runtime.ranks.fingerprints import Fingerprint, difference
 from zerograd.runtime.ranks.sync import Shared
-from zerograd.runtime.subjects import Subject, names_of
+from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +41,6 @@ FIRST = 32
 RING = 4
 MOST_ASKED = 64
 """So many other ranks are asked which of two that differ is the odd one."""
-MOST_NAMES = 3
 PATIENCE = dt.timedelta(seconds=5)
 SETTINGS = ("default", "every-step", "off")
 
@@ -51,19 +51,24 @@ class Replicas:
     made = 0
     """How many there were in this process: what another watch has left in the store is past."""
 
-    def __init__(self, torch: Any, names: Callable[[Subject], dict[int, str]]) -> None:
-        self.setting = "default"
-        self.trouble = ""
+    def __init__(
+        self,
+        torch: Any,
+        *,
+        scaler: Callable[[], Any],
+        problem: Callable[[str, bool], None],
+    ) -> None:
+        """Reports by `problem` what keeps ranks from being compared, and if the run is wrong in that."""
+        self._setting = "default"
+        self._lost_because = ""
         """Why the ranks are not compared any more."""
-        self.tell: Callable[[str, bool], None] = lambda *_: None
-        """Is told what keeps ranks from being compared, and whether that is wrong with the run."""
-        self.compared = 0
+        self._compared = 0
         """How many fingerprints were found to agree or not."""
-        self.scaler: Callable[[], Any] = lambda: None
+        self._scaler = scaler
+        self._problem = problem
         self._torch = torch
         Replicas.made += 1
         self._number = Replicas.made
-        self._names = names
         self._hello = ""
         self._group: Any = None
         self._store: Any = None
@@ -71,15 +76,19 @@ class Replicas:
         self._found: dict[str, list[Diverged]] = {}
         self._seen: dict[str, int] = {}
 
+    def compare(self, setting: str) -> None:
+        """From now on compare as often as one of SETTINGS says."""
+        self._setting = setting
+
     def step_begins(self, subject: Subject, shared: Shared | None, optimizer: Any) -> None:
         """A rank is about to step what it shares with others."""
-        if shared is None or self.trouble or self.setting == "off":
+        if shared is None or self._lost_because or self._setting == "off":
             return
         book = self._books.get(subject.name)
         if book is None or book.shared is not shared:
             book = self._books[subject.name] = self._open(subject, shared, book)
         book.steps += 1
-        if book.steps < book.next and self.setting == "default":
+        if book.steps < book.next and self._setting == "default":
             return
         book.ask = sys.maxsize
         try:
@@ -128,7 +137,7 @@ class Replicas:
 
     def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
         """Take this rank's fingerprint, write it, and before the next step, or now, compare it."""
-        always, step = self.setting == "every-step", book.steps
+        always, step = self._setting == "every-step", book.steps
         takes = always or step == taken_after(step - 1)
         if takes:
             book.ring.append((step, self._fingerprint(book, optimizer)))
@@ -161,19 +170,19 @@ class Replicas:
             book.greeted = True
             mine, other = json.loads(self._greeting()), json.loads(hello)
             for message in _strangers(mine, other, book.me, rank):
-                self.tell(message, True)
+                self._problem(message, True)
         return lines
 
     def _fingerprint(self, book: _Book, optimizer: Any) -> str:
         chosen = self._chosen(book, book.steps)
         grads = [param.grad for param in chosen if param.grad is not None]
         return fingerprints.taken(
-            book.steps, book.shared.syncs, optimizer.param_groups, self.scaler(), chosen, grads
+            book.steps, book.shared.syncs, optimizer.param_groups, self._scaler(), chosen, grads
         ).line()
 
     def _chosen(self, book: _Book, step: int) -> Sequence[Tensor]:
         """The parameters whose turn it is."""
-        if self.setting == "every-step":
+        if self._setting == "every-step":
             return book.params
         part, number = part_of(step), len(book.params)
         return book.params[part * number // PARTS : (part + 1) * number // PARTS]
@@ -186,7 +195,7 @@ class Replicas:
             if there is None or (leader, step) in book.compared:
                 continue
             book.compared.append((leader, step))
-            self.compared += 1
+            self._compared += 1
             if there is line:
                 continue
             mine, other = fingerprints.read(line), fingerprints.read(there)
@@ -212,7 +221,7 @@ class Replicas:
         elif what == "gradients":
             held = [param for param in chosen if param.grad is not None]
             odd = fingerprints.behind(held, mine.gradients, other.gradients)
-        names = names_of(odd[:MOST_NAMES], self._names(subject))
+        names = subject.names(odd[:MOST_NAMES])
         here, there = fingerprints.values(what, mine, other)
         if what not in book.odd:
             book.odd[what] = self._odd(book, mine, leader, other)
@@ -244,21 +253,21 @@ class Replicas:
     def _lost(self, error: Exception, me: int, step: int) -> None:
         gone = isinstance(error, (RuntimeError, OSError))
         why = "the process group's store is gone" if gone else "zerograd has failed to compare"
-        self.trouble = f"{why} since step {step} ({type(error).__name__}), so the ranks are not compared any more"
-        self.tell(f"rank {me}: {self.trouble}", False)
+        self._lost_because = f"{why} since step {step} ({type(error).__name__}), so the ranks are not compared any more"
+        self._problem(f"rank {me}: {self._lost_because}", False)
 
     def could_not(self) -> str:
         """Why there was nothing to compare; "" if there was something."""
-        if self.trouble:
-            return self.trouble
-        if self.setting == "off":
+        if self._lost_because:
+            return self._lost_because
+        if self._setting == "off":
             return "the ranks were not to be compared"
         many = [book for book in self._books.values() if len(book.ranks) > 1]
         if not many:
             return "there were no ranks that share parameters"
         # The first rank is what the others compare with.
         leads = all(book.me == book.ranks[0] for book in many)
-        return "" if self.compared or leads else "no two ranks took the same step"
+        return "" if self._compared or leads else "no two ranks took the same step"
 
 
 class _Book:

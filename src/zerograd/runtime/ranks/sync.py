@@ -84,18 +84,25 @@ class Shared:
         self.first_window_syncs = any(getattr(one, "static_graph", False) for one in modules)
 
 
-class Sync:
-    """Hears of wrappers, forwards and collectives, and tells of backward calls what they shared."""
+class RankSync:
+    """Hears of wrappers, forwards and collectives, and says of backward calls what they shared."""
 
-    def __init__(self, torch: Any, places: Places, cache: EventCache) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        places: Places,
+        cache: EventCache,
+        *,
+        met: Callable[[], None],
+        shares_more: Callable[[], None],
+        fault: Callable[[Exception], None],
+    ) -> None:
+        """Calls `met` when the ranks form a process group, `shares_more` when they share more."""
         self.active = False
         """Whether there is anything that ranks share."""
-        self.fault: Callable[[Exception], None] = _raise
-        self.hear_shards: Callable[[], bool] = lambda: False
-        """Begins to listen to FSDP2."""
-        self.on_met: Callable[[], None] = lambda: None
-        self.on_shared: Callable[[], None] = lambda: None
-        """Is told when there is something more that ranks share."""
+        self.met = met
+        self.fault = fault
+        self._shares_more = shares_more
         self._torch = torch
         self._places = places
         self._events = cache
@@ -108,10 +115,7 @@ class Sync:
         """Of the backward that is running, or has run last."""
         self._latest: Backward | None = None
 
-    # What torch.distributed tells
-
-    def met(self) -> None:
-        self.on_met()
+    # What torch.distributed says
 
     def wrapped(self, module: Any, *, known: bool = True) -> None:
         self._more()
@@ -157,17 +161,18 @@ class Sync:
             elif collectives.is_sharded(one):
                 self._more()
 
-    def grouped(self, params: Iterable[Any]) -> None:
-        """An optimizer was given parameters; those of FSDP2 show themselves by their mesh."""
-        if any(hasattr(param, "device_mesh") for param in params):
+    def grouped(self, params: Iterable[Any]) -> bool:
+        """An optimizer was given parameters; whether some of them are FSDP2's, which have a mesh."""
+        sharded = any(hasattr(param, "device_mesh") for param in params)
+        if sharded:
             self._sharded = None
             self._more()
-            self.hear_shards()
+        return sharded
 
     def _more(self) -> None:
         self.active = True
         self._generation += 1
-        self.on_shared()
+        self._shares_more()
 
     def begins(self, event: Backward) -> None:
         """A backward is about to run."""
@@ -175,7 +180,7 @@ class Sync:
         self._number += 1
         self._sent = 0
 
-    def told(self, subject: Subject, event: Backward) -> Backward:
+    def annotate(self, subject: Subject, event: Backward) -> Backward:
         """A backward that has reached a subject, and whether its gradients were shared."""
         if not self.active:
             return event
@@ -217,8 +222,8 @@ class Sync:
     def _synced(self, shared: Shared, event: Backward) -> Backward:
         """The usual answer: in a loop the next backward is most often the last."""
         if shared.last[0] is not event:
-            told = self._events.variant(event, synced=True, volume=shared.volume)
-            shared.last = (event, told)
+            synced = self._events.variant(event, synced=True, volume=shared.volume)
+            shared.last = (event, synced)
         return shared.last[1]
 
     def before_step(self, subject: Subject) -> Event | None:
@@ -304,7 +309,3 @@ class Sync:
                 return wrapper
         self.wrapped(module, known=False)
         return self._wrappers[-1]
-
-
-def _raise(error: Exception) -> None:
-    raise error

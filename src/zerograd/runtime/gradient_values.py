@@ -1,0 +1,105 @@
+"""Reads gradients: which of them hold anything, their norms, their versions.
+
+It never writes, draws no random numbers and changes nothing that a program computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_BYTES = 256 * 1024 * 1024
+"""Gradients larger than this are not copied: a run must not run out of memory for us."""
+
+
+def holding(params: Iterable[Tensor]) -> list[Tensor]:
+    """The parameters whose gradient is not None."""
+    return [param for param in params if param.grad is not None]
+
+
+def nonzero(params: Sequence[Tensor]) -> list[Tensor]:
+    """Of parameters that hold gradients those whose gradient is not zero everywhere."""
+    return [param for param, norm in zip(params, norms(params), strict=True) if norm != 0.0]
+
+
+def holds(param: Tensor) -> bool:
+    """Whether a parameter's gradient is not zero everywhere; its first number is often enough."""
+    grad = param.grad
+    if grad is None:
+        return False
+    return (is_plain(grad) and _first(grad) != 0) or bool(nonzero([param]))
+
+
+def is_plain(grad: Tensor) -> bool:
+    """Whether a gradient is a dense tensor that is whole in this process."""
+    import torch
+
+    return grad.layout is torch.strided and grad.numel() > 0 and not hasattr(grad, "to_local")
+
+
+def _first(grad: Tensor) -> float:
+    # After a training step the processor's caches hold none of this: each call into torch is slow.
+    number: float = grad.as_strided((), ()).item()
+    return number
+
+
+def any_holds(params: Iterable[Tensor]) -> bool:
+    """Whether any of the parameters has a gradient that is not zero everywhere."""
+    return bool(nonzero(holding(params)))
+
+
+def norms(params: Sequence[Tensor]) -> list[float]:
+    """The norm of each gradient; that of a gradient with no numbers in it is 0."""
+    import torch
+
+    with torch.no_grad():
+        grads = [plain(param.grad) for param in params if param.grad is not None]
+        by_device: dict[object, list[int]] = {}
+        for number, grad in enumerate(grads):
+            by_device.setdefault((grad.device, grad.dtype), []).append(number)
+        found = [0.0] * len(grads)
+        for numbers in by_device.values():
+            together = torch._foreach_norm([grads[number] for number in numbers])
+            for number, norm in zip(numbers, torch.stack(list(together)).tolist(), strict=True):
+                found[number] = norm
+        return found
+
+
+def plain(grad: Tensor) -> Tensor:
+    """The gradient as a tensor that norms can be taken of: what this process holds of it."""
+    if hasattr(grad, "to_local"):
+        grad = grad.to_local()
+    grad = grad.detach()
+    if grad.is_sparse:
+        # Entries of one place may cancel only when they are added up.
+        grad = grad.coalesce().values()
+    return grad
+
+
+def copies(params: Sequence[Tensor]) -> dict[int, Tensor]:
+    """Copies of what this process holds of gradients, by the identity of their parameters.
+
+    There are none if they would be too large, or if there is no memory for them.
+    """
+    grads = {id(param): plain(param.grad) for param in params if param.grad is not None}
+    if sum(grad.numel() * grad.element_size() for grad in grads.values()) > MOST_BYTES:
+        return {}
+    with suppress(RuntimeError):
+        return {key: grad.clone() for key, grad in grads.items()}
+    return {}
+
+
+def is_sharded(param: Tensor) -> bool:
+    """Whether a parameter is distributed over ranks, as under FSDP2."""
+    return hasattr(param, "device_mesh")
+
+
+def version(grad: Tensor) -> int:
+    """How often a gradient was written to; of a distributed one, what this process holds of it."""
+    # FSDP2 writes to the tensor inside, and the version of the one outside does not change.
+    inside = getattr(grad, "_local_tensor", None)
+    return grad._version if inside is None else grad._version + int(inside._version)

@@ -1,0 +1,39 @@
+"""What the program calls its parameters: by its modules, its variables, or by their shape."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_NAMES = 3
+"""So many parameters are named where there are several."""
+
+
+def names_of(params: Iterable[Tensor], in_modules: dict[int, str]) -> list[str]:
+    """The names of parameters: their module's, the script's variables, or their shape."""
+    script = vars(sys.modules["__main__"]).items()
+    return [
+        in_modules.get(id(param))
+        or next((name for name, value in script if value is param), "")
+        or f"a parameter of shape {tuple(param.shape)}"
+        for param in params
+    ]
+
+
+def names_in_modules(params: Sequence[Tensor]) -> dict[int, str]:
+    """What the program's modules call these parameters, by identity: the outermost module's name."""
+    import torch
+
+    wanted = {id(param) for param in params}
+    found: dict[int, str] = {}
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.Module) and "_parameters" in thing.__dict__:
+            for name, param in thing.named_parameters():
+                if id(param) in wanted and len(name) > len(found.get(id(param), "")):
+                    found[id(param)] = name
+    return found
