@@ -116,7 +116,7 @@ class SteadyLoop:
         self._events = 0
         """How many events were posted since the last step."""
 
-    # Each of these says whether the call is the expected one; then it has been taken.
+    # Whether a call is the expected one. Then it is taken; if it is not, the loop is left.
 
     def clears(self, frame: Any, of: object, to_none: bool) -> bool:
         """A clear."""
@@ -131,6 +131,7 @@ class SteadyLoop:
             self._follow(call.track, call.edge)
             self.expected = call.next
             return True
+        self.leave()
         return False
 
     def clips(self, frame: Any, of: object) -> bool:
@@ -145,7 +146,7 @@ class SteadyLoop:
             self._follow(call.track, call.edge)
             self.expected = call.next
             return True
-        return False
+        return False  # it may be none of the subject's, and then the loop goes on
 
     def backward_begins(self, frame: Any) -> ExpectedCall | None:
         """A backward; the call if it is the expected one, and then it is running."""
@@ -159,6 +160,7 @@ class SteadyLoop:
             call.version = -1 if grad is None else grad._version
             self.expected = call.running
             return call
+        self.leave()
         return None
 
     def backward_ends(self, call: ExpectedCall, failed: bool) -> bool:
@@ -190,6 +192,7 @@ class SteadyLoop:
             ):
                 self.expected = call.running
                 return True
+        self.leave()
         return False
 
     def step_ends(self, frame: Any, optimizer: Any) -> bool:
@@ -207,6 +210,7 @@ class SteadyLoop:
                 call.used.grad = _ref(grad)
                 self.expected = call.next
                 return True
+        self.leave()
         return False
 
     # Noting rounds, and leaving the loop
@@ -233,8 +237,7 @@ class SteadyLoop:
 
     def posted(self) -> None:
         """An event goes the ordinary way."""
-        if self.expected is not NOTHING:
-            self.leave()
+        self.leave()
         self._events += 1
 
     def add(

@@ -236,8 +236,6 @@ class StepAndClear:
 
     def clear(self, subject: Subject, event: Zero) -> None:
         """The gradients of a subject were cleared."""
-        if subject.lane is not None:
-            subject.lane.loop.leave()
         stepping = subject.stepping
         if stepping.depth:
             event = self._events.variant(event, excuse=Excuse.IN_STEP)

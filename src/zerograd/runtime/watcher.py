@@ -151,7 +151,6 @@ class Watcher:
     def _backward_begins(self, lane: Lane, frame: Any, outputs: Any) -> RunningBackward | None:
         if self._failure:
             return None
-        lane.loop.leave()
         if lane.pending:
             self.lanes.register(lane)
         scaled: bool | None = False
@@ -208,10 +207,9 @@ class Watcher:
         lane = self._here.lane
         if lane.loop.step_begins(optimizer) or self._failure:
             return
-        lane.loop.leave()
         subject = self._subjects.of(optimizer)
         if subject is not None:
-            if subject.lane is not None:
+            if subject.lane is not lane and subject.lane is not None:
                 subject.lane.loop.leave()
             self._steps.begin_step(subject, optimizer)
             if subject.used.mixed or subject.track.node.crossed is not None:
@@ -222,7 +220,6 @@ class Watcher:
         frame = _frame(ABOVE_TORCH)
         if lane.loop.step_ends(frame, optimizer) or self._failure:
             return
-        lane.loop.leave()
         subject = self._subjects.known(optimizer)
         if subject is None:
             return
