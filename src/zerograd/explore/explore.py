@@ -44,7 +44,7 @@ from zerograd.explore.flow import (
     Try,
     walk,
 )
-from zerograd.explore.liveness import Keys, Needs, needs
+from zerograd.explore.liveness import Keys, Liveness, liveness
 from zerograd.explore.logic import (
     Const,
     Expr,
@@ -144,7 +144,7 @@ class _Exploration:
     automaton: Automaton
     executed: Executed | None
     """Where guards are executed: the events as they are then."""
-    needs: Needs
+    live: Liveness
     window: Window | None
     constants: Known
     budget: int
@@ -180,7 +180,7 @@ class _Exploration:
             for watcher in self.watchers if flow.label == RAISE else ():
                 merge(watcher, entry)
             return {}
-        entry = self.forget(entry, self.needs.before[id(flow)])
+        entry = self.forget(entry, self.live.before[id(flow)])
         if isinstance(flow, Alt):
             return self.branch(flow, entry)
         if isinstance(flow, Loop):
@@ -192,7 +192,7 @@ class _Exploration:
         return self.attempt(flow, entry)
 
     def forget(self, entry: Configurations, keys: Keys) -> Configurations:
-        """The configurations without what nothing asks for any more; they become fewer."""
+        """The configurations without what is not live; they become fewer."""
         if len(entry) < 2:
             return entry
         out: Configurations = {}
@@ -242,7 +242,7 @@ class _Exploration:
                 learned[index].update(facts)
                 decided: Iterable[Decisions] = paths
                 if not alt.free[index] and usual is not (index == 0):
-                    # A switch for the clear: whoever uses it wants what follows.
+                    # Leaving out the only clear by a switch is usually meant.
                     weight = 2 if alt.optional and index == 1 else 1
                     decision = Decision(text, index == 0, weight, scope)
                     decided = decide(paths, decision)
@@ -277,7 +277,7 @@ class _Exploration:
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
         out = self.run(loop.body, entry)
         merge(out, self.jumps.pop(Continue(loop.ident), {}))
-        return self.forget(out, self.needs.again[id(loop)])
+        return self.forget(out, self.live.again[id(loop)])
 
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
         seen: Configurations = {}
@@ -406,7 +406,7 @@ def explore(
     if is_clean(flow, automaton, first, executed):
         return Result([], {}, False, 0)
     constants = window.constants() if window else logic.NOTHING
-    search = _Exploration(automaton, executed, needs(flow), window, constants, budget)
+    search = _Exploration(automaton, executed, liveness(flow), window, constants, budget)
     known = window.known() if window else logic.NOTHING
     search.run(flow, {(first, known): {frozenset()}})
     outcomes = [

@@ -1,7 +1,7 @@
-"""What a flow may still ask for, at each of its parts: what nothing asks for any more is forgotten.
+"""What the rest of a flow may still read, at each of its parts: the live variables and facts.
 
-Configurations that differ only in what is forgotten are one, so that a flow with many tests in a row
-has few of them.
+A path forgets what is not live. Configurations that differ only in that become one, so that a flow with
+many tests in a row has few configurations.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ Keys = frozenset[Variable | Fact]
 _NONE: Keys = frozenset()
 
 
-class Needs:
-    """For each branch, loop and block: what it and all that follows it may ask for."""
+class Liveness:
+    """What is live in a flow."""
 
     def __init__(self, flow: Flow) -> None:
         self.before: dict[int, Keys] = {}
+        """By the identity of a branch, loop, block or `try`: what is live before it."""
         self.again: dict[int, Keys] = {}
-        """For each loop: what is asked for from the end of an iteration on."""
+        """By the identity of a loop: what is live at the end of an iteration."""
         self.flow = flow
-        """Kept, so that the ids stay its own."""
+        """Kept, so that no other flow gets the identity of one of its parts."""
         self.visit(flow, _NONE, {}, _NONE)
 
     def visit(self, flow: Flow, after: Keys, labels: Mapping[Label, Keys], always: Keys) -> Keys:
-        """What is asked for from here on. `always`: by handlers that may run at any time."""
+        """What is live before a flow. `always` is what handlers read, which may run at any time."""
         if isinstance(flow, Seq):
             for item in reversed(flow.items):
                 after = self.visit(item, after, labels, always)
             return after
         if isinstance(flow, Emit):
-            return after.union(_asked(flow.divisor), always, (LastIteration(flow.event.loop),))
+            return after.union(_read(flow.divisor), always, (LastIteration(flow.event.loop),))
         if isinstance(flow, Set):
             needed = flow.variable in after
-            asked = _asked(flow.value) if needed else _NONE
-            return _without(after, {flow.variable}) | asked | always
+            read = _read(flow.value) if needed else _NONE
+            return _without(after, {flow.variable}) | read | always
         if isinstance(flow, Jump):
             return labels.get(flow.label, _NONE) | always
         if isinstance(flow, Alt):
             arms = [self.visit(arm, after, labels, always) for arm in (flow.then, flow.orelse)]
-            before = arms[0] | arms[1] | _asked(flow.test) | {LastIteration(flow.counts)}
+            before = arms[0] | arms[1] | _read(flow.test) | {LastIteration(flow.counts)}
         elif isinstance(flow, Loop):
             before = self.loop(flow, after, labels, always)
         elif isinstance(flow, Block):
@@ -73,39 +74,40 @@ class Needs:
         return before
 
     def loop(self, loop: Loop, after: Keys, labels: Mapping[Label, Keys], always: Keys) -> Keys:
+        """What is live before a loop."""
         out = after
         if loop.orelse is not None:
             out = self.visit(loop.orelse, after, labels, always)
-        # What one iteration asks for the last one may have to know, but for what each gets anew.
+        # An iteration hands on what a later one reads, except for what each iteration assigns first.
         given: set[Variable] = {*loop.targets, LastIteration(loop.ident)}
         if loop.counter is not None:
             given.add(loop.counter)
-        asked = _NONE.union(*map(_asked_by, walk(loop.body)))
-        again = out | _asked(loop.test) | _without(asked, given)
+        read = _NONE.union(*map(_read_by, walk(loop.body)))
+        again = out | _read(loop.test) | _without(read, given)
         inner = {**labels, Break(loop.ident): after, Continue(loop.ident): again}
         again |= _without(self.visit(loop.body, again, inner, always), given)
         self.again[id(loop)] = again
-        return again | _asked(loop.trips) | _asked(loop.first)
+        return again | _read(loop.trips) | _read(loop.first)
 
 
 @lru_cache(maxsize=8)
-def needs(flow: Flow) -> Needs:
-    """What the parts of a flow ask for; the same flow is explored once for each group of rules."""
-    return Needs(flow)
+def liveness(flow: Flow) -> Liveness:
+    """What is live in a flow; the same flow is explored for several groups of rules."""
+    return Liveness(flow)
 
 
-def _asked_by(part: Flow) -> Keys:
-    """What a part asks for itself."""
+def _read_by(part: Flow) -> Keys:
+    """What a part reads itself."""
     if isinstance(part, Alt):
-        return _asked(part.test) | {LastIteration(part.counts)}
+        return _read(part.test) | {LastIteration(part.counts)}
     if isinstance(part, Loop):
-        return _asked(part.test) | _asked(part.trips) | _asked(part.first)
+        return _read(part.test) | _read(part.trips) | _read(part.first)
     if isinstance(part, Emit):
-        return _asked(part.divisor) | {LastIteration(part.event.loop)}
-    return _asked(part.value) if isinstance(part, Set) else _NONE
+        return _read(part.divisor) | {LastIteration(part.event.loop)}
+    return _read(part.value) if isinstance(part, Set) else _NONE
 
 
-def _asked(expr: Expr | None) -> Keys:
+def _read(expr: Expr | None) -> Keys:
     if expr is None or isinstance(expr, logic.Const):
         return _NONE
     return _keys(expr)
@@ -123,7 +125,7 @@ def _keys(expr: Expr) -> Keys:
 
 
 def _without(keys: Keys, variables: set[Variable]) -> Keys:
-    """What is left when variables get new values."""
+    """What is still live before these variables are assigned."""
     gone = [
         key
         for key in keys

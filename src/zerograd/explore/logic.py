@@ -1,6 +1,6 @@
-"""Tests of branches as small expressions that can be evaluated, three-valued, under what is known.
+"""The tests of branches as small expressions, evaluated with what a path through the code knows.
 
-An expression is frozen and hashable. What cannot be evaluated is UNKNOWN, never a guess.
+An expression is frozen and hashable. What cannot be evaluated is UNKNOWN: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WindowLength(Variable):
 
 
 WINDOW_LENGTH = WindowLength()
-"""What a library was told, when the code does not show it."""
+"""The length that the code hands to a library, where the code itself does not count."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Something unseen: known only by its text, and by what it reads."""
+    """An expression that is not evaluated, such as a call: known by its text and by what it reads."""
 
     text: str
     reads: frozenset[Variable] = frozenset()
@@ -129,14 +129,14 @@ Expr = Const | Variable | Op | Opaque
 
 
 class Fact(NamedTuple):
-    """That an atom came out true, or false, on this path."""
+    """The truth of an expression, whatever its value is: a path knows it once it has tested it."""
 
     text: str
     reads: frozenset[Variable]
 
 
 Known = frozenset[tuple[Variable | Fact, Value]]
-"""What a path knows: values of variables and truths of atoms."""
+"""What a path knows: values of variables and truths of expressions."""
 
 NOTHING: Known = frozenset()
 
@@ -172,7 +172,7 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 
 def stable(expr: Expr) -> bool:
-    """Whether asking twice gives the same answer while nothing it reads is assigned."""
+    """Whether evaluating twice gives the same result while nothing that it reads is assigned."""
     return all(part.stable for part in parts(expr) if isinstance(part, Opaque))
 
 
@@ -205,7 +205,7 @@ def scope(expr: Expr) -> tuple[int, ...]:
 
 
 def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
-    """The value under what is known."""
+    """The value, computed from what is known."""
     if isinstance(expr, Const):
         return expr.value
     if isinstance(expr, Variable):
@@ -234,7 +234,7 @@ def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unk
 
 
 def truth_of(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
-    """True, False, or None where it cannot be said."""
+    """True, False, or None where it is not known."""
     value = evaluate(expr, known)
     if value is not UNKNOWN:
         return bool(value)
@@ -245,7 +245,7 @@ def truth_of(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
 
 
 def residual(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Expr:
-    """What is left of a test when the parts that are known are taken out."""
+    """A test without the parts whose truth is known."""
     if isinstance(expr, Op) and expr.op in ("and", "or"):
         open_ = tuple(residual(arg, known) for arg in expr.args if truth_of(arg, known) is None)
         if len(open_) == 1:
@@ -258,33 +258,33 @@ def residual(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Expr:
 
 
 def leaning(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
-    """The truth of a test when its unknown parts are left aside."""
+    """The truth of a test if its unknown parts are ignored; None if all are unknown."""
     if isinstance(expr, Op) and expr.op == "not":
         inner = leaning(expr.args[0], known)
         return None if inner is None else not inner
     if isinstance(expr, Op) and expr.op in ("and", "or"):
-        said = [truth for arg in expr.args if (truth := leaning(arg, known)) is not None]
-        if not said:
+        truths = [truth for arg in expr.args if (truth := leaning(arg, known)) is not None]
+        if not truths:
             return None
-        return all(said) if expr.op == "and" else any(said)
+        return all(truths) if expr.op == "and" else any(truths)
     return truth_of(expr, known)
 
 
 def is_open(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool:
-    """Whether a test has an alternative of which nothing is known."""
+    """Whether a test is an `or` with an operand whose truth is not known."""
     if not isinstance(expr, Op) or expr.op != "or":
         return False
     return any(truth_of(arg, known) is None for arg in expr.args)
 
 
 def healthy(expr: Expr) -> bool | None:
-    """How a test for inf or nan comes out in a run where nothing is wrong."""
+    """The outcome of a test for inf or nan in a run without any; None for other tests."""
     if isinstance(expr, Op) and expr.op == "not":
         inner = healthy(expr.args[0])
         return None if inner is None else not inner
     if isinstance(expr, Op) and expr.op in ("and", "or"):
-        said = {healthy(arg) for arg in expr.args}
-        return said.pop() if len(said) == 1 else None
+        outcomes = {healthy(arg) for arg in expr.args}
+        return outcomes.pop() if len(outcomes) == 1 else None
     if isinstance(expr, Opaque) and expr.text.endswith(")"):
         name = expr.text.partition("(")[0].rpartition(".")[2]
         if name in ("isnan", "isinf"):
@@ -292,13 +292,13 @@ def healthy(expr: Expr) -> bool | None:
         if name == "isfinite":
             return True
         if name in ("any", "all", "item"):
-            found = [word for word in ("isnan", "isinf", "isfinite") if word in expr.text]
+            found = [one for one in ("isnan", "isinf", "isfinite") if one in expr.text]
             return found == ["isfinite"] if found else None
     return None
 
 
 def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
-    """What is known of the atoms once the whole came out so."""
+    """The facts that follow from the outcome of a test."""
     if isinstance(expr, Op) and expr.op == "not":
         return facts(expr.args[0], not truth)
     if isinstance(expr, Op) and expr.op in ("and", "or"):
@@ -311,7 +311,7 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
 
 
 def assigned(known: Known, variable: Variable) -> Known:
-    """What is left when a variable gets a new value."""
+    """What is still known after a variable gets a new value."""
     hit = [
         item
         for item in known
@@ -321,14 +321,14 @@ def assigned(known: Known, variable: Variable) -> Known:
 
 
 def fact_of(expr: Expr) -> Fact:
-    """The truth of an expression, as something a path can know."""
+    """The fact about an expression."""
     if isinstance(expr, (Op, Opaque)):
         return expr.fact
     return Fact(_canonical(expr), reads(expr))
 
 
 def _canonical(expr: Expr) -> str:
-    """A text that is the same wherever the same variables are asked for the same thing."""
+    """A text that is the same for the same operations on the same variables, however it is written."""
     if isinstance(expr, Const):
         return repr(expr.value)
     if isinstance(expr, Opaque):
@@ -339,7 +339,7 @@ def _canonical(expr: Expr) -> str:
 
 
 def _operand(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
-    """The value to reckon with: that something is true does not say which number it is."""
+    """The value to compute with: that an expression is true does not say which number it is."""
     value = evaluate(expr, known)
     if isinstance(value, bool) and not (isinstance(expr, (Const, Variable)) or _is_truth(expr)):
         return UNKNOWN
@@ -357,7 +357,7 @@ _TRUTHS = ("not", "is", "==", "!=", "<", "<=", ">", ">=")
 
 
 def _junction(expr: Op, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
-    """The operand that decides, as in Python; its truth where no more than that is known."""
+    """The operand that decides, as in Python; its truth, if only that is known."""
     decisive = expr.op == "or"
     unknown = False
     for arg in expr.args:

@@ -1,6 +1,6 @@
-"""A look at a flow before it is explored: every state that it may reach if each test could go either way.
+"""Every state that a flow can reach if each test could have either outcome.
 
-Where that breaks no rule, following tests and decisions breaks none, and most code is right.
+If no event breaks a rule in any of these states, the flow need not be explored: most code is right.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ def is_clean(flow: Flow, automaton: Automaton, start: Node, executed: Executed |
     if executed is not None and "divisors" in automaton.reads:
         return False  # what a loss is divided by, only the exploration finds out
     try:
-        _Sweep(automaton, executed).run(flow, {start})
+        _Reach(automaton, executed).run(flow, {start})
     except _Broken:
         return False
     return True
 
 
 @dataclass
-class _Sweep:
+class _Reach:
+    """Follows a flow with a set of states, and ignores what tests say."""
+
     automaton: Automaton
     executed: Executed | None
     jumps: dict[Label, States] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Notebooks as one module: code cells joined, whatever is not Python blanked.
+"""A notebook as one module: its code cells joined, with blank lines for what is not Python.
 
-Every line of a cell stays a line of the text, so a place in the text is a place in a cell.
+Every line of a cell stays a line of the text, so that a line of the text is a line of a cell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CELL_MAGIC = re.compile(r"^%%\w+")
 _LINE_MAGIC = re.compile(
     r"^(?P<indent>\s*)"
     r"(?:%{1,2}[A-Za-z_]|!(?!=)|\?|[A-Za-z_][\w.\[\]]*\?{1,2}\s*$"
-    # IPython takes these words as magics even without the sign.
+    # IPython takes these names as magics even without the sign.
     r"|(?:pip|conda|cd|ls|mkdir|rm|cp|mv|cat|pwd)(?:\s+[-\w./~]|\s*$))"
 )
 _MAGIC_VALUE = re.compile(r"^(?P<target>\s*[\w.,\[\]()\s]+=\s*)(?:%[A-Za-z_]|!(?!=))")
@@ -35,15 +35,15 @@ def from_notebook(text: str, path: str) -> Source:
     import json
 
     try:
-        book = json.loads(text)
-        cells = _cells(book)
+        notebook = json.loads(text)
+        cells = _cells(notebook)
     except json.JSONDecodeError as error:
         message = f"is not a notebook: its JSON breaks ({error.msg}); save it again from Jupyter"
         raise Unreadable(Problem(path, message, error.lineno)) from None
     except (RecursionError, TypeError, AttributeError, KeyError):
         message = "is not a notebook: its JSON has no cells; save it again from Jupyter"
         raise Unreadable(Problem(path, message)) from None
-    if not _is_python(book):
+    if not _is_python(notebook):
         return Source(path, "", ())
     refuse_size("\n".join(code for _, code in cells), path)
     joined: list[str] = []
@@ -59,14 +59,14 @@ def from_notebook(text: str, path: str) -> Source:
     return Source(path, "\n".join(joined) + "\n", tuple(placed), tuple(problems))
 
 
-def _cells(book: dict[str, object]) -> list[tuple[int, str]]:
+def _cells(notebook: dict[str, object]) -> list[tuple[int, str]]:
     """The code cells with their numbers, whatever the notebook format."""
-    if not isinstance(book, dict):
+    if not isinstance(notebook, dict):
         raise TypeError
-    raw: object = book.get("cells")
+    raw: object = notebook.get("cells")
     if raw is None:
         # nbformat 3 kept cells in worksheets.
-        sheets = book["worksheets"]
+        sheets = notebook["worksheets"]
         raw = [cell for sheet in sheets for cell in sheet["cells"]]  # type: ignore[attr-defined]
     if not isinstance(raw, list):
         raise TypeError
@@ -88,8 +88,8 @@ def _foreign_cell(cell: dict[str, object]) -> bool:
     return isinstance(language, str) and language not in _PYTHON
 
 
-def _is_python(book: dict[str, object]) -> bool:
-    metadata = book.get("metadata")
+def _is_python(notebook: dict[str, object]) -> bool:
+    metadata = notebook.get("metadata")
     if not isinstance(metadata, dict):
         return True
     for group, key in (("language_info", "name"), ("kernelspec", "language")):
@@ -101,7 +101,7 @@ def _is_python(book: dict[str, object]) -> bool:
 
 
 def _python_of(code: str) -> tuple[list[str], str]:
-    """The cell's lines as Python, and what is wrong with it if it had to be blanked."""
+    """The cell's lines as Python, and what is wrong with the cell if they had to be left out."""
     lines = code.split("\n")
     if _broken(code) is None:
         return lines, ""
@@ -124,7 +124,7 @@ def _broken(code: str) -> str | None:
 
 
 def _without_magics(lines: list[str]) -> list[str]:
-    """The lines with IPython's own syntax made harmless; as many lines as before."""
+    """As many lines, without IPython's own syntax."""
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if _CELL_MAGIC.match(lines[first]):
         if not lines[first].startswith(_RUNS_PYTHON):
@@ -137,7 +137,7 @@ def _without_magics(lines: list[str]) -> list[str]:
             python.append("")
             continued = line.rstrip().endswith("\\")
         elif match := _LINE_MAGIC.match(line):
-            # A block may hold nothing else, so something must stand there.
+            # A block may have no other statement.
             python.append(f"{match['indent']}pass")
             continued = line.rstrip().endswith("\\")
         elif match := _MAGIC_VALUE.match(line):

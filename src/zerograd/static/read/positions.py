@@ -1,4 +1,4 @@
-"""Places as the user sees them: characters, not bytes; paths as given, not absolute; cells.
+"""Positions as the user sees them: columns in characters, paths as given, lines of notebook cells.
 
 The syntax tree counts columns in bytes of UTF-8, and a notebook's lines through all its cells.
 """
@@ -16,14 +16,14 @@ from zerograd.static.read.source import Source, Unreadable
 
 
 class Places:
-    """Turns the places of one file's findings into what the user sees."""
+    """Changes the positions in one file's findings to those that the user sees."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._lines: dict[str, list[str] | None] = {}
 
     def as_seen(self, finding: Finding) -> Finding:
-        """The finding with the columns and paths of its places as the user sees them."""
+        """The finding with columns and paths as the user sees them."""
         return _moved(finding, self._site)
 
     def _site(self, site: Site) -> Site:
@@ -39,14 +39,14 @@ class Places:
         )
 
     def _path(self, path: str) -> str:
-        """Another file of the project, named as the user named this one."""
+        """The path of another file of the project, relative if the user gave a relative path."""
         if not os.path.isabs(path) or os.path.isabs(self._source.path):
             return path
         relative = os.path.relpath(path)
         return path if relative.startswith(os.pardir) else relative
 
     def _lines_of(self, path: str) -> list[str] | None:
-        """The lines of a file in which bytes and characters differ."""
+        """The lines of a file; None where bytes and characters are the same."""
         if path not in self._lines:
             try:
                 source = self._source if path == self._source.path else read(path)
@@ -65,7 +65,7 @@ def _characters(lines: list[str], line: int, column: int) -> int:
 
 
 def in_cell(finding: Finding, source: Source) -> Finding:
-    """The finding with every place of this notebook given as a cell and a line in it."""
+    """The finding with positions in this notebook as a cell and a line of the cell."""
 
     def placed(site: Site) -> Site:
         if site.path != source.path:
@@ -78,13 +78,13 @@ def in_cell(finding: Finding, source: Source) -> Finding:
 
 
 def edit_in_cell(edit: Edit, source: Source) -> Edit:
-    """An edit with its place given as a cell and lines in it."""
+    """An edit with its position as a cell and lines of the cell."""
     cell, line = source.place(edit.line)
     return replace(edit, cell=cell, line=line, end_line=edit.end_line - edit.line + line)
 
 
 def in_text(finding: Finding, source: Source) -> Finding:
-    """The opposite of `in_cell`: every place of this notebook as a line of the whole text."""
+    """The opposite of `in_cell`: positions in this notebook as lines of the whole text."""
     starts = {cell.number: cell.start for cell in source.cells or ()}
 
     def placed(site: Site) -> Site:

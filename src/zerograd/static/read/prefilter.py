@@ -1,18 +1,18 @@
-"""A look at the bytes of a file: whether it says enough about gradients to be parsed."""
+"""Decides from the bytes of a file whether it has to be parsed: most files do nothing to gradients."""
 
 from __future__ import annotations
 
 import re
 
 _BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
-"""A call or a method: most that is written of backward is about compatibility."""
+"""A call or a method; most other uses of "backward" are about compatibility."""
 _USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(")
 _SCALER = re.compile(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
 """Callable scalers run backward and step in one call that names neither."""
-_SPEAKS = (b"backward(", b"zero_grad", b".step(", b"scaler(")
+_CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(")
 _GRAD = re.compile(rb"\.grad\b")
 
-_IDLE = re.compile(
+_NOT_DONE = re.compile(
     rb"def\s+\w+|#[^\n]*"
     rb'|"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
     rb"|'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''"
@@ -20,16 +20,16 @@ _IDLE = re.compile(
     rb"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'",
     re.DOTALL,
 )
-"""What names a thing and does not do it: comments, strings, the names of functions."""
+"""Text that does nothing when it is run: comments, strings, the names of functions."""
 
 
 def worth_parsing(data: bytes, *, notebook: bool = False) -> bool:
-    """Whether a file both fills or clears gradients and uses them: less cannot break a rule.
+    """Whether a file both fills or clears gradients and uses them: other files cannot break a rule.
 
-    One that allows something is read whatever it holds: an idle allow is told.
+    A file with an allow comment is parsed, too: an unused allow is reported.
     """
-    # The code of a notebook stands in strings.
-    if _fills_and_uses(data) and (notebook or _fills_and_uses(_IDLE.sub(b" ", data))):
+    # The code of a notebook is in strings.
+    if _fills_and_uses(data) and (notebook or _fills_and_uses(_NOT_DONE.sub(b" ", data))):
         return True
     return b"zerograd: allow" in data
 
@@ -41,7 +41,7 @@ def _fills_and_uses(data: bytes) -> bool:
 
 
 def speaks(data: bytes) -> bool:
-    """Whether a module that is imported has a word for anything that is done to gradients."""
-    if any(word in data for word in _SPEAKS):
+    """Whether an imported module may do anything to gradients."""
+    if any(call in data for call in _CALLS):
         return True
     return b".grad" in data and _GRAD.search(data) is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from zerograd.core.finding import Problem
 
 MAX_BYTES = 2_000_000
-"""More than this is not read as Python: nobody writes so much into a file, generators do."""
+"""A larger file is not parsed: it was generated, not written."""
 MAX_TOKENS = 200_000
 """`ast` takes up to 6 µs and 2 kB for a token, so this many stay near a second."""
 _ALWAYS_SMALL = 2 * MAX_TOKENS
@@ -35,7 +35,7 @@ _PYTHON_2 = (
     ("", r"^\s*def\s+\w+\s*\((.*,)?\s*\(\w+,", "a tuple parameter"),
     ("tabs and spaces", "", "tabs mixed with spaces"),
 )
-"""What the parser says, what the line looks like, and what of Python 2 that is."""
+"""The parser's message, the look of the line, and the syntax of Python 2 that they mean."""
 
 
 class Unreadable(Exception):
@@ -67,15 +67,15 @@ class Source:
     text: str
     cells: tuple[Cell, ...] | None = None
     problems: tuple[Problem, ...] = ()
-    """What had to be left out of the text: cells with broken syntax."""
+    """The cells that were left out of the text because of their syntax."""
 
     @property
     def lines(self) -> list[str]:
-        """The lines as `ast` counts them: form feeds and the like end no line."""
+        """The lines as `ast` counts them: a form feed does not end a line."""
         return self.text.split("\n")
 
     def place(self, line: int) -> tuple[int | None, int]:
-        """The cell and the line in it that a line of the text is; no cell in a plain file."""
+        """The cell that a line of the text is in, and its line there; no cell in a plain file."""
         if self.cells is None:
             return None, line
         for cell in reversed(self.cells):
@@ -130,11 +130,11 @@ def parse_text(text: str) -> ast.Module:
 
 
 _ASYNC = re.compile(r"\basync(?=\s*=[^=])")
-"""`x.cuda(async=True)`: a name like any other until Python 3.7, read as one of the same length."""
+"""`x.cuda(async=True)` was valid until Python 3.7; it is read with a name of the same length."""
 
 
 def why_broken(error: SyntaxError, text: str) -> str:
-    """What to tell about source that does not parse; Python 2 is recognised."""
+    """The message for source that does not parse; Python 2 is recognised."""
     lines = text.split("\n")
     line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
     reason = error.msg or "invalid syntax"
