@@ -97,11 +97,10 @@ class Judge:
 
         Nothing else moves a node, counts, or hands events to the recorder.
         """
-        event, node, broken = edge
+        event = edge.event
         if self.recorder is not None and not isinstance(event, Observation):
             self.recorder.write(track.name, event)
         before = track.node
-<<<<<<< HEAD
         track.node = edge.node
         if edge.broken:
             self._report(edge.broken, track, event)
@@ -130,29 +129,10 @@ class Judge:
             track.steps += 1
         elif type(event) is Zero:
             windows = track.windows
-=======
-        track.node = node
-        if broken:
-            self._report(broken, track, event)
-        windows = track.windows
-        # By type: it takes half the time of isinstance, and this is the path of every call.
-        if type(event) is Backward:
-            if not event.may:
-                windows.open += 1
-        elif type(event) is Zero:
->>>>>>> f8e2b81 (A step that closes a window as usual is counted in one call)
             if windows.open:
                 if before is not track.lent:
                     self._observe(track, windows.dropped(event, before.state))
                 windows.open = 0
-        elif type(event) is Step:
-            if event.foreign:
-                track.lent = node
-                return
-            if not windows.closed_as_usual(event):
-                self._observe(track, windows.closed(event, before.state))
-            windows.open = 0
-            track.steps += 1
 
     def end(self, *, clean: bool = True) -> None:
         """The run is over; a run that was stopped is not blamed for what it left open."""

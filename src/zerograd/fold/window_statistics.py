@@ -82,21 +82,6 @@ class WindowStatistics:
         self._pattern: tuple[int, tuple[Site, Site]] | None = None
         self._patterns = 0
 
-<<<<<<< HEAD
-=======
-    def closed_as_usual(self, step: Step) -> bool:
-        """A step has used a window like the last ones, as long as is meant: there is nothing to see."""
-        window = self.open
-        if window != self.usual or not self.steady or (step.length and step.length != window):
-            return False
-        if self.drops:
-            if self.drops != self._harmless:
-                return False
-            self.drops = []
-        self.counts[window] += 1
-        return True
-
->>>>>>> f8e2b81 (A step that closes a window as usual is counted in one call)
     def dropped(self, clear: Zero, before: State) -> Observations:
         """A clear came before the window's step."""
         backward = before.backward
