@@ -277,6 +277,7 @@ def test_damage_is_placed_and_what_stands_before_it_is_judged(
         ("import torch\n", "this is not a recording"),
         ("3\n", "this is not a recording"),
         ('{"zerograd": "9.0", "format": 4}\n0\n', "format 4, written by zerograd 9.0"),
+        ('{"zerograd": "0.1.0", "format": 1}\n0\n', "format 1, written by zerograd 0.1.0"),
         (HEADER[:-4], "this is not a recording"),
         (b"\x89PNG\r\n\x1a\n\0\0", "this is not a recording"),
     ],

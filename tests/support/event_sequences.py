@@ -60,6 +60,9 @@ def _backwards() -> Made:
     for leftover, measured, alone in product((None, False, True), (None, numbers), FLAGS):
         made.append(Backward(at(48), leftover=leftover, measured=measured, alone=alone))
     made.append(Backward(at(49), orphan=True, measured=numbers))
+    for why, divisor in product(Excuse, (0, None)):
+        made.append(Backward(at(44), excuse=why, divisor=divisor, bypasses="fabric"))
+    made.append(Backward(at(43), synced=True, volume=80, excuse=Excuse.STATIC_GRAPH))
     return made
 
 
@@ -78,6 +81,7 @@ def _others() -> Made:
     made: Made = [Sync(at(47), diverged=Diverged("parameters", 3, (1,), 0))]
     for may, to_none, bare in product(FLAGS, FLAGS, FLAGS):
         made.append(Zero(at(70), may=may, to_none=to_none, bare=bare))
+    made += [Zero(at(72), length=length, loop=length) for length in (2, 3)]
     made += [Zero(at(71), to_none=to_none, excuse=why) for why in Excuse for to_none in FLAGS]
     for may, bare in product(FLAGS, FLAGS):
         made += [Clip(at(80), may=may, bare=bare), Assign(at(80), may=may, bare=bare)]

@@ -63,20 +63,25 @@ class Diverged:
 
 
 class Excuse(Enum):
-    """Why a clear before the step drops nothing that the step should have used."""
+    """Why an event that looks wrong is not reported. The value is its name in recordings."""
 
-    IN_STEP = "in-step"
-    """The optimizer's own step clears, as a closure does."""
-    WEIGHTS_MOVED = "weights-moved"
-    """The weights have changed since the backward: something has used the gradients unseen."""
-    UNSEEN = "unseen"
-    """Nobody saw the clear; the gradients were gone when they were looked at."""
-    ONE_MODULE = "one-module"
-    """It clears one of several modules that the optimizer steps: the program freezes that one."""
-    CHOSEN = "chosen"
-    """A test asks for it: the program keeps a batch from the step on purpose."""
-    UNRECORDED = "unrecorded"
-    """A recording of format 2 says that there was an excuse, not which."""
+    reason: str
+
+    def __new__(cls, name: str, reason: str) -> Excuse:  # noqa: PYI034, 3.10 has no Self
+        """Keep the reason beside the name."""
+        made = object.__new__(cls)
+        made._value_, made.reason = name, reason
+        return made
+
+    IN_STEP = "in-step", "the optimizer's own step clears the gradients, as a closure does"
+    WEIGHTS_MOVED = "weights-moved", "the weights have changed since: something used the gradients"
+    UNSEEN = "unseen", "no call was seen: the gradients were gone when zerograd looked at them"
+    ONE_MODULE = "one-module", "it clears one of several modules that the optimizer steps"
+    CHOSEN = "chosen", "a test asks for the clear: a batch is kept from the step on purpose"
+    OTHER_ARM = "other-arm", "the other arm of the test lets the wrapper run the backward"
+    MAY_BE_WHOLE = "may-be-whole", "the loss may already be that of the whole window"
+    STATIC_GRAPH = "static-graph", "DDP synchronises all of a static graph's first window"
+    UNRECORDED = "unrecorded", "a recording of format 2 says that there was a reason, not which"
 
 
 # Subclasses say `eq=False`: a dataclass that compares by itself also makes a hash of all its fields,
@@ -150,6 +155,8 @@ class Backward(Event):
     """And where that was said."""
     volume: int = 0
     """How many bytes of gradients each rank has shared, where it need not have yet."""
+    excuse: Excuse | None = None
+    """Why it may bypass a wrapper, take a whole loss, or share gradients too often."""
 
 
 @dataclass(frozen=True, eq=False)

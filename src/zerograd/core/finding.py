@@ -94,7 +94,6 @@ def finding_of(rule: Rule, violation: Violation) -> Finding:
         label=violation.label,
         notes=tuple(Note(one.site, one.message) for one in violation.evidence),
         help=violation.help,
-        step=violation.step,
         measured=violation.measured,
     )
 

@@ -17,6 +17,7 @@ from zerograd.core.events import (
     Clip,
     Enter,
     Event,
+    Excuse,
     Hold,
     New,
     Step,
@@ -171,10 +172,14 @@ def _backward(state: State, event: Backward) -> State:
         plain=event if event.scaled is False else state.plain,
         held=None,
         crossed=crossed,
-        divisors=state.divisors | {event.divisor},
+        divisors=state.divisors | {_divisor(event)},
         local=_local(state, event),
         syncs=min(state.syncs + bool(event.synced), LONGEST_WINDOW),
     )
+
+
+def _divisor(event: Backward) -> int | None:
+    return 0 if event.excuse is Excuse.MAY_BE_WHOLE else event.divisor
 
 
 def _local(state: State, event: Backward) -> Backward | None:

@@ -28,13 +28,13 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Backward, Event
+from zerograd.core.events import Backward, Event, Excuse
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Backward) or not event.bypasses:
+    if not isinstance(event, Backward) or not _bypasses(event):
         return None
     return Violation(
         site=event.site,
@@ -44,12 +44,18 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
+def _bypasses(event: Event) -> bool:
+    if not isinstance(event, Backward) or event.excuse is Excuse.OTHER_ARM:
+        return False
+    return bool(event.bypasses)
+
+
 RULE = Rule(
     code="ZG501",
     name="bypassed-wrapper",
     doc=__doc__,
     check=check,
     reads=frozenset(),
-    needs=(lambda event: isinstance(event, Backward) and bool(event.bypasses),),
+    needs=(_bypasses,),
     only="static",
 )

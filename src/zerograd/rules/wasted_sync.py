@@ -37,7 +37,7 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Backward, Event, Step
+from zerograd.core.events import Backward, Event, Excuse, Step
 from zerograd.core.lifecycle import LONGEST_WINDOW, State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation
 
@@ -49,6 +49,8 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     backward = before.backward
     if backward is None or not backward.volume or before.syncs < max(before.window, 2):
+        return None
+    if backward.excuse is Excuse.STATIC_GRAPH:
         return None
     more = "or more " if before.window == LONGEST_WINDOW else ""
     wasted = _amount(backward.volume * (before.window - 1))

@@ -207,6 +207,7 @@ class _Outcomes:
             if weight(decisions) <= rule.most_decisions:
                 found[key] = replace(
                     finding_of(rule, outcome.violation),
+                    step=outcome.violation.step,
                     certain=weight(decisions) < 2,
                     when=tuple(sorted({str(decision) for decision in decisions})),
                 )

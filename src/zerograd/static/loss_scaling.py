@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from zerograd.core.events import Backward, Site
+from zerograd.core.events import Backward, Excuse, Site
 from zerograd.explore.flow import Emit, Flow, rebuild, walk
 from zerograd.explore.logic import Name, Variable, WindowLength
 from zerograd.static.interp.emitter import Act
@@ -35,9 +35,9 @@ def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
 def _undivided(flow: Flow, sites: set[Site]) -> Flow:
     if isinstance(flow, Emit):
         event = flow.event
-        if not isinstance(event, Backward) or event.site not in sites:
+        if not isinstance(event, Backward) or event.divisor is not None or event.site not in sites:
             return flow
-        return replace(flow, event=replace(event, divisor=0))
+        return replace(flow, event=replace(event, excuse=Excuse.MAY_BE_WHOLE))
     return rebuild(flow, lambda part: _undivided(part, sites))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core import events
-from zerograd.core.events import Backward, Event, Site
+from zerograd.core.events import Backward, Event, Excuse, Site
 from zerograd.runtime.call_sites import NOWHERE, Places
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.ranks import collectives
@@ -208,7 +208,9 @@ class RankSync:
         if fresh and all(wrapper.due for wrapper in fresh):
             shared.syncs += 1
             if shared.first_window_syncs and not shared.steps:
-                return self._events.variant(event, synced=True)
+                return self._events.variant(
+                    event, synced=True, volume=shared.volume, excuse=Excuse.STATIC_GRAPH
+                )
             return self._synced(shared, event)
         if not fresh:
             if not all(wrapper.known for wrapper in shared.wrappers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from zerograd.core.events import Backward, Event, New, Step, Unknown, Update, Zero
+from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.frameworks.table import Role
@@ -184,8 +184,8 @@ class Effects:
         for arm, other in (arms, arms[::-1]):
             if any(act.wrapped for act in other):
                 for act in arm:
-                    if isinstance(act.event, Backward):
-                        act.event = replace(act.event, bypasses="")
+                    if isinstance(act.event, Backward) and act.event.bypasses:
+                        act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
 
 
 @lru_cache(maxsize=4096)
