@@ -318,7 +318,9 @@ def test_what_is_cleared_holds_nothing(word: list[Event]) -> None:
     state = after(*word)
     if state.grads in EMPTY:
         assert state.window == 0
-        assert (state.backward, state.used, state.mixed, state.clipped) == (None,) * 4
+        assert (state.backward, state.mixed, state.clipped) == (None,) * 3
+        # Another optimizer may step parameters that it shares with this one.
+        assert state.used is None or state.shared
     for event in (ZERO, ZERO_IN_PLACE):
         cleared = advance(state, event)
         assert cleared.grads in EMPTY
