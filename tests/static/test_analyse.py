@@ -1,38 +1,153 @@
-"""What is explored of a file: the rules that source code can break, and no others."""
+"""What a finding says of the decisions that it depends on."""
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
-import zerograd
-from zerograd.core.rule import Rule
-from zerograd.explore import explore as explorer
-from zerograd.rules.catalogue import RULES
-from zerograd.static import analyse
-
-SOURCE = """\
-import torch
-
-model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x in range(3):
-    loss = model(torch.ones(1)).sum()
-    loss.backward()
-    optimizer.step()
-"""
+from zerograd.core.finding import Finding
+from zerograd.static.check_file import check_text
 
 
-def test_a_rule_that_only_a_run_can_break_is_not_explored() -> None:
-    explored: set[Rule] = set()
+def findings(code: str, loop: str) -> list[Finding]:
+    """The findings of one rule in a function that trains with this loop, the possible ones too."""
+    head = """\
+        import torch
 
-    def explore(flow: object, rules: list[Rule], **more: object) -> explorer.Result:
-        explored.update(rules)
-        return explorer.explore(flow, rules, **more)  # type: ignore[arg-type]
+        def train(model, loader, loss_fn, args):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    text = dedent(head) + "    " + dedent(loop).strip().replace("\n", "\n    ") + "\n"
+    report = check_text(text, pedantic=True)
+    assert not report.errors
+    return [finding for finding in report.findings if finding.code == code]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analyse, "explore", explore)
-        report = zerograd.check_source(SOURCE, "train.py")
-    assert [finding.code for finding in report.findings] == ["ZG101"]
-    assert explored
-    assert {rule.only for rule in explored} <= {"both", "static"}
-    assert {rule.only for rule in RULES} == {"both", "static", "runtime"}
+
+CERTAIN = [
+    (
+        "no decision",
+        """
+        for x, y in loader:
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+        """,
+        (),
+    ),
+    (
+        "one decision",
+        """
+        for x, y in loader:
+            if args.clear:
+                optimizer.zero_grad()
+                model.train()
+            else:
+                optimizer.step()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+        """,
+        ("not (args.clear)",),
+    ),
+]
+
+POSSIBLE = [
+    (
+        "two tests",
+        """
+        for x, y in loader:
+            if args.clear:
+                optimizer.zero_grad()
+            if args.clear_again:
+                optimizer.zero_grad()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+        """,
+        ("not (args.clear)", "not (args.clear_again)"),
+    ),
+    (
+        "a switch for the only clear weighs two and is one decision",
+        """
+        for x, y in loader:
+            if args.clear:
+                optimizer.zero_grad()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+        """,
+        ("not (args.clear)",),
+    ),
+    (
+        "an exception that is caught weighs two and is one decision",
+        """
+        for x, y in loader:
+            try:
+                loss_fn(model(x), y).backward()
+                optimizer.step()
+                print(x)
+                optimizer.zero_grad()
+            except RuntimeError:
+                print("skipped")
+        """,
+        ("an exception in line 6",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("why", "loop", "when"), CERTAIN, ids=[why for why, *_ in CERTAIN])
+def test_a_certain_finding_depends_on_one_decision_at_most(
+    why: str, loop: str, when: tuple[str, ...]
+) -> None:
+    (finding,) = findings("ZG101", loop)
+    assert finding.certain
+    assert finding.when == when
+
+
+@pytest.mark.parametrize(("why", "loop", "when"), POSSIBLE, ids=[why for why, *_ in POSSIBLE])
+def test_a_finding_is_possible_when_its_decisions_weigh_two(
+    why: str, loop: str, when: tuple[str, ...]
+) -> None:
+    (finding,) = findings("ZG101", loop)
+    assert not finding.certain
+    assert finding.when == when
+
+
+def test_a_decision_in_a_function_that_is_called_is_reported_as_its_source() -> None:
+    text = """\
+        import torch
+
+        def clear(optimizer, p):
+            if isinstance(p, dict):
+                optimizer.zero_grad()
+                print(p)
+            else:
+                print(p)
+
+        def train(model, loader, loss_fn):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                clear(optimizer, x)
+                loss_fn(model(x), y).backward()
+                optimizer.step()
+    """
+    report = check_text(dedent(text), pedantic=True)
+    assert [finding.when for finding in report.findings] == [("not (isinstance(p, dict))",)]
+
+
+def test_the_same_test_in_two_calls_of_a_function_is_two_decisions_and_one_text() -> None:
+    text = """\
+        import torch
+
+        def clear(optimizer, p):
+            if isinstance(p, dict):
+                optimizer.zero_grad()
+
+        def train(model, loader, loss_fn):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                clear(optimizer, x)
+                clear(optimizer, y)
+                loss_fn(model(x), y).backward()
+                optimizer.step()
+    """
+    (finding,) = check_text(dedent(text), pedantic=True).findings
+    assert not finding.certain
+    assert finding.when == ("not (isinstance(p, dict))",)
