@@ -283,13 +283,6 @@ class View:
             return event if sure else replace(event, bare=False)
         if None in relations:
             return replace(event, may=True)
-        covered = self.subject.params
-        if (
-            covered
-            and len(act.whose) > 1
-            and all(any(within(p, k) for k in act.whose) for p in covered)
-        ):
-            return event
         return None
 
     def spares(self, act: Act) -> bool:
