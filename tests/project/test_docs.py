@@ -243,3 +243,22 @@ def test_pages_tested_elsewhere_are() -> None:
     for page, test in TESTED_ELSEWHERE.items():
         there = (ROOT / "tests" / test).read_text(encoding="utf-8")
         assert page in there, f"{test} does not look at {page}"
+
+
+def test_the_architecture_lists_every_package_and_names_modules_that_exist() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "zerograd"
+    packages = {
+        ".".join(path.parent.relative_to(source).parts)
+        for path in source.rglob("__init__.py")
+        if path.parent != source
+    }
+    section = text.partition("## The packages")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([\w.]+)` \|", section, re.MULTILINE)
+    assert set(listed) | {"launch.boot", "learn.lessons"} == packages
+    assert len(listed) == len(set(listed))
+    named = re.findall(rf"`((?:{'|'.join(sorted(packages))})[./]\w+)(?:\.py)?[`.]", text)
+    assert len(named) > 30
+    for name in named:
+        path = source / name.replace(".", "/")
+        assert path.with_suffix(".py").exists() or path.is_dir(), f"there is no {name}"
