@@ -349,7 +349,7 @@ def test_health_of_a_compound_needs_all_parts_to_agree() -> None:
     ("expr", "text"),
     [
         (Const(None), "None"),
-        (Name("train#epoch"), "epoch"),
+        (Name("epoch", 3), "epoch"),
         (Opaque("len(loader)"), "len(loader)"),
         (Op("not", (Name("amp"),)), "not amp"),
         (Op("and", (Name("a"), Name("b"), Const(1))), "a and b and 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -42,22 +43,32 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Name, Opaque, Variable
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import BY_HAND, EMPTY, MOST_PARTS, Subject, View, parts, subjects
+from zerograd.static.projection import EMPTY, MOST_PARTS, Subject, View, parts, subjects
+from zerograd.static.read.keys import Key, local
 
 X = Name("x")
 
 
-def key(text: str) -> str:
-    """The key of an object."""
-    return text
+def key(text: str) -> Key:
+    """The key of an object: `model.net`, `opts[0]`, `opts[*]`."""
+    name, *parts = re.findall(r"@?\w+|\[.*?\]", text)
+    found = local(name)
+    for part in parts:
+        if part == "[*]":
+            found = found.any_item()
+        elif part[0] == "[":
+            found = found.item(part[1:-1])
+        else:
+            found = found.attribute(part)
+    return found
 
 
-def by_hand(text: str) -> str:
+def by_hand(text: str) -> Key:
     """The key of a leaf that is stepped by hand."""
-    return BY_HAND + text
+    return key(text).by_hand()
 
 
-def keys(text: str) -> frozenset[str]:
+def keys(text: str) -> frozenset[Key]:
     return frozenset(map(key, text.split()))
 
 

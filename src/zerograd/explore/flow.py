@@ -5,7 +5,7 @@ A flow is a tree. `children` and `walk` go through it, `rebuild` makes a changed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from zerograd.core.events import Event, Site
@@ -44,7 +44,7 @@ class Alt:
     """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
     optional: bool = False
     """The then-arm is a clear that can be switched off. Doing so is a decision that weighs two."""
-    exists: tuple[str, bool] | None = None
+    exists: tuple[Hashable, bool] | None = None
     """The object that the test asks for, and whether it exists in the then-arm."""
 
 

@@ -36,12 +36,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class Name(Variable):
-    """A variable or an attribute of the code that is read, by its unique name."""
+    """A variable or an attribute of the code that is read."""
 
     text: str
+    call: int = 0
+    """The call of a function in which it is; 0 is none."""
 
     def __str__(self) -> str:
-        return self.text
+        return f"{self.call}#{self.text}" if self.call else self.text
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def show(expr: Expr) -> str:
     if isinstance(expr, Const):
         return repr(expr.value)
     if isinstance(expr, Name):
-        return expr.text.rsplit("#", 1)[-1]
+        return expr.text
     if isinstance(expr, LastIteration):
         return "the last iteration"
     if isinstance(expr, Variable):

@@ -19,12 +19,11 @@ from zerograd.static.accumulation import pace
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
-from zerograd.static.projection import BY_HAND, Subject, View, parts, subjects
+from zerograd.static.projection import Subject, View, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
-from zerograd.static.read.values import within
 from zerograd.static.roots import Root, Roots
 
 
@@ -88,7 +87,7 @@ class _Search:
         """Explores the flow for each of its subjects."""
         stepped = subjects(self.flow, self.root.interpreter.known.params)
         if not self.module.imports_torch:
-            stepped = [subject for subject in stepped if not subject.key.startswith(BY_HAND)]
+            stepped = [subject for subject in stepped if not subject.key.is_by_hand]
         # Each part of the flow is compared with each subject, and each subject with the others.
         size = sum(1 for _ in walk(self.flow)) * max(1, len(stepped) // 4)
         for subject in stepped:
@@ -115,7 +114,7 @@ class _Search:
             events.append(end)
         complete = [self.explore_rules(flow, rules, windows) for rules in _groups(events)]
         if not all(complete):
-            name = subject.key.removeprefix(BY_HAND).rpartition("#")[2]
+            name = subject.key.plain.shown
             self.cut[f"too many ways for {name} through {self.root.name}"] = None
 
     def explore_rules(
@@ -158,7 +157,7 @@ class _Search:
             made = {other: Subject(other, known.params.get(other)) for other in known.made}
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in keys)]
-            if any(within(key, one) for one in unseen) if others else unseen - {key}:
+            if any(key.is_inside(one) for one in unseen) if others else unseen - {key}:
                 continue
             view = self.view(subject, others)
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)

@@ -23,7 +23,7 @@ _ASK_ONLY = frozenset({"range", "trange", "tqdm", "int", "float", "min", "max", 
 def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
     """The flow that a subject sees, its backward calls without what cannot be held against them."""
     names = (symbol.text for symbol in symbols if isinstance(symbol, (Name, WindowLength)))
-    window = {_last(name.rpartition("#")[2]) for name in names}
+    window = {_last(name) for name in names}
     sites = {
         act.event.site
         for act in walk(acts)

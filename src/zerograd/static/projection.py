@@ -45,10 +45,9 @@ from zerograd.explore.logic import Expr, Name, Op, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
-from zerograd.static.read.values import within
+from zerograd.static.read.keys import RESULT, SELF, Key
 
 MOST_PARTS = 4
-BY_HAND = "by hand:"
 EMPTY = Seq(())
 
 
@@ -56,23 +55,20 @@ EMPTY = Seq(())
 class Subject:
     """The optimizer's key and the keys of what it steps; None where that cannot be seen."""
 
-    key: str
-    params: frozenset[str] | None = None
-    beside: frozenset[str] = frozenset()
+    key: Key
+    params: frozenset[Key] | None = None
+    beside: frozenset[Key] = frozenset()
     """What the optimizer steps besides, where one module of several is looked at."""
 
 
-def subjects(flow: Flow, params: dict[str, frozenset[str] | None]) -> list[Subject]:
+def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[Subject]:
     """All that is stepped in a flow."""
-    keys: dict[str, None] = {}
+    keys: dict[Key, None] = {}
     for act in walk(flow):
         if isinstance(act, Act) and isinstance(act.event, Step):
-            keys.update(dict.fromkeys(sorted(act.whose)))
+            keys.update(dict.fromkeys(sorted(act.whose, key=str)))
     return [
-        Subject(
-            key, frozenset({key[len(BY_HAND) :]}) if key.startswith(BY_HAND) else params.get(key)
-        )
-        for key in keys
+        Subject(key, frozenset({key.plain}) if key.is_by_hand else params.get(key)) for key in keys
     ]
 
 
@@ -82,7 +78,7 @@ def parts(subject: Subject) -> list[Subject]:
         return [subject]
     return [
         Subject(subject.key, frozenset({key}), subject.params - {key})
-        for key in sorted(subject.params)
+        for key in sorted(subject.params, key=str)
     ]
 
 
@@ -92,10 +88,10 @@ class View:
 
     subject: Subject
     others: list[Subject]
-    roles: dict[str, Role]
+    roles: dict[Key, Role]
     idle: Callable[[Event], Site | None]
-    fresh: set[str]
-    seen: frozenset[str] = frozenset()
+    fresh: set[Key]
+    seen: frozenset[Key] = frozenset()
     """Everything that some loss runs through."""
     fed: set[int] = field(default_factory=set)
     assigned: list[set[Variable]] = field(default_factory=list)
@@ -162,8 +158,9 @@ class View:
         return flow
 
     def branch(self, alt: Alt, needed: Mapping[Variable, bool]) -> Flow | None:
-        if alt.exists is not None and self.is_mine(alt.exists[0]):
-            return self.project(alt.then if alt.exists[1] else alt.orelse, needed)
+        asked, present = alt.exists or (None, True)
+        if isinstance(asked, Key) and self.is_mine(asked):
+            return self.project(alt.then if present else alt.orelse, needed)
         busy = self.busy
         then = self.project(alt.then, needed)
         busy_then, self.busy = self.busy, busy
@@ -231,8 +228,8 @@ class View:
 
     # Events
 
-    def is_mine(self, key: str) -> bool:
-        return within(self.subject.key, key) or (key.endswith("[*]") and self.subject.key == key)
+    def is_mine(self, key: Key) -> bool:
+        return self.subject.key.is_inside(key)
 
     def event(self, act: Act) -> Event | None:
         """The act as the subject sees it; None where it does not concern it."""
@@ -248,7 +245,7 @@ class View:
         if isinstance(event, New):
             made = next(iter(act.whose))
             params = self.subject.params
-            return event if params and all(within(param, made) for param in params) else None
+            return event if params and all(param.is_inside(made) for param in params) else None
         if isinstance(event, Unscale) and event.scaled:
             # A scaler keeps a record for each optimizer, whatever parameters they share.
             return event if act.anyone or any(map(self.is_mine, act.whose)) else None
@@ -256,14 +253,14 @@ class View:
             return event
         return self.on_gradients(act, event)
 
-    def touched(self, key: str) -> bool:
+    def touched(self, key: Key) -> bool:
         """Whether something unseen that is done to an object may reach the subject."""
         if self.is_mine(key):
             return True
         if self.roles.get(key) is Role.OPTIMIZER:
             return False
         held = (self.subject.key, *(self.subject.params or ()))
-        return any(within(part, key) for part in held)
+        return any(part.is_inside(key) for part in held)
 
     def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):
@@ -289,36 +286,34 @@ class View:
         """Whether a clear leaves something to its optimizer's step: then it freezes the rest."""
         if any(map(self.is_mine, act.whose)):
             return False
-        return any(not any(within(p, k) for k in act.whose) for p in self.subject.beside)
+        return any(not any(p.is_inside(k) for k in act.whose) for p in self.subject.beside)
 
-    def relation(self, key: str, act: Act) -> bool | None:
+    def relation(self, key: Key, act: Act) -> bool | None:
         """True: covers the subject; False: does not touch it; None: may touch some of it."""
         if self.is_mine(key):
             return True
-        if key.startswith("@"):
+        if key == RESULT:
             return False
         params = self.subject.params
         if self.roles.get(key) is Role.OPTIMIZER:
             other = next((s for s in self.others if s.key == key), None)
             if other is None or other.params is None or params is None:
                 # Two optimizers never share parameters; one and a step by hand may.
-                return None if self.subject.key.startswith(BY_HAND) else False
+                return None if self.subject.key.is_by_hand else False
             return other.params >= params
         if params is None:
             alone = not self.others
-            related = not self.seen or any(within(r, key) or within(key, r) for r in self.seen)
+            related = not self.seen or any(r.overlaps(key) for r in self.seen)
             clears = isinstance(act.event, Zero)
             return True if alone and not act.leaf and (related or not clears) else None
-        if all(within(param, key) for param in params):
+        if all(param.is_inside(key) for param in params):
             return True
-        if any(within(param, key) or within(key, param) for param in params):
+        if any(param.overlaps(key) for param in params):
             return None
         elsewhere = any(
-            within(param, key) or within(key, param)
-            for other in self.others
-            for param in other.params or ()
+            param.overlaps(key) for other in self.others for param in other.params or ()
         )
-        known = key in self.fresh and all(param.split(".")[0] in self.fresh for param in params)
+        known = key in self.fresh and all(param.object in self.fresh for param in params)
         return False if elsewhere or known else None
 
     def backward(self, act: Act, event: Backward) -> Backward | None:
@@ -344,31 +339,28 @@ class View:
         params = self.subject.params
         if params is None:
             return True
-        return any(within(p, k) or within(k, p) for p in params for k in act.perhaps)
+        return any(p.overlaps(k) for p in params for k in act.perhaps)
 
     def reach(self, subject: Subject, act: Act) -> bool | None:
         """True: the loss runs through what the subject steps; False: not; None: cannot be seen."""
-        if any(within(subject.key, key) for key in act.whose if self.roles.get(key)):
+        if any(subject.key.is_inside(key) for key in act.whose if self.roles.get(key)):
             return True
         params = subject.params
         if params is None:
             return None
         if any(
-            within(key, param) or (within(param, key) and key != "self")
+            key.is_inside(param) or (param.is_inside(key) and key != SELF)
             for key in act.whose
             for param in params
         ):
             return True
-        if any(within(p, k) or within(k, p) for p in params for k in act.perhaps):
+        if any(p.overlaps(k) for p in params for k in act.perhaps):
             return None
         if not act.whose or act.anyone:
             return None
         known = [s.params for s in (self.subject, *self.others) if s.params]
         matched = any(
-            within(key, param) or within(param, key)
-            for key in act.whose
-            for group in known
-            for param in group
+            key.overlaps(param) for key in act.whose for group in known for param in group
         )
         return False if matched else None
 

@@ -13,6 +13,7 @@ from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import Facts, text_of
+from zerograd.static.read.keys import SELF
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
 
@@ -122,7 +123,7 @@ def _functions(module: Module) -> Iterator[Fn]:
         for method in klass.body:
             if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 static = any(getattr(d, "id", "") == "staticmethod" for d in method.decorator_list)
-                me = None if static else Thing("self", klass=owner)
+                me = None if static else Thing(SELF, klass=owner)
                 yield Fn(method, module, method.name, me, None, owner)
 
 

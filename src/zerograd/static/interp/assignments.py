@@ -15,6 +15,7 @@ from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import stripped, text_of
+from zerograd.static.read.keys import SELF
 from zerograd.static.read.values import (
     NOTHING,
     Lit,
@@ -76,10 +77,10 @@ class Assignments:
         elif isinstance(target, ast.Attribute):
             owner = self.evaluator.peek(target.value)
             if isinstance(owner, Thing):
-                self.env.heap[(owner.key, target.attr)] = _renamed(
-                    value, f"{owner.key}.{target.attr}"
-                )
-            if not (isinstance(owner, Thing) and owner.key == "self"):
+                key = owner.key.attribute(target.attr)
+                # A value of which nothing is known is called by the attribute that holds it.
+                self.env.heap[key] = Thing(key) if value == NOTHING else value
+            if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)
 
     def name_loop(self, name: str, source: ast.expr | None) -> None:
@@ -114,7 +115,7 @@ class Assignments:
             given = [self.evaluator.peek(arg) for arg in source.args]
             keys = [item.keys for item in given if isinstance(item, Params)]
             params = keys[0] if len(keys) == 1 else None
-        thing = Thing(self.env.variable(target) or text, role, params)
+        thing = Thing(self.env.key(target), role, params)
         if not self.emitter.quiet:
             # It comes from unseen hands: nothing is known of its gradients, each time anew.
             self.effects.unknown(target, thing.key)
@@ -133,7 +134,7 @@ class Assignments:
             kept = tuple(item for item in holder.items if item[0] != key.value)
             self.env.frame.env[target.value.id] = Table((*kept, (key.value, value)))
         elif isinstance(holder, Thing) and isinstance(key, Lit):
-            self.env.heap[(holder.key, f"[{key.value!r}]")] = value
+            self.env.heap[holder.key.item(repr(key.value))] = value
 
     def unpack(
         self, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None, node: ast.AST
@@ -149,17 +150,12 @@ class Assignments:
                 text = text_of(item)
                 methods = self.env.frame.module.methods.get(text, frozenset())
                 role = vocabulary.role_of_use(text, methods) if value.role else Role.NONE
-                part = Thing(f"{value.key}[{index}]", role)
+                part = Thing(value.key.item(str(index)), role)
             elif isinstance(value, (Params, Tensor)):
                 part = value
             else:
                 part = NOTHING
             self.store(item, part, sources[index], node)
-
-
-def _renamed(value: Value, key: str) -> Value:
-    """A value of which nothing is known is called by the attribute that holds it."""
-    return Thing(key) if value == NOTHING else value
 
 
 def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr | None]:

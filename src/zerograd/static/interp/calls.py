@@ -21,6 +21,7 @@ from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
+from zerograd.static.read.keys import SELF
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -177,7 +178,7 @@ class Calls:
             return self.call_value(node, method)
         arguments = self.evaluator.arguments(node)
         self.objects.role(owner, func.value)
-        if owner.klass is not None or owner.key == "self":
+        if owner.klass is not None or owner.key == SELF:
             if vocabulary.MEDDLES.search(func.attr) and not is_benign(func.attr):
                 self.unseen_method(node, owner)
             return self.effects.result_of([method], arguments, frozenset({owner.key}), node)
@@ -201,7 +202,7 @@ class Calls:
         if isinstance(method, Thing) and method.role:
             return method
         if vocabulary.role_of_call(func.attr) is Role.OPTIMIZER and not role:
-            return Thing(f"{owner.key}.{func.attr}()", Role.OPTIMIZER)
+            return Thing(owner.key.attribute(f"{func.attr}()"), Role.OPTIMIZER)
         return self.effects.result_of([owner], arguments)
 
     def unseen_method(self, node: ast.Call, owner: Thing) -> None:
@@ -220,7 +221,7 @@ class Calls:
             elif isinstance(func.value, ast.Attribute):
                 holder = self.evaluator.peek(func.value.value)
                 if isinstance(holder, Thing):
-                    self.env.heap[(holder.key, func.value.attr)] = grown
+                    self.env.heap[holder.key.attribute(func.value.attr)] = grown
             return Lit(None)
         return mix(list(owner.items))
 
@@ -254,7 +255,7 @@ class Calls:
         if optimizers or not role:
             name = text_of(node.func).rsplit(".", 1)[-1]
             self.effects.hand_to_unseen(node, arguments, name)
-        last = callee.key.split(".")[-1]
+        last = callee.key.last_name
         made = Role.NONE if role else vocabulary.role_of_call(last)
         if made:
             return self.constructors.make(node, last, made, arguments)

@@ -21,6 +21,7 @@ from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read.file_index import nodes, text_of
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -205,7 +206,7 @@ class Conditions:
                 stable = False
         return Opaque(text_of(node), frozenset(names), stable, self.env.frame.call)
 
-    def exists_check(self, node: ast.expr) -> tuple[str, bool] | None:
+    def exists_check(self, node: ast.expr) -> tuple[Key, bool] | None:
         """The object whose existence a test asks for (`if opt is not None`), and in which arm it is."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.exists_check(node.operand)

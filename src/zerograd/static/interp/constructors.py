@@ -11,7 +11,6 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import text_of
 from zerograd.static.read.values import (
     NOTHING,
     Klass,
@@ -54,7 +53,7 @@ class Constructors:
         klass: Klass | None = None,
     ) -> Value:
         """An object of a known role; an optimizer knows what it steps."""
-        key = self.env.new_key(node)
+        key = self.env.frame.new_key(node)
         if role is not Role.OPTIMIZER:
             return Thing(key, role)
         for argument in arguments:
@@ -85,17 +84,17 @@ class Constructors:
 
     def several(self, node: ast.Call, items: Sequence[tuple[str, Role] | None]) -> Value:
         """Objects that are made together: the first, and attributes of it, each with its role."""
-        key = self.env.new_key(node)
+        key = self.env.frame.new_key(node)
         return Many(
             tuple(
-                Thing(f"{key}.{item[0]}" if item[0] else key, item[1]) if item else NOTHING
+                Thing(key.attribute(item[0]) if item[0] else key, item[1]) if item else NOTHING
                 for item in items
             )
         )
 
     def built_object(self, node: ast.Call, arguments: list[Value] | None = None) -> Thing:
         """A new object of a class that cannot be seen; it may share what it was handed."""
-        key = self.env.new_key(node)
+        key = self.env.frame.new_key(node)
         if not any(isinstance(argument, (Thing, Params)) for argument in arguments or ()):
             self.known.fresh.add(key)
             self.effects.announce(node, key)
@@ -106,8 +105,8 @@ class Constructors:
         if isinstance(value, Tensor):
             role = self.objects.used_as(node)
             if isinstance(node, ast.Subscript):
-                self.nesting.note_shifting(self.env.reads(node.slice), text_of(node))
+                self.nesting.note_shifting(self.env.reads(node.slice))
             if role:
-                text = self.env.variable(node) or text_of(node)
-                return Thing(f"{text}[?]" if isinstance(node, ast.Call) else text, role)
+                key = self.env.key(node)
+                return Thing(key.called() if isinstance(node, ast.Call) else key, role)
         return value

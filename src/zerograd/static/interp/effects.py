@@ -13,6 +13,7 @@ from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.read import vocabulary
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     Grad,
     Many,
@@ -24,7 +25,7 @@ from zerograd.static.read.values import (
     roots,
 )
 
-NOBODY: frozenset[str] = frozenset()
+NOBODY: frozenset[Key] = frozenset()
 
 
 class Effects:
@@ -47,7 +48,7 @@ class Effects:
         """Accelerate, Fabric or an engine has run a backward."""
 
     def act_on(
-        self, kind: type[Event], node: ast.AST, keys: frozenset[str], **fields: object
+        self, kind: type[Event], node: ast.AST, keys: frozenset[Key], **fields: object
     ) -> None:
         """Something is done to the gradients of these."""
         event = self.emitter.event(kind, node, **fields)
@@ -58,19 +59,19 @@ class Effects:
     ) -> None:
         """Something clears these gradients."""
         keys, perhaps = roots(owner)
-        if any(key.endswith("[?]") for key in keys):
-            self.unseen(node, frozenset(key.removesuffix("[?]") for key in keys))
+        if any(key.is_called for key in keys):
+            self.unseen(node, frozenset(key.caller if key.is_called else key for key in keys))
             return
         some = self.mode.some or (isinstance(owner, (Params, Grad)) and owner.some)
         leaf = isinstance(owner, Grad) and owner.leaf
         event = self.emitter.event(Zero, node, to_none=to_none, bare=bare and not some, may=some)
         self.emitter.emit(Act(event, whose=keys | perhaps, anyone=not keys, leaf=leaf))
 
-    def unseen(self, node: ast.AST, keys: frozenset[str]) -> None:
+    def unseen(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Something that cannot be seen may have been done to these."""
         self.act_on(Unknown, node, keys)
 
-    def unknown(self, node: ast.AST, key: str) -> None:
+    def unknown(self, node: ast.AST, key: Key) -> None:
         """Nothing is known of the gradients of an object from here on."""
         self.unseen(node, frozenset({key}))
 
@@ -78,7 +79,7 @@ class Effects:
         self,
         node: ast.AST,
         owner: Value,
-        whose: frozenset[str] = NOBODY,
+        whose: frozenset[Key] = NOBODY,
         *,
         wrapped: bool = False,
         bypasses: str = "",
@@ -111,25 +112,25 @@ class Effects:
             act.divisor = tensor.divisor
         self.emitter.emit(act)
 
-    def step(self, node: ast.AST, key: str, *, scaled: bool | None = False) -> None:
+    def step(self, node: ast.AST, key: Key, *, scaled: bool | None = False) -> None:
         """A step of the optimizer with this key; `scaled` if a scaler runs it."""
-        if key.endswith("[?]"):
-            self.unknown(node, key[:-3])
+        if key.is_called:
+            self.unknown(node, key.caller)
             return
         self.known.roles.setdefault(key, Role.OPTIMIZER)
         event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key})))
 
-    def step_by_hand(self, node: ast.AST, keys: frozenset[str]) -> None:
+    def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
         event = self.emitter.event(Step, node, may=self.mode.some)
-        self.emitter.emit(Act(event, whose=frozenset(f"by hand:{key}" for key in keys)))
+        self.emitter.emit(Act(event, whose=frozenset(key.by_hand() for key in keys)))
 
     def update(self, node: ast.AST) -> None:
         """A scaler updates its scale."""
         self.act_on(Update, node, NOBODY)
 
-    def announce(self, node: ast.AST, key: str) -> None:
+    def announce(self, node: ast.AST, key: Key) -> None:
         """New parameters have no gradients; those of a module are announced with the module."""
         if not self.emitter.quiet and self.env.frame.owner is None:
             self.act_on(New, node, frozenset({key}))
@@ -159,7 +160,7 @@ class Effects:
         self,
         callees: list[Value],
         arguments: list[Value],
-        perhaps: frozenset[str] = NOBODY,
+        perhaps: frozenset[Key] = NOBODY,
         node: ast.Call | None = None,
     ) -> Tensor:
         """What an unseen function gives back: computed from its arguments, for all we know."""

@@ -22,16 +22,17 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import text_of
+from zerograd.static.read.keys import Key
 
 
 @dataclass(eq=False)
 class Act(Emit):
     """An event of the code. `whose` are keys of optimizers, modules or leaf tensors."""
 
-    whose: frozenset[str] = frozenset()
+    whose: frozenset[Key] = frozenset()
     anyone: bool = False
     """It cannot be seen whose gradients it touches."""
-    perhaps: frozenset[str] = frozenset()
+    perhaps: frozenset[Key] = frozenset()
     """backward: objects that the loss may run through."""
     wrapped: bool = False
     """backward: run by accelerate, Fabric or an engine."""

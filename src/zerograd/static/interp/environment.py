@@ -8,6 +8,8 @@ from typing import NamedTuple
 from zerograd.core.events import Site
 from zerograd.explore.logic import Name, Variable
 from zerograd.static.frameworks.table import Role
+from zerograd.static.read.file_index import text_of
+from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Frame, Many, Table, Thing, Value
 
@@ -38,8 +40,8 @@ class Nesting:
         """Variables that the loops around assign in every iteration."""
         self.last_values: dict[Variable, tuple[int, int]] = {}
         """Counters of loops of known length: the loop, and the count in its last iteration."""
-        self.shifting: dict[Variable, set[str]] = {}
-        """By a loop's variable, objects that are others in every iteration."""
+        self.shifting: set[Variable] = set()
+        """Variables of loops by which objects are picked: others in every iteration."""
 
     @property
     def loop(self) -> int:
@@ -58,10 +60,9 @@ class Nesting:
             return tuple(self.stack[-1:])
         return (loop.node, *self.stack[loop.depth :])
 
-    def note_shifting(self, variables: frozenset[Variable], key: str) -> None:
+    def note_shifting(self, index: frozenset[Variable]) -> None:
         """An item whose index changes is another object in every iteration of that loop."""
-        for variable in variables & self.targets:
-            self.shifting.setdefault(variable, set()).add(key)
+        self.shifting |= index & self.targets
 
 
 class Mode:
@@ -86,8 +87,8 @@ class Environment:
         self.frame = self.top
         self.frames = [self.top]
         """All frames that were ever entered."""
-        self.heap: dict[tuple[str, str], Value] = {}
-        """What objects hold, by the object's key and the attribute or `[index]`."""
+        self.heap: dict[Key, Value] = {}
+        """What attributes and items of objects hold."""
         self.closures: list[Fn] = []
         """Functions that were defined inside functions."""
 
@@ -109,12 +110,12 @@ class Environment:
             if name in frame.env:
                 return frame.env[name]
             if name in frame.locals:
-                return Thing(frame.prefix + name)
+                return Thing(frame.variable(name))
             frame = frame.parent
         return None
 
-    def variable(self, node: ast.AST) -> str | None:
-        """The unique name of a variable or attribute; None for anything else."""
+    def variable(self, node: ast.AST) -> Key | None:
+        """The key of a variable or attribute; None for anything else."""
         if isinstance(node, ast.Name):
             frame: Frame | None = self.frame
             while frame is not None:
@@ -124,18 +125,18 @@ class Environment:
                     value = frame.env.get(node.id)
                     if isinstance(value, Thing) and value is frame.owner:
                         return value.key
-                    return frame.prefix + node.id
+                    return frame.variable(node.id)
                 frame = frame.parent
-            return node.id
+            return local(node.id)
         if isinstance(node, ast.Attribute):
             base = self.variable(node.value)
-            return f"{base}.{node.attr}" if base is not None else None
+            return base.attribute(node.attr) if base is not None else None
         return None
 
     def name(self, node: ast.AST) -> Name | None:
         """A variable or attribute, as tests read it; None for anything else."""
         variable = self.variable(node)
-        return Name(variable) if variable is not None else None
+        return Name(variable.shown, variable.call) if variable is not None else None
 
     def reads(self, node: ast.expr) -> frozenset[Variable]:
         """The variables and attributes that an expression reads."""
@@ -146,27 +147,40 @@ class Environment:
         )
         return frozenset(name for name in found if name is not None)
 
-    def new_key(self, node: ast.expr) -> str:
-        """The key of an object that is made here."""
-        return f"{self.frame.prefix}{node.lineno}:{node.col_offset}"
+    def key(self, node: ast.expr) -> Key:
+        """The key of what an expression gives: of a variable, or of its text."""
+        return self.variable(node) or _key_of_text(node)
+
+
+def _key_of_text(node: ast.expr) -> Key:
+    """The key of an expression that is no variable, by its text alone."""
+    if isinstance(node, ast.Attribute):
+        return _key_of_text(node.value).attribute(node.attr)
+    if isinstance(node, ast.Subscript):
+        return _key_of_text(node.value).item(text_of(node.slice))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        owner, text = text_of(node.func.value), text_of(node)
+        if text.startswith(f"{owner}."):
+            return _key_of_text(node.func.value).attribute(text[len(owner) + 1 :])
+    return local(text_of(node))
 
 
 class KnownObjects:
     """Roles of objects, what optimizers step, and what else was found out about them."""
 
     def __init__(self) -> None:
-        self.roles: dict[str, Role] = {}
-        self.params: dict[str, frozenset[str] | None] = {}
+        self.roles: dict[Key, Role] = {}
+        self.params: dict[Key, frozenset[Key] | None] = {}
         """What each optimizer steps; None where that cannot be seen."""
-        self.made: dict[str, Site] = {}
+        self.made: dict[Key, Site] = {}
         """Where each optimizer was made."""
-        self.fresh: set[str] = set()
+        self.fresh: set[Key] = set()
         """Objects that were made in the code, and share nothing with what was there before."""
-        self.prepared: dict[str, str] = {}
+        self.prepared: dict[Key, str] = {}
         """What accelerate or Fabric has prepared, and by which name."""
-        self.handed: set[str] = set()
+        self.handed: set[Key] = set()
         """Objects that the code has given away: others may do something to them."""
-        self.frozen: set[str] = set()
+        self.frozen: set[Key] = set()
         """Objects that no gradient reaches now."""
 
     def is_optimizer(self, value: Value) -> bool:

@@ -100,9 +100,8 @@ class Expressions:
             return NOTHING
         if isinstance(owner, Thing):
             text = repr(key.value) if isinstance(key, Lit) else text_of(node.slice)
-            if not isinstance(key, Lit) and (owner.key, f"[{text}]") not in self.env.heap:
-                reads = self.env.reads(node.slice)
-                self.nesting.note_shifting(reads, f"{owner.key}[{text}]")
+            if not isinstance(key, Lit) and owner.key.item(text) not in self.env.heap:
+                self.nesting.note_shifting(self.env.reads(node.slice))
             return self.objects.item(owner, text)
         if isinstance(owner, (Params, Grad, Tensor)):
             return owner

@@ -216,7 +216,7 @@ class FrameworkCalls:
     def _configured(self, owner: Thing, call: Call) -> Value:
         """The optimizers that a method of the same object gives back, without their schedulers."""
         assert isinstance(call.gives, ResultOf)
-        key = f"{owner.key}.{call.name}()"
+        key = owner.key.attribute(f"{call.name}()")
         method = self.objects.attribute(owner, call.gives.method)
         found = self.activations.returned(method, owner) if isinstance(method, Fn) else NOTHING
         if isinstance(found, Many) and found.items and isinstance(found.items[0], Many):
@@ -225,7 +225,7 @@ class FrameworkCalls:
             _optimizer_in(item) for item in (found.items if isinstance(found, Many) else (found,))
         ]
         known = [
-            replace(item, key=f"{key}[{i}]", made=False) for i, item in enumerate(items) if item
+            replace(item, key=key.item(str(i)), made=False) for i, item in enumerate(items) if item
         ]
         if not known or len(known) != len(items):
             return Thing(key, Role.OPTIMIZER)

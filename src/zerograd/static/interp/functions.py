@@ -22,6 +22,7 @@ from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import parameters, text_of
+from zerograd.static.read.keys import Key, local
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -67,7 +68,7 @@ class Activations:
         self,
         fn: Fn,
         values: dict[str, Value],
-        aliases: dict[str, str],
+        aliases: dict[str, Key],
         tests: Mapping[str, Expr] = MappingProxyType({}),
     ) -> Value:
         """Interprets a function's body in a frame of its own; gives back what it returns.
@@ -81,7 +82,7 @@ class Activations:
         assigned = frozenset(fn.module.facts[node].assigned)
         frame = Frame(
             fn.module,
-            f"{call}#" if call else "",
+            None,
             fn.frame,
             dict(values),
             aliases,
@@ -105,9 +106,9 @@ class Activations:
                 mode.no_grad += 1
             for name, value in values.items():
                 if isinstance(value, Lit):
-                    self.emitter.add(Set(Name(frame.prefix + name), Const(value.value)))
+                    self.emitter.add(Set(Name(name, call), Const(value.value)))
             for name, test in tests.items():
-                self.emitter.add(Set(Name(frame.prefix + name), test))
+                self.emitter.add(Set(Name(name, call), test))
             body = self.evaluator.collect(node.body)
             self.emitter.add(Block(body, Return(call)))
             return join(frame.returns) if frame.returns else Lit(None)
@@ -130,7 +131,7 @@ class Activations:
 def _unknown_argument(arg: ast.arg) -> Value:
     note = text_of(arg.annotation) if arg.annotation is not None else ""
     is_optimizer = "Optimizer" in note and "List" not in note and "[" not in note
-    return Thing(arg.arg, Role.OPTIMIZER if is_optimizer else Role.NONE)
+    return Thing(local(arg.arg), Role.OPTIMIZER if is_optimizer else Role.NONE)
 
 
 DEEPEST_CALL = 10
@@ -179,7 +180,7 @@ class Functions:
             role, params = Role.NONE, parameters_of(arguments[0]) if arguments else None
         else:
             params = None
-        key = self.env.new_key(node)
+        key = self.env.frame.new_key(node)
         thing = Thing(key, role, params, klass, made=True)
         self.known.fresh.add(key)
         self.effects.announce(node, key)
@@ -224,7 +225,7 @@ class Functions:
 
     def _bind(
         self, fn: Fn, node: ast.Call, arguments: list[Value]
-    ) -> tuple[dict[str, Value], dict[str, str], dict[str, Expr]]:
+    ) -> tuple[dict[str, Value], dict[str, Key], dict[str, Expr]]:
         """What the parameters of a function hold in a call: values, variables and tests."""
         formal = parameters(fn.node)
         bound = fn.owner is not None and not isinstance(fn.node, ast.Lambda)
@@ -232,7 +233,7 @@ class Functions:
         if bound and any(text_of(d) == "staticmethod" for d in decorators):
             bound = False
         values: dict[str, Value] = {}
-        aliases: dict[str, str] = {}
+        aliases: dict[str, Key] = {}
         tests: dict[str, Expr] = {}
         if bound and formal and fn.owner is not None:
             values[formal[0].arg] = fn.owner
@@ -259,11 +260,11 @@ class Functions:
             elif isinstance(source, (ast.Compare, ast.BoolOp)):
                 tests[name] = self.conditions.expression(source)
         for arg in formal:
-            unknown = NOTHING if arg.arg in ("args", "kwargs") else Thing(arg.arg)
+            unknown = NOTHING if arg.arg in ("args", "kwargs") else Thing(local(arg.arg))
             values.setdefault(arg.arg, unknown)
         return values, aliases, tests
 
-    def _attributes_used(self, fn: Fn) -> frozenset[str]:
+    def _attributes_used(self, fn: Fn) -> frozenset[Key]:
         """What a method may compute with: the attributes of its object that it mentions."""
         if (
             not isinstance(fn.owner, Thing)
@@ -282,7 +283,7 @@ class Functions:
                 keys.add(fn.owner.key)
         return frozenset(keys)
 
-    def _globals_called(self, fn: Fn) -> frozenset[str]:
+    def _globals_called(self, fn: Fn) -> frozenset[Key]:
         """What else a function may compute with: the objects outside of it that it calls."""
         keys = set()
         for name in fn.module.facts[fn.node].calls:

@@ -30,7 +30,6 @@ from zerograd.static.read.values import (
     Value,
     mix,
     roots,
-    within,
 )
 
 
@@ -162,7 +161,7 @@ class BackwardCalls:
             if name:
                 return name
             for prepared, wrapper in self.known.prepared.items():
-                if within(key, prepared):
+                if key.is_inside(prepared):
                     return wrapper
         return ""
 
@@ -233,7 +232,7 @@ class ParameterCalls:
         keys, _ = roots(owner)
         if isinstance(owner, Tensor):
             # What has parameters is an object, whatever it was computed from.
-            keys = frozenset({self.env.variable(func.value) or text_of(func.value)})
+            keys = frozenset({self.env.key(func.value)})
         params = Params(keys)
         return Many((Lit("name"), params)) if func.attr.startswith("named") else params
 

@@ -126,7 +126,7 @@ class Loops:
         if isinstance(value, Thing):
             text = text_of(node)
             if "optim" in text.lower() or text.lower().endswith(("opts", "opt")):
-                return Thing(value.key + "[*]", self.objects.role(value, node))
+                return Thing(value.key.any_item(), self.objects.role(value, node))
         return None
 
     def unrolled(self, node: ForLoop, items: list[Value]) -> None:
@@ -224,7 +224,8 @@ class Loops:
 
         What it does then happens once to each, not again and again to one.
         """
-        if any(self.nesting.shifting.pop(name, None) for name in targets):
+        if targets & self.nesting.shifting:
+            self.nesting.shifting -= targets
             return True
         if not isinstance(node, (ast.For, ast.AsyncFor)):
             return False

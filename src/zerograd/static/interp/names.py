@@ -8,6 +8,7 @@ import builtins
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.read import vocabulary
+from zerograd.static.read.keys import local
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.values import (
@@ -65,7 +66,7 @@ class Names:
                     return self.of_module(inner, name, depth + 1)
         if name in _BUILTINS:
             return Origin(name)
-        return Origin(vocabulary.USUAL[name]) if name in vocabulary.USUAL else Thing(name)
+        return Origin(vocabulary.USUAL[name]) if name in vocabulary.USUAL else Thing(local(name))
 
     def imported(self, module: Module, dotted: str, depth: int = 0) -> Value:
         """What an import gives."""
@@ -85,7 +86,7 @@ class Names:
         """What a variable of a module holds, as seen from a function."""
         mark = (module.path, name)
         if mark in self.evaluating:
-            return Thing(name)
+            return Thing(local(name))
         self.evaluating.add(mark)
         frame = Frame(module)
         try:
@@ -94,10 +95,10 @@ class Names:
             self.evaluating.discard(mark)
         value = join(values)
         if isinstance(value, (Thing, Many, Table, Params, Klass, Fn, Origin)):
-            return called(value, name)
+            return called(value, local(name))
         if isinstance(value, Lit) and len(values) == 1:
             return value
-        return Thing(name)
+        return Thing(local(name))
 
     def attribute(self, origin: Origin, attr: str) -> Value:
         """A name inside a module: of the project, of its packages, or of something outside."""

@@ -12,6 +12,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Function, nodes, parameters, text_of
+from zerograd.static.read.keys import RESULT, Key
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -134,7 +135,7 @@ class Objects:
         self.evaluator = evaluator
         self.names = names
         self.classes = classes
-        self.evaluating: set[tuple[str, str]] = set()
+        self.evaluating: set[Key] = set()
 
     def attribute(self, owner: Value, attr: str) -> Value:
         """What a value holds under a name."""
@@ -147,7 +148,7 @@ class Objects:
         if isinstance(owner, Tensor):
             if attr == "grad":
                 # A computed tensor is nobody's parameter; one that came from somewhere may be.
-                return Grad(frozenset({"@result"}) if owner.roots else frozenset())
+                return Grad(frozenset({RESULT}) if owner.roots else frozenset())
             return Tensor() if attr in vocabulary.CUT else owner
         if isinstance(owner, Origin):
             return self.names.attribute(owner, attr)
@@ -159,8 +160,9 @@ class Objects:
 
     def of_object(self, owner: Thing, attr: str) -> Value:
         """What an object holds under a name."""
-        if (owner.key, attr) in self.env.heap:
-            return self.env.heap[(owner.key, attr)]
+        key = owner.key.attribute(attr)
+        if key in self.env.heap:
+            return self.env.heap[key]
         if attr in ("zero_grad", "step") and owner.klass is None:
             return Bound(owner, attr)
         if attr == "grad":
@@ -174,20 +176,21 @@ class Objects:
             found = self.of_class(owner, owner.klass, attr)
             if found is not None:
                 return found
-        return Thing(f"{owner.key}.{attr}")
+        return Thing(key)
 
     def keeps(self, owner: Thing, attr: str) -> bool:
         """Whether an object is seen to keep something under this name."""
-        return (owner.key, attr) in self.env.heap
+        return owner.key.attribute(attr) in self.env.heap
 
-    def item(self, owner: Thing, text: str) -> Value:
-        """What a collection holds under a key or index."""
-        held = self.env.heap.get((owner.key, f"[{text}]"))
-        return held if held is not None else Thing(f"{owner.key}[{text}]", owner.role)
+    def item(self, owner: Thing, index: str) -> Value:
+        """What a collection holds under a key or index, given as source text."""
+        key = owner.key.item(index)
+        held = self.env.heap.get(key)
+        return held if held is not None else Thing(key, owner.role)
 
     def of_class(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
         """What the methods of a class assign to an attribute, seen from outside its constructor."""
-        mark = (owner.key, attr)
+        mark = owner.key.attribute(attr)
         if mark in self.evaluating:
             return None
         self.evaluating.add(mark)
@@ -200,7 +203,7 @@ class Objects:
                     return Fn(method, base.module, attr, owner, None, base)
                 value = self.assigned(owner, base, attr)
                 if value is not None:
-                    self.env.heap[(owner.key, attr)] = value
+                    self.env.heap[mark] = value
                     return value
         finally:
             self.evaluating.discard(mark)
@@ -226,7 +229,7 @@ class Objects:
         if not values:
             return None
         ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
-        key = f"{owner.key}.{attr}"
+        key = owner.key.attribute(attr)
         if isinstance(ranked[0], Tensor):
             methods = klass.module.methods.get(f"self.{attr}", frozenset())
             role = vocabulary.role_of_use(f"self.{attr}", methods) if methods else Role.NONE
@@ -243,7 +246,7 @@ class Objects:
         env: dict[str, Value] = {arg.arg: NOTHING for arg in parameters(method)}
         env[method.args.args[0].arg] = owner
         env.update(_kept_arguments(owner, klass, method))
-        frame = Frame(klass.module, prefix=f"{owner.key}.", env=env, klass=klass, owner=owner)
+        frame = Frame(klass.module, scope=owner.key, env=env, klass=klass, owner=owner)
         for name, value in _locals_before(klass, method, node):
             frame.env[name] = self.evaluator.peek_in(frame, value)
         value_ = self.evaluator.peek_in(frame, node)
@@ -286,7 +289,7 @@ def _kept_arguments(owner: Thing, klass: Klass, method: Function) -> dict[str, V
     me = method.args.args[0].arg
     formal = {arg.arg for arg in parameters(method)}
     return {
-        name: Thing(f"{owner.key}.{attr}")
+        name: Thing(owner.key.attribute(attr))
         for name, holder, attr in klass.module.facts[method].stored
         if holder == me and name in formal
     }

@@ -31,6 +31,7 @@ from zerograd.static.interp.expressions import Expressions
 from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read.file_index import Function, text_of
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     Fn,
     Klass,
@@ -252,7 +253,7 @@ class Statements:
             self.emitter.add(alt)
         frame.env = after_else
         mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
-        for key in sorted(mixed):
+        for key in sorted(mixed, key=str):
             self.effects.unknown(node.test, key)
 
     def none_check(self, node: ast.If, present: bool) -> None:
@@ -264,7 +265,7 @@ class Statements:
         self.evaluator.run(node.body if present else node.orelse)
         self.mode.unguarded = unguarded if present else False
 
-    def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> set[str]:
+    def merge(self, other: dict[str, Value], other_leaves: bool, this_leaves: bool) -> set[Key]:
         """Joins the variables of two arms, of which one that leaves does not count.
 
         Gives back the keys of optimizers that are one or another object from here on.

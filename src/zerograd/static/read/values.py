@@ -1,7 +1,7 @@
 """What is known of a value without running anything: whose parameters, whose gradients.
 
-Values are frozen. A key names an object; `a.b` is inside `a`, and `a[*]` is any item of `a`. A function
-keeps the frame that it was defined in, so frames are here, too.
+Values are frozen, and objects are known by their keys. A function keeps the frame that it was defined
+in, so frames are here, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from zerograd.core.records import replace
 from zerograd.explore.logic import Expr
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import Function
+from zerograd.static.read.keys import Key, local, made
 from zerograd.static.read.module import Module
 
 
@@ -41,9 +42,9 @@ class Klass:
 class Thing:
     """An object: an optimizer, a module, a wrapper, or something of no known role."""
 
-    key: str
+    key: Key
     role: Role = Role.NONE
-    params: frozenset[str] | None = None
+    params: frozenset[Key] | None = None
     """optimizer: the keys of what it steps; None where that cannot be seen."""
     klass: Klass | None = None
     made: bool = False
@@ -54,7 +55,7 @@ class Thing:
 class Params:
     """Parameters (all or one of them) of the things with these keys."""
 
-    keys: frozenset[str]
+    keys: frozenset[Key]
     some: bool = False
     """Not all of them."""
 
@@ -63,7 +64,7 @@ class Params:
 class Grad:
     """The `.grad` of parameters."""
 
-    keys: frozenset[str]
+    keys: frozenset[Key]
     some: bool = False
     leaf: bool = False
     """Of one tensor."""
@@ -73,9 +74,9 @@ class Grad:
 class Tensor:
     """A result: through which things it was computed, and what was done to it."""
 
-    roots: frozenset[str] = frozenset()
-    maybe: frozenset[str] = frozenset()
-    grads: frozenset[str] = frozenset()
+    roots: frozenset[Key] = frozenset()
+    maybe: frozenset[Key] = frozenset()
+    grads: frozenset[Key] = frozenset()
     """Computed from the gradients of these."""
     divisor: Expr | None = None
     divided: bool | None = False
@@ -134,10 +135,11 @@ class Frame:
     """One activation of a function, or a module's top level."""
 
     module: Module
-    prefix: str = ""
+    scope: Key | None = None
+    """The object that its names are attributes of, where it is the frame of an object's attributes."""
     parent: Frame | None = None
     env: dict[str, Value] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, Key] = field(default_factory=dict)
     """Parameters that are another frame's variable under a new name."""
     locals: frozenset[str] = frozenset()
     owner: Value | None = None
@@ -147,6 +149,15 @@ class Frame:
     """What a loop over a name goes through: `bar = enumerate(loader)`, then `for i, x in bar`."""
     call: int = 0
     """The number of the call; 0 for a root and a top level, which nothing is seen to call."""
+
+    def variable(self, name: str) -> Key:
+        """The key of a variable of this frame."""
+        return local(name, self.call) if self.scope is None else self.scope.attribute(name)
+
+    def new_key(self, node: ast.expr) -> Key:
+        """The key of an object that is made here."""
+        key = made(node.lineno, node.col_offset, self.call)
+        return key if self.scope is None else Key((*self.scope, *key))
 
 
 NOTHING = Tensor(divided=None, scaled=None)
@@ -158,15 +169,17 @@ def is_object(value: Value) -> bool:
     return isinstance(value, (Thing, Many, Params, Fn, Klass, Table))
 
 
-def called(value: Value, key: str) -> Value:
+def called(value: Value, key: Key) -> Value:
     """The value under the name that holds it."""
     if isinstance(value, Thing):
         return replace(value, key=key, made=False) if value.made else value
     if isinstance(value, Many):
         items = enumerate(value.items)
-        return Many(tuple(called(item, f"{key}[{index}]") for index, item in items))
+        return Many(tuple(called(item, key.item(str(index))) for index, item in items))
     if isinstance(value, Table):
-        return Table(tuple((name, called(item, f"{key}[{name!r}]")) for name, item in value.items))
+        return Table(
+            tuple((name, called(item, key.item(repr(name)))) for name, item in value.items)
+        )
     if isinstance(value, (Params, Klass, Fn, Origin)):
         return value
     if isinstance(value, Lit) or (isinstance(value, Tensor) and value.roots):
@@ -174,7 +187,7 @@ def called(value: Value, key: str) -> Value:
     return Thing(key)
 
 
-def parameters_of(value: Value) -> frozenset[str] | None:
+def parameters_of(value: Value) -> frozenset[Key] | None:
     """The keys of what an optimizer is given to step; None where that cannot be seen."""
     if isinstance(value, Params):
         return value.keys or None
@@ -190,14 +203,7 @@ def parameters_of(value: Value) -> frozenset[str] | None:
     return None
 
 
-def within(inner: str, outer: str) -> bool:
-    """Whether one key is the other or is inside it."""
-    if inner == outer or inner.startswith((outer + ".", outer + "[")):
-        return True
-    return outer.endswith("[*]") and inner.startswith(outer[:-2])
-
-
-def roots(value: Value | None) -> tuple[frozenset[str], frozenset[str]]:
+def roots(value: Value | None) -> tuple[frozenset[Key], frozenset[Key]]:
     """The keys that a value was computed through, for sure and perhaps."""
     if isinstance(value, Tensor):
         return value.roots, value.maybe
@@ -212,7 +218,7 @@ def roots(value: Value | None) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(), frozenset()
 
 
-def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[str], frozenset[str]]:
+def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[Key], frozenset[Key]]:
     pairs = [roots(value) for value in values]
     sure = frozenset().union(*(pair[0] for pair in pairs))
     return sure, frozenset().union(*(pair[1] for pair in pairs)) - sure
@@ -220,7 +226,7 @@ def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[str], fro
 
 def mix(values: Sequence[Value]) -> Tensor:
     """The result of computing with these values."""
-    sure: frozenset[str] = frozenset()
+    sure: frozenset[Key] = frozenset()
     maybe = grads = sure
     scaled: bool | None = False
     divided: Tensor | None = None
