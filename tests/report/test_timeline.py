@@ -48,12 +48,12 @@ def test_a_timeline_holds_every_event_and_what_it_leaves(word: Word) -> None:
     for number in motifs(line.runs):
         motif = line.motifs[number]
         assert list(motif.starts) == last[: len(motif.starts)]
-        for at, times in motif.letters:
-            letter = line.letters[at]
-            place = line.sites[letter.site]
-            who = line.lanes[letter.lane].name
-            read += [(who, letter.kind, place[1], STATES[letter.state])] * times
-            last[letter.lane] = letter.state
+        for at, times in motif.marks:
+            mark = line.marks[at]
+            place = line.sites[mark.site]
+            who = line.lanes[mark.lane].name
+            read += [(who, mark.kind, place[1], STATES[mark.state])] * times
+            last[mark.lane] = mark.state
     assert read == right
     assert line.runs.ticks == len(motifs(line.runs))
     for lane in line.lanes:
@@ -106,9 +106,9 @@ def test_many_different_ticks_are_bounded_and_findings_survive() -> None:
     line.close()
     assert line.runs.ticks == 30_000
     assert len(line.motifs) <= 2 * timeline.MOST_MOTIFS
-    assert len(line.letters) <= 2 * timeline.MOST_LETTERS
+    assert len(line.marks) <= 2 * timeline.MOST_MARKS
     last = line.motifs[line.runs.motifs[-1]]
-    assert any(line.letters[at].findings == (0,) for at, _ in last.letters)
+    assert any(line.marks[at].findings == (0,) for at, _ in last.marks)
 
 
 def test_a_window_without_end_is_bounded() -> None:
@@ -118,8 +118,8 @@ def test_a_window_without_end_is_bounded() -> None:
     line.add("SGD", Step(Site("a.py", 9)), START.grads)
     line.close()
     (motif,) = line.motifs
-    assert len(motif.letters) <= timeline.LONGEST_MOTIF
-    assert sum(times for _, times in motif.letters) == 50_001, "what is left out is counted"
+    assert len(motif.marks) <= timeline.LONGEST_MOTIF
+    assert sum(times for _, times in motif.marks) == 50_001, "what is left out is counted"
 
 
 def test_more_optimizers_than_lanes_are_counted_not_drawn() -> None:

@@ -133,7 +133,7 @@ def _silence(done: Replayed) -> None:
         now = {old: new for new, old in enumerate(kept)}
         report.findings = [report.findings[number] for number in kept]
         if done.timeline is not None:
-            done.timeline.letters = [
-                letter._replace(findings=tuple(now[one] for one in letter.findings if one in now))
-                for letter in done.timeline.letters
+            done.timeline.marks = [
+                mark._replace(findings=tuple(now[one] for one in mark.findings if one in now))
+                for mark in done.timeline.marks
             ]

@@ -412,10 +412,10 @@ def _rank_data(rank: Rank) -> dict[str, object]:
         "sites": [[number[path], at] for path, at in line.sites],
         "letters": [
             [one.lane, one.kind, one.site, one.state, [rank.findings[at] for at in one.findings]]
-            for one in line.letters
+            for one in line.marks
         ],
         "motifs": [
-            [list(one.starts), [at for pair in one.letters for at in pair]] for one in line.motifs
+            [list(one.starts), [at for pair in one.marks for at in pair]] for one in line.motifs
         ],
         "ticks": line.runs.ticks,
         "each": line.runs.each,

@@ -2,7 +2,7 @@
 
 A tick is a step of any optimizer, with the events since the tick before. Ticks that look the same
 share one motif, so a run is a list of motifs and how often each came in a row. A run with too many
-changes is kept coarser: one motif, the worst, then stands for 2, 4, 8 … ticks.
+changes is kept coarser: one motif, the worst, then is for 2, 4, 8 … ticks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import EMPTY, Grads
 
 MOST_LANES = 24
-MOST_LETTERS = 8192
+MOST_MARKS = 8192
 MOST_MOTIFS = 8192
 MOST_RUNS = 1 << 17
 LONGEST_RUN = 0xFFFF
@@ -31,10 +31,10 @@ FEW_POINTS = 1 << 14
 STATES = ("unknown", "empty", "live", "spent", "stale")
 _STATE = {one: 1 if one in EMPTY else STATES.index(one.value) for one in Grads}
 MORE = -1
-"""Instead of a letter: so many were left out."""
+"""Instead of a mark: so many were left out."""
 
 
-class Letter(NamedTuple):
+class Mark(NamedTuple):
     """An event of a lane, and what its gradients hold afterwards."""
 
     lane: int
@@ -46,10 +46,10 @@ class Letter(NamedTuple):
 
 
 class Motif(NamedTuple):
-    """What the lanes hold at the beginning of a tick, and its letters, each with how often in a row."""
+    """What the lanes hold at the beginning of a tick, and its marks, each with how often in a row."""
 
     starts: tuple[int, ...]
-    letters: tuple[tuple[int, int], ...]
+    marks: tuple[tuple[int, int], ...]
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Runs:
         self._waiting: list[int] = []
 
     def add(self, motif: int, worth: int) -> None:
-        """One more tick; of those that one motif stands for, the one of most worth is kept."""
+        """One more tick; of those that one motif is for, the one of most worth is kept."""
         self.ticks += 1
         self._worth[motif] = worth
         if self.each == 1:
@@ -136,7 +136,7 @@ class Norms:
     def add(
         self, first: int, each: int, used: Sequence[float], right: Sequence[float | None]
     ) -> None:
-        """Norms from a step on, each of which stands for so many steps."""
+        """Norms from a step on, each of which is for so many steps."""
         for number, (one, other) in enumerate(zip(used, right, strict=True)):
             self._put(first - 1 + number * each, one, other)
 
@@ -172,19 +172,19 @@ class Timeline:
         self.left_out: set[str] = set()
         """Subjects that have no lane because there are too many."""
         self.sites: list[tuple[str, int]] = []
-        self.letters: list[Letter] = []
+        self.marks: list[Mark] = []
         self.motifs: list[Motif] = []
         self.runs = Runs()
         self._lane_of: dict[str, int] = {}
         self._site_of: dict[tuple[str, int], int] = {}
-        self._letter_of: dict[Letter, int] = {}
+        self._mark_of: dict[Mark, int] = {}
         self._motif_of: dict[Motif, int] = {}
         self._worth: list[int] = []
         self._cache: dict[tuple[int, int, Grads], tuple[Event, int]] = {}
         self._states: list[int] = []
         self._starts: tuple[int, ...] = ()
         self._now: list[list[int]] = []
-        """The letters of the open tick, each with how often it came in a row."""
+        """The marks of the open tick, each with how often it came in a row."""
 
     def lane(self, subject: str) -> int:
         """The number of a subject's lane; -1 if it has none."""
@@ -206,27 +206,26 @@ class Timeline:
         lane = self._lane_of.get(subject, -1)
         if lane < 0:
             lane = self.lane(subject)
-        step = isinstance(event, Step) and not event.foreign
         foreign = isinstance(event, Step) and event.foreign
         if lane < 0 or ((event.may or foreign) and not findings):
             return
         if findings:
-            number = self._letter(lane, event, grads, findings)
+            number = self._mark(lane, event, grads, findings)
         else:
             # The cache keeps its events alive: no other can come to have the same identity.
             key = (lane, id(event), grads)
             known = self._cache.get(key)
             if known is None:
-                if len(self._cache) >= MOST_LETTERS:
+                if len(self._cache) >= MOST_MARKS:
                     self._cache.clear()
-                known = self._cache[key] = (event, self._letter(lane, event, grads, ()))
+                known = self._cache[key] = (event, self._mark(lane, event, grads, ()))
             number = known[1]
-        self._states[lane] = self.letters[number].state
+        self._states[lane] = self.marks[number].state
         if self._now and self._now[-1][0] == number:
             self._now[-1][1] += 1
         else:
             self._now.append([number, 1])
-        if step:
+        if isinstance(event, Step) and not foreign:
             self.lanes[lane].steps += 1
             self._close()
         elif len(self._now) > LONGEST_TICK:
@@ -259,34 +258,34 @@ class Timeline:
         """What is found when the run is over belongs to its last event."""
         if self._now:
             last = self._now[-1]
-            letter = self.letters[last[0]]
+            mark = self.marks[last[0]]
             if last[1] > 1:
                 last[1] -= 1
                 self._now.append([0, 1])
-            self._now[-1][0] = self._numbered(letter._replace(findings=letter.findings + findings))
+            self._now[-1][0] = self._numbered(mark._replace(findings=mark.findings + findings))
 
-    def _letter(self, lane: int, event: Event, grads: Grads, findings: tuple[int, ...]) -> int:
+    def _mark(self, lane: int, event: Event, grads: Grads, findings: tuple[int, ...]) -> int:
         place = (event.site.path, event.site.line)
         site = self._site_of.get(place, -1)
-        if site < 0 and event.site.path and len(self.sites) < MOST_LETTERS:
+        if site < 0 and event.site.path and len(self.sites) < MOST_MARKS:
             site = self._site_of[place] = len(self.sites)
             self.sites.append(place)
         state = self._states[lane] if event.may else _STATE[grads]
-        return self._numbered(Letter(lane, event.kind, site, state, findings))
+        return self._numbered(Mark(lane, event.kind, site, state, findings))
 
-    def _numbered(self, letter: Letter) -> int:
-        number = self._letter_of.get(letter)
+    def _numbered(self, mark: Mark) -> int:
+        number = self._mark_of.get(mark)
         if number is None:
-            if len(self.letters) >= MOST_LETTERS and (letter.site >= 0 or len(letter.findings) > 1):
-                return self._numbered(letter._replace(site=-1, findings=letter.findings[:1]))
-            number = self._letter_of[letter] = len(self.letters)
-            self.letters.append(letter)
+            if len(self.marks) >= MOST_MARKS and (mark.site >= 0 or len(mark.findings) > 1):
+                return self._numbered(mark._replace(site=-1, findings=mark.findings[:1]))
+            number = self._mark_of[mark] = len(self.marks)
+            self.marks.append(mark)
         return number
 
     def _close(self) -> None:
         """A tick has ended."""
-        letters = self._now if len(self._now) <= LONGEST_MOTIF else _shortened(self._now)
-        motif = Motif(self._starts, tuple((number, times) for number, times in letters))
+        marks = self._now if len(self._now) <= LONGEST_MOTIF else _shortened(self._now)
+        motif = Motif(self._starts, tuple((number, times) for number, times in marks))
         number = self._motif_of.get(motif)
         if number is None:
             number = self._new_motif(motif)
@@ -297,7 +296,7 @@ class Timeline:
     def _new_motif(self, motif: Motif) -> int:
         if len(self.motifs) >= MOST_MOTIFS:
             # Too many kinds of ticks: of this one only the end is kept.
-            last = self.letters[motif.letters[-1][0]]
+            last = self.marks[motif.marks[-1][0]]
             small = Motif((), ((self._numbered(last._replace(site=-1)), 1),))
             if small != motif:
                 known = self._motif_of.get(small)
@@ -309,13 +308,13 @@ class Timeline:
 
     def _worth_of(self, motif: Motif) -> int:
         """How much a tick is worth seeing: findings most, stale gradients next."""
-        letters = [self.letters[number] for number, _ in motif.letters if number != MORE]
-        if any(letter.findings for letter in letters):
+        marks = [self.marks[number] for number, _ in motif.marks if number != MORE]
+        if any(mark.findings for mark in marks):
             return 2
-        return int(any(letter.state == STATES.index("stale") for letter in letters))
+        return int(any(mark.state == STATES.index("stale") for mark in marks))
 
 
-def _shortened(letters: list[list[int]]) -> list[list[int]]:
+def _shortened(marks: list[list[int]]) -> list[list[int]]:
     """The beginning and the end, and between them how many are left out."""
-    head, tail = letters[:32], letters[-(LONGEST_MOTIF - 33) :]
-    return [*head, [MORE, sum(times for _, times in letters[32 : -len(tail)])], *tail]
+    head, tail = marks[:32], marks[-(LONGEST_MOTIF - 33) :]
+    return [*head, [MORE, sum(times for _, times in marks[32 : -len(tail)])], *tail]
