@@ -93,7 +93,7 @@ class Roots:
     def _is_obviously_right(self, functions: list[Fn], scout: Interpreter) -> bool:
         """Whether the top level does nothing to gradients, and all that it calls is obviously right."""
         module = self.module
-        if any(word.kind != "requires_grad" for word in module.facts[module.tree].words):
+        if any(word.kind != "requires_grad" for word in module.facts[module.tree].touches):
             return False
         if not all(
             scout.obviously_right.is_right(fn)

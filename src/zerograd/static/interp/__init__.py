@@ -8,6 +8,7 @@ calls. It runs nothing, and has its parts as attributes; each part gets those be
     names < objects < call_graph                 what names, classes and attributes hold; what calls what
     conditions · effects < constructors          tests as expressions, acts on gradients, new objects
     functions                                    functions of the project, interpreted in place
+    framework_calls                              what the tables of static.frameworks say
     gradient_calls · step_calls < library_calls < calls
     assignments < expressions · loops < statements
     interpreter

@@ -13,7 +13,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Facts, Word, blocks
+from zerograd.static.read.file_index import Facts, Touch, blocks
 from zerograd.static.read.values import Fn
 
 _SCALED = ".scale("
@@ -37,7 +37,7 @@ class ObviouslyRight:
             if is_silent(facts, methods):
                 known = all(self.is_right(inner) for inner in self.callees(fn))
             else:
-                only = sum(bool(other.words) for other in fn.module.facts.values()) == 1
+                only = sum(bool(other.touches) for other in fn.module.facts.values()) == 1
                 known = is_plain(facts, blocks(fn.node), methods, only) and not any(
                     self.callees(fn)
                 )
@@ -55,36 +55,36 @@ class ObviouslyRight:
 
 def is_silent(facts: Facts, methods: Methods) -> bool:
     """Whether a function does nothing to gradients itself."""
-    return not facts.wordy and not any(_counts(word, methods) for word in facts.words)
+    return not facts.inner_touches and not any(_counts(touch, methods) for touch in facts.touches)
 
 
-def is_plain(facts: Facts, blocks: list[list[Word]], methods: Methods, only: bool) -> bool:
+def is_plain(facts: Facts, blocks: list[list[Touch]], methods: Methods, only: bool) -> bool:
     """Whether all that a function does to gradients is in blocks that are obviously right.
 
     Clearing last is right if no other function has left gradients: if only this one touches them.
     """
-    if facts.wordy:
+    if facts.inner_touches:
         return False
-    blocks = [[word for word in block if _counts(word, methods)] for block in blocks]
-    if sum(map(len, blocks)) != sum(_counts(word, methods) for word in facts.words):
+    blocks = [[touch for touch in block if _counts(touch, methods)] for block in blocks]
+    if sum(map(len, blocks)) != sum(_counts(touch, methods) for touch in facts.touches):
         return False
-    stepped = {word.what for block in blocks for word in block if word.kind == "step"}
+    stepped = {touch.what for block in blocks for touch in block if touch.kind == "step"}
     late = only and len(stepped) == 1 and len([block for block in blocks if block]) == 1
     return len(stepped) > 0 and all(_is_right(block, len(stepped) == 1, late) for block in blocks)
 
 
-def _counts(word: Word, methods: Methods) -> bool:
+def _counts(touch: Touch, methods: Methods) -> bool:
     """Environments and schedulers have steps too."""
     if (
-        word.kind != "step"
-        or vocabulary.role_of_use(word.what, methods.get(word.what, _NONE)) is Role.OPTIMIZER
+        touch.kind != "step"
+        or vocabulary.role_of_use(touch.what, methods.get(touch.what, _NONE)) is Role.OPTIMIZER
     ):
         return True
-    last = word.what.rpartition(".")[2]
+    last = touch.what.rpartition(".")[2]
     return not (SCHEDULER.search(last) or NOT_AN_OPTIMIZER.search(last))
 
 
-def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
+def _is_right(block: list[Touch], alone: bool, late: bool) -> bool:
     """One round after the other: `zero x, backward, step x`; for one alone also with the zero last."""
     at = 0
     early = bool(block) and block[0].kind == "zero_grad"
@@ -98,7 +98,7 @@ def _is_right(block: list[Word], alone: bool, late: bool) -> bool:
     return True
 
 
-def _round(block: list[Word], at: int, alone: bool, late: bool) -> int | None:
+def _round(block: list[Touch], at: int, alone: bool, late: bool) -> int | None:
     """Where a round that begins here ends."""
     first = block[at]
     early = first.kind == "zero_grad"
@@ -115,6 +115,6 @@ def _round(block: list[Word], at: int, alone: bool, late: bool) -> int | None:
         return at + 1 if step.what == first.what else None
     # The zero comes last: nothing may leave the block between the step and it.
     clear = block[at + 1] if at + 1 < len(block) else None
-    if not late or clear is None or clear != Word("zero_grad", step.what, step.at + 1):
+    if not late or clear is None or clear != Touch("zero_grad", step.what, step.at + 1):
         return None
     return at + 2

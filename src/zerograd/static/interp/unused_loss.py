@@ -61,7 +61,7 @@ def _is_scaler(func: ast.expr) -> bool:
 
 
 def _is_computed(node: ast.expr) -> bool:
-    """Whether a value that nobody takes is a mean, a sum, or what a function of torch.nn gives."""
+    """Whether a value that is not used is a mean, a sum, or what a function of torch.nn gives."""
     if isinstance(node, ast.BinOp):
         return _is_computed(node.left) or _is_computed(node.right)
     return isinstance(node, ast.Call) and _COMPUTES.search(text_of(node.func)) is not None

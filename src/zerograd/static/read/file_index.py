@@ -16,7 +16,7 @@ from zerograd.static.read.vocabulary import OBJECT_METHODS
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Word(NamedTuple):
+class Touch(NamedTuple):
     """Something done to gradients: `step` on `self.optimizer`, as a statement at this place."""
 
     kind: str
@@ -29,7 +29,7 @@ class Facts:
     """What one function does, its inner functions included where that is said."""
 
     mentions: bool = False
-    """It speaks of gradients, itself or in an inner function."""
+    """It mentions gradients, itself or in an inner function."""
     divides: bool = False
     """It divides something, itself or in an inner function."""
     steps: bool = False
@@ -46,14 +46,14 @@ class Facts:
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """Name and attribute of every `name.attribute`."""
     yields: bool = False
-    words: list[Word] = field(default_factory=list)
+    touches: list[Touch] = field(default_factory=list)
     """All that is done to gradients, inner functions left out."""
-    wordy: bool = False
+    inner_touches: bool = False
     """An inner function does something to gradients."""
 
     @cached_property
     def called(self) -> set[str]:
-        """The last words of what it calls."""
+        """The last names of what it calls: `step` of `self.optimizer.step`."""
         return {name.rpartition(".")[2] for name in self.calls}
 
     @cached_property
@@ -105,13 +105,13 @@ _KINDS = [
     kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
 ]
 _BRANCHES = frozenset(kind for kind in _KINDS if not issubclass(kind, _LEAVES))
-"""Kinds of nodes that something can stand in."""
+"""Kinds of nodes that others can be in."""
 _PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
 _FIELDS = {
     kind: tuple(name for name in kind._fields if kind in _BRANCHES and name not in _PLAIN_FIELDS)
     for kind in _KINDS
 }
-"""Where in a node others can stand."""
+"""The fields of a node that others can be in."""
 Chain = tuple[Facts, ...]
 
 
@@ -199,7 +199,7 @@ def read(tree: ast.Module) -> FileFacts:
         if root is tree:
             file.top = replace(whole, calls=set(whole.calls))
         chains.append(chain)
-    # The innermost first, so that each passes on what it was told.
+    # The innermost first, so that each passes on what its inner ones have passed to it.
     for chain in reversed(chains):
         if len(chain) > 1:
             chain[-2].calls |= chain[-1].calls
@@ -248,7 +248,7 @@ _WORDS = WORDS | CLIPS
 _NOTED = _WORDS | _TELLING | {"data"}
 
 
-def blocks(root: ast.AST) -> list[list[Word]]:
+def blocks(root: ast.AST) -> list[list[Touch]]:
     """What a function does to gradients in statements of their own, block by block."""
     found = []
     todo = [root]
@@ -266,7 +266,7 @@ def blocks(root: ast.AST) -> list[list[Word]]:
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-def _block(statements: list[ast.stmt]) -> list[Word]:
+def _block(statements: list[ast.stmt]) -> list[Touch]:
     """The statements of a block that are one plain call: `loss.backward()`."""
     block = []
     for at, node in enumerate(statements):
@@ -274,12 +274,12 @@ def _block(statements: list[ast.stmt]) -> list[Word]:
             continue
         call = node.value
         if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
-            block.append(Word(call.func.id, "", at))
+            block.append(Touch(call.func.id, "", at))
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _WORDS:
             if call.func.attr in CLIPS:
-                block.append(Word(call.func.attr, "", at))
+                block.append(Touch(call.func.attr, "", at))
             elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
-                block.append(Word(call.func.attr, text_of(call.func.value), at))
+                block.append(Touch(call.func.attr, text_of(call.func.value), at))
     return block
 
 
@@ -290,10 +290,10 @@ def _keyword(call: ast.Call, name: str) -> bool:
     return any(keyword.arg == name for keyword in call.keywords)
 
 
-def _say(chain: Chain, word: Word) -> None:
-    chain[-1].words.append(word)
+def _touch(chain: Chain, touch: Touch) -> None:
+    chain[-1].touches.append(touch)
     for facts in chain[:-1]:
-        facts.wordy = True
+        facts.inner_touches = True
 
 
 def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
@@ -319,7 +319,7 @@ def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
 
 
 def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
-    """Some nodes and all that stands in them but literals and operators; in no order."""
+    """Some nodes and all that is in them but literals and operators; in no order."""
     todo = list(roots)
     while todo:
         node = todo.pop()
@@ -360,7 +360,7 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
 
 
 def _name(node: ast.Name, chain: Chain) -> None:
-    _say(chain, Word(node.id, ""))
+    _touch(chain, Touch(node.id, ""))
     if node.id in WORDS:
         _mention(chain)
 
@@ -380,8 +380,8 @@ def _update(chain: Chain) -> None:
         facts.updates = True
 
 
-_TOLD = frozenset({"step", "requires_grad", "requires_grad_"})
-"""Attributes that tell something only where they are called or assigned."""
+_IF_CALLED = frozenset({"step", "requires_grad", "requires_grad_"})
+"""Attributes that count only where they are called or assigned."""
 
 
 def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[ast.AST]) -> None:
@@ -398,8 +398,8 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[as
 
 def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
     if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
-        _say(chain, Word(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
-    if node.attr in WORDS and (node.attr not in _TOLD or not isinstance(node.ctx, ast.Load)):
+        _touch(chain, Touch(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
+    if node.attr in WORDS and (node.attr not in _IF_CALLED or not isinstance(node.ctx, ast.Load)):
         _mention(chain)
         if node.attr in STEPS:
             _step(chain)
@@ -436,7 +436,7 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         if name.endswith(".step") or (scales and len(node.args) + len(node.keywords) > 1):
             _step(chain)
         if scales:
-            _say(chain, Word("scaler", name))
+            _touch(chain, Touch("scaler", name))
 
 
 _CALLED = ("caler", "amp", ".step", ".requires_grad_")

@@ -64,7 +64,7 @@ RIVALS = frozenset(
     {"mxnet", "paddle", "tinygrad", "tensorflow", "keras", "jittor", "oneflow", "mindspore", "cntk",
      "chainer", "jax", "theano", "needle", "minitorch", "micrograd", "autograd", "cupy", "warp"}
 )  # fmt: skip
-"""A file that imports one of these and not torch speaks another language."""
+"""A file that imports one of these and not torch is not about torch."""
 
 WINDOW = re.compile(r"accum|micro", re.IGNORECASE)
 """A number of such a name says how many micro-batches a window has."""
