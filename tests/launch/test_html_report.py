@@ -76,7 +76,7 @@ def test_a_page_tells_the_whole_run(here: Path) -> None:
         "loss.backward()",
         "optimizer.step()",
         "2 backwards 20",
-        "SGD over 2 parameters",
+        "SGD, 2 parameters",
         "clear the gradients",
     ):
         assert words in page.shown, words
@@ -214,7 +214,14 @@ def test_a_recording_cut_by_a_crash_is_a_page(here: Path) -> None:
     write(here, {"run.jsonl": whole[: len(whole) // 2]})
     done = zerograd("report", "run.jsonl", cwd=here)
     assert done.returncode in (0, 1)
-    assert "broken off" in Parsed(here / "report.html").shown
+    assert "The run stopped after" in Parsed(here / "report.html").shown
+
+
+def test_a_run_that_stopped_before_its_first_step_says_so(here: Path) -> None:
+    write(here, {"run.jsonl": json.dumps(HEADER) + "\n"})
+    zerograd("report", "run.jsonl", cwd=here)
+    shown = Parsed(here / "report.html").shown
+    assert "The run stopped before its first optimizer step." in shown
 
 
 def test_a_recording_without_norms_titles_and_sources_is_a_page(here: Path) -> None:
@@ -229,7 +236,7 @@ def test_a_recording_without_norms_titles_and_sources_is_a_page(here: Path) -> N
 def test_a_run_without_a_step_is_a_page(here: Path) -> None:
     write(here, {"run.jsonl": json.dumps(HEADER) + '\n{"end": true}\n'})
     assert zerograd("report", "run.jsonl", cwd=here).returncode == 0
-    assert "No step was seen" in Parsed(here / "report.html").shown
+    assert "No optimizer step" in Parsed(here / "report.html").shown
 
 
 @pytest.mark.parametrize(
@@ -322,10 +329,10 @@ def test_a_program_that_moves_fails_or_never_trains_has_its_page_too(here: Path)
     )
     done = zerograd("run", "--html", "page.html", "moves.py", cwd=here)
     assert done.returncode == 3
-    assert "broken off" in Parsed(here / "page.html").shown
+    assert "The run stopped after" in Parsed(here / "page.html").shown
     write(here, {"idle.py": "print('no torch')"})
     assert zerograd("run", "--html", "page.html", "idle.py", cwd=here).returncode == 0
-    assert "No step was seen" in Parsed(here / "page.html").shown
+    assert "No optimizer step" in Parsed(here / "page.html").shown
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_the_verdict_the_finding_and_both_its_ends_are_there(show: Any) -> None:
 @tiers.long
 def test_the_timeline_and_the_norms_are_drawn(show: Any) -> None:
     shown = show("short")
-    assert "SGD over 1 parameter" in shown.page.inner_text("#names")
+    assert "SGD, 1 parameter" in shown.page.inner_text("#names")
     for canvas in ("#lanes", "#overview", "#charts canvas"):
         assert shown.colours(canvas) > 5, canvas
     assert "it should have been 5" in shown.page.inner_text("#detail")

@@ -337,7 +337,7 @@ def test_a_forgotten_zero_is_told_at_once_and_at_the_end(here: Path) -> None:
     assert "^^^^" in at_once
     assert summary.count("ZG101 stale-gradient") == 1
     for word in (
-        "SGD over 2 parameters",
+        "SGD, 2 parameters",
         "steps",
         "windows",
         "rules",

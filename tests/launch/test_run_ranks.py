@@ -170,7 +170,7 @@ def test_what_a_killed_rank_had_found_is_there(tmp_path: Path) -> None:
     merged = zerograd("merge", "left", cwd=tmp_path)
     assert merged.returncode == 1, merged.stderr
     assert "on rank 1" in merged.stdout
-    assert "broken off  rank 1 after step 19" in merged.stdout
+    assert "stopped  rank 1 after step 19; findings until then are included" in merged.stdout
     told = json.loads(zerograd("merge", "left", "--format", "json", cwd=tmp_path).stdout)
     assert [(one["code"], one["rank"]) for one in told["findings"]] == [("ZG101", 1)]
     assert zerograd("merge", "left", "--ignore", "ZG101", cwd=tmp_path).returncode == 0
@@ -189,7 +189,7 @@ def test_the_first_of_four_ranks_goes_wrong_and_is_named() -> None:
     assert ranks_soak.missing(wrong, told) == ""
     (finding,) = told.findings
     assert finding["ranks"] == [1, 2, 3]  # it differs from all of them
-    assert str(finding["message"]).startswith("rank 0 holds other parameters than rank ")
+    assert str(finding["message"]).startswith("rank 0 has different parameters than rank ")
 
 
 # Bad input

@@ -311,7 +311,7 @@ def test_what_else_was_written_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {"train.py": "x = 1\n\f\ny = '\u2028'\n"})
     recorder = Recorder("run.jsonl", program="train.py", rank=3)
-    recorder.title("SGD", "SGD over 2 parameters", 2)
+    recorder.title("SGD", "SGD, 2 parameters", 2)
     for subject, event in RIGHT:
         recorder.write(subject, event)
     watched = Watched(("SGD",), 2, 1, {1: 1}, ("ZG101",), {"ZG106": "no second"}, ("Lion",))
@@ -319,7 +319,7 @@ def test_what_else_was_written_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     recorder.close(clean=True)
     played = replay("run.jsonl", lambda *_: None)
     assert (played.program, played.rank, played.watched) == ("train.py", 3, watched)
-    assert played.titles == {"SGD": ("SGD over 2 parameters", 2)}
+    assert played.titles == {"SGD": ("SGD, 2 parameters", 2)}
     assert played.sources == {"train.py": ["x = 1", "\f", "y = '\u2028'", ""]}
 
 

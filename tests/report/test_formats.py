@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Edit, Finding, Fix, Note, Problem, Report
+from zerograd.core.finding import Edit, Finding, Fix, Note, Problem, Report, Watched
 from zerograd.report import concise, github, gitlab, sarif, text
 from zerograd.report import json as json_report
 
@@ -284,6 +284,15 @@ def test_each_finding_has_a_fingerprint_of_its_own() -> None:
     other = changed(code="ZG102")
     found = fingerprints(FINDING, FINDING, other, lines=LINES)
     assert len(set(found)) == 3
+
+
+def test_equal_optimizers_are_counted() -> None:
+    watched = Watched(("Adam, 4 parameters", "SGD, 1 parameter", "Adam, 4 parameters"))
+    closing = text.closing(Report(watched=watched), "train.py").splitlines()
+    assert [line.split(maxsplit=1)[1] for line in closing if "optimizer" in line] == [
+        "2 × Adam, 4 parameters each",
+        "SGD, 1 parameter",
+    ]
 
 
 anything = st.text(max_size=20)

@@ -165,7 +165,7 @@ def test_a_model_that_the_program_drops_is_gone(tmp_path: Path) -> None:
 
     used, _, played = recorded(tmp_path / "run.jsonl", train)
     assert len(used) == 3, "what waited is written when its optimizer goes"
-    assert [title for title, _ in played.titles.values()] == ["SGD over 4 parameters"]
+    assert [title for title, _ in played.titles.values()] == ["SGD, 4 parameters"]
 
 
 def test_a_recording_holds_what_was_watched(tmp_path: Path) -> None:
@@ -173,5 +173,5 @@ def test_a_recording_holds_what_was_watched(tmp_path: Path) -> None:
     assert played.watched is not None
     assert (played.watched.steps, played.watched.windows) == (300, {1: 300})
     assert "ZG106" in played.watched.could_not
-    assert list(played.titles.values()) == [("SGD over 4 parameters", 4)]
+    assert list(played.titles.values()) == [("SGD, 4 parameters", 4)]
     assert any(path.endswith("test_norms.py") for path in played.sources)

@@ -43,7 +43,7 @@ def stale_run(
     about = {} if rank is None else {"rank": rank}
     lines = [
         {"zerograd": __version__, "format": FORMAT, "program": "train.py", **about},
-        {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2},
+        {"subject": "SGD#1", "title": "SGD, 2 parameters", "parameters": 2},
         {"source": "train.py", "text": SCRIPT},
         *(
             {"define": at, "subject": "SGD#1", "event": event_data(event(kind))}

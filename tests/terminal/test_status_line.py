@@ -53,7 +53,7 @@ def test_the_foot_tells_how_it_goes_and_leaves_the_script_its_lines(here: Path) 
     lines = terminal.until(lambda lines: "ZG101" in foot(lines) and "says 40" in "\n".join(lines))
     shown = foot(lines)
     assert re.search(r"[\d,]+ steps ── [\d.]+ steps/s ── 1 error", shown)
-    assert re.search(r"SGD over 2 parameters  . (empty|live|spent|stale) +window \d", shown)
+    assert re.search(r"SGD, 2 parameters  . (empty|live|spent|stale) +window \d", shown)
     assert re.search(r"windows \d+ of 2", shown)
     assert "ZG101 stale-gradient  train.py:8  once" in shown
     said = [int(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("the script says")]

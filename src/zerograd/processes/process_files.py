@@ -65,7 +65,7 @@ def _part(path: str) -> Part | None:
         try:
             _take(part, json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            message = "zerograd did not write this line"
+            message = "zerograd did not write this line; what follows is not read"
             part.errors.append(Problem(path, message, number))
             return part
     return part

@@ -1,7 +1,7 @@
 """Writes the events of a run as JSON lines, to judge and show the run again: `run --record`.
 
     {"zerograd": "0.1.0", "format": 3, "program": "a.py"}
-    {"subject": "SGD#1", "title": "SGD over 2 parameters", "parameters": 2}
+    {"subject": "SGD#1", "title": "SGD, 2 parameters", "parameters": 2}
     {"source": "a.py", "text": "import torch …"}
     {"define": 0, "subject": "SGD#1", "event": {"kind": "backward", "site": {"path": "a.py", "line": 7}}}
     0                                              event 0 happened

@@ -22,6 +22,7 @@ from zerograd.core.events import Measured
 from zerograd.core.finding import Finding, Problem, Watched
 from zerograd.report import html_excerpt
 from zerograd.report.location import visible, where, where_problem
+from zerograd.report.text import optimizers
 from zerograd.report.timeline import Lane, Norms, Timeline
 
 
@@ -171,9 +172,9 @@ def _verdict(page: Page) -> tuple[str, str]:
     if told:
         return ("bad" if levels["error"] else "advice"), ", ".join(told)
     if page.errors:
-        return "advice", "Not the whole run"
+        return "advice", "Incomplete"
     if not any(rank.watched.steps for rank in page.ranks):
-        return "advice", "No step was seen"
+        return "advice", "No optimizer step"
     return "good", "Nothing wrong"
 
 
@@ -191,7 +192,7 @@ def _hero(page: Page) -> str:
         ("optimizers", _number(optimizers), ""),
         ("parameters", _number(max((r.watched.parameters for r in page.ranks), default=0)), ""),
         ("windows", _number(sum(windows.values())), usual),
-        ("rules", _number(len(ran)), "had something to judge"),
+        ("rules", _number(len(ran)), "were applied"),
     ]
     shown = "".join(
         f"<div><dt>{name}</dt><dd>{value}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
@@ -207,16 +208,22 @@ def _hero(page: Page) -> str:
 
 def _lead(page: Page, kind: str) -> str:
     steps = _count(sum(rank.watched.steps for rank in page.ranks), "step")
-    unclean = [rank.name or "the run" for rank in page.ranks if not rank.clean]
-    broken = f" It was broken off: {_text(', '.join(unclean))}." if unclean else ""
+    stopped = "".join(f" {_text(_stop(rank))}" for rank in page.ranks if not rank.clean)
     if kind == "good":
-        return f"{steps} watched, and no rule was broken.{broken}"
+        return f"{steps} watched, and no rule was broken.{stopped}"
     if page.findings:
         worst = page.findings[0].finding
         times = worst.seen or 1
         often = "" if times == 1 else f", {_number(times)} times"
-        return f"{_text(worst.message)}{often}. {steps} watched.{broken}"
-    return f"{steps} watched.{broken}"
+        return f"{_text(worst.message)}{often}. {steps} watched.{stopped}"
+    return f"{steps} watched.{stopped}"
+
+
+def _stop(rank: Rank) -> str:
+    """When a process stopped that did not end normally."""
+    steps = rank.watched.steps
+    when = f"after {_count(steps, 'step')}" if steps else "before its first optimizer step"
+    return f"{rank.name.capitalize() or 'The run'} stopped {when}."
 
 
 def _problems(page: Page) -> Iterator[str]:
@@ -238,7 +245,7 @@ def _findings(page: Page) -> Iterator[str]:
 
 def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
     one = shown.finding
-    law = page.rules.get(one.code, ("", ""))[1]
+    summary = page.rules.get(one.code, ("", ""))[1]
     yield (
         f"<article class='finding {one.level}' id=finding-{number}>"
         f"<h3><span class=level>{one.level}</span> <span class=code>{_text(one.code)}</span> "
@@ -250,8 +257,8 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
         yield _numbers(one.measured)
     if one.help:
         yield f"<p class=help><b>What to do</b> {_text(one.help)}</p>"
-    if law:
-        yield f"<p class=law><b>The law</b> {_text(law)}</p>"
+    if summary:
+        yield f"<p class=rule><b>Rule</b> {_text(summary)}</p>"
     yield f"<button type=button class=show data-finding={number} hidden>Show in the timeline</button>"
     yield "</article>"
 
@@ -296,8 +303,8 @@ def _norms(page: Page) -> str:
         return ""
     return (
         "<section aria-labelledby=h-norms id=norms><div class=head><h2 id=h-norms>Gradient norms</h2>"
-        "<p>As each step used them and, where that differs, as they should have been. "
-        "The same steps are shown as in the timeline.</p></div>"
+        "<p>The norm that each step used and, if it was wrong, the right one. "
+        "The steps are those of the timeline.</p></div>"
         "<div class=panel><p class=key><span class=k-used>used</span> "
         "<span class=k-right>should have been</span></p><div id=charts></div></div></section>"
     )
@@ -347,24 +354,20 @@ def _watched(page: Page) -> Iterator[str]:
 def _rank(rank: Rank, page: Page) -> Iterator[str]:
     watched = rank.watched
     yield f"<div>{f'<h3>{_text(rank.name)}</h3>' if rank.name else ''}<dl class=facts>"
-    titles = Counter(watched.optimizers)
-    told = [
-        title if times == 1 else f"{title} ({times} of them)" for title, times in titles.items()
-    ]
-    yield _fact(
-        "optimizers", told[:24] + ([f"and {len(told) - 24} more"] if len(told) > 24 else [])
-    )
+    titles = optimizers(watched)
+    more = [f"and {len(titles) - 24} more"] if len(titles) > 24 else []
+    yield _fact("optimizers", titles[:24] + more)
     lanes = len(rank.timeline.lanes)
     if rank.timeline.left_out:
         yield _fact("in the timeline", [f"the first {lanes} optimizers"])
     yield _fact(
-        "not watched", [f"{one}: it is no torch.optim.Optimizer" for one in watched.unwatched]
+        "not watched", [f"{one}: it is not a torch.optim.Optimizer" for one in watched.unwatched]
     )
     yield _fact("steps", [_number(watched.steps)])
     yield "</dl>"
-    yield f"<h4>Rules that had something to judge</h4><ul class=rules>{''.join(_rule(c, page) for c in watched.ran)}</ul>"
+    yield f"<h4>Rules that were applied</h4><ul class=rules>{''.join(_rule(c, page) for c in watched.ran)}</ul>"
     if watched.could_not:
-        yield "<h4>Rules that had not</h4><ul class='rules off'>"
+        yield "<h4>Rules that did not apply</h4><ul class='rules off'>"
         for code, why in watched.could_not.items():
             yield _rule(code, page, why)
         yield "</ul>"
@@ -378,11 +381,9 @@ def _fact(name: str, values: Sequence[str]) -> str:
 
 
 def _rule(code: str, page: Page, why: str = "") -> str:
-    name, law = page.rules.get(code, ("", ""))
+    name, summary = page.rules.get(code, ("", ""))
     more = f" <small>{_text(why)}</small>" if why else ""
-    return (
-        f"<li title='{_text(law)}'><span class=code>{_text(code)}</span> {_text(name)}{more}</li>"
-    )
+    return f"<li title='{_text(summary)}'><span class=code>{_text(code)}</span> {_text(name)}{more}</li>"
 
 
 def _data(page: Page) -> dict[str, object]:

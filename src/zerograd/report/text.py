@@ -41,7 +41,7 @@ def render(report: Report, *, color: bool = False) -> str:
     if report.errors:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
     if report.watched is not None and report.watched.lost:
-        blocks.append("\n".join(_word(*told, paint) for told in _broken_off(report.watched)))
+        blocks.append("\n".join(_word(*row, paint) for row in _stopped(report.watched)))
     blocks.append(summary(report))
     return "\n\n".join(blocks) + "\n"
 
@@ -139,13 +139,13 @@ def closing(report: Report, name: str, *, color: bool = False) -> str:
 
 
 def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
-    for optimizer, times in Counter(watched.optimizers).items():
-        yield "optimizer", optimizer if times == 1 else f"{optimizer} ({times} of them)"
+    for optimizer in optimizers(watched):
+        yield "optimizer", optimizer
     for optimizer in watched.unwatched:
-        yield "not watched", f"{optimizer}: it is no torch.optim.Optimizer"
+        yield "not watched", f"{optimizer}: it is not a torch.optim.Optimizer"
     if watched.ranks:
         yield "ranks", _runs(watched.ranks)
-    yield from _broken_off(watched)
+    yield from _stopped(watched)
     yield "parameters", str(watched.parameters)
     yield "steps", str(watched.steps)
     if watched.windows:
@@ -160,11 +160,17 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
         yield "not run", f"{_codes(codes)}: {reason}"
 
 
-def _broken_off(watched: Watched) -> Iterator[tuple[str, str]]:
+def optimizers(watched: Watched) -> list[str]:
+    """`Adam, 4 parameters`, or for equal ones `2 × Adam, 4 parameters each`."""
+    counts = Counter(watched.optimizers)
+    return [one if times == 1 else f"{times} × {one} each" for one, times in counts.items()]
+
+
+def _stopped(watched: Watched) -> Iterator[tuple[str, str]]:
     for steps in sorted(set(watched.lost.values())):
         ranks = [rank for rank, taken in watched.lost.items() if taken == steps]
         after = f"after step {steps}" if steps else "before the first step"
-        yield "broken off", f"{_ranks(ranks)} {after}: what was found until then is counted"
+        yield "stopped", f"{_ranks(ranks)} {after}; findings until then are included"
 
 
 def _ranks(ranks: Iterable[int]) -> str:

@@ -1,9 +1,9 @@
-"""`loss.backward()` runs where a wrapper has to run it.
+"""`loss.backward()` is called where a wrapper should run the backward.
 
-Accelerate, Fabric and DeepSpeed scale the loss, divide it by the accumulation steps and arrange the
-synchronisation of gradients in *their* backward. Calling the tensor's own skips all of that.
+Accelerate, Fabric and DeepSpeed scale the loss, divide it by the accumulation steps and synchronise
+the gradients in *their* backward. The tensor's own `backward()` skips all of that.
 
-Fix: safe. The wrapper runs the backward. Unsafe where that is handed more than the loss.
+Fix: safe. The wrapper runs the backward. Unsafe if `backward()` has more arguments than the loss.
 
 ## Bad
 

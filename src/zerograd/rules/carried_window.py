@@ -1,10 +1,10 @@
-"""A partial window leaks into the next epoch's first step.
+"""A partial window is carried into the next epoch's first step.
 
-The counter restarts with every epoch, the gradients do not. What the last, partial window of one epoch
-left is added to the first window of the next: that step uses more than N micro-batches.
+The counter restarts with every epoch, but the gradients stay. The last, partial window of one epoch is
+added to the first window of the next, so that step uses more than N micro-batches.
 
-Fix: unsafe. The guard asks for the last batch, too; where the number of batches cannot be seen, a
-step after the loop closes a window that is open.
+Fix: unsafe. The guard is also true for the last batch; if the number of batches is unknown, a step
+after the loop closes the open window.
 
 ## Bad
 
@@ -52,7 +52,7 @@ def _violation(step: Site, guard: Site, window: int, meant: int) -> Violation:
     return Violation(
         site=step,
         message="the step uses micro-batches that the previous epoch left over",
-        label=f"uses {window} micro-batches where {meant} are meant",
+        label=f"uses {window} micro-batches instead of {meant}",
         evidence=(Evidence(guard, "the counter restarts with the loop"),),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )

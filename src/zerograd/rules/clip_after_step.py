@@ -1,10 +1,10 @@
-"""The clip comes after the step that has already used the gradients.
+"""The gradients are clipped after the step that used them.
 
-The step takes the gradients as they are, of any size. Clipping what it has used changes nothing that
-is still to come, or scales what a later backward will add to.
+The step uses the gradients as they are, of any size. A clip after it has no effect on that step, or it
+scales gradients to which a later backward will add.
 
-Fix: safe. The clip is moved before the step, with its `if`, and with an `unscale_` where the step
-needs one. Unsafe where the step has two arms.
+Fix: safe. The clip is moved before the step, with its `if`, and with an `unscale_` if the step needs
+one. Unsafe if the step is in two branches.
 
 ## Bad
 

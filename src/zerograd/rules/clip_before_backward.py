@@ -1,10 +1,10 @@
-"""The clip comes before the backward whose gradients it should limit.
+"""The gradients are clipped before the backward that computes them.
 
-After a clear there is nothing to clip. The backward that follows brings gradients of any size, and
-the step uses them unclipped.
+After a clear there is nothing to clip. The backward that follows adds gradients of any size, and the
+step uses them unclipped.
 
-Fix: safe. The clip is moved before the step, with its `if`, and with an `unscale_` where the step
-needs one. Unsafe where the step has two arms.
+Fix: safe. The clip is moved before the step, with its `if`, and with an `unscale_` if the step needs
+one. Unsafe if the step is in two branches.
 
 ## Bad
 
@@ -41,9 +41,9 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     return Violation(
         site=before.early.site,
-        message="the clip comes before the backward() it should limit",
+        message="the clip comes before the backward() whose gradients it should limit",
         label="nothing to clip yet",
-        evidence=(Evidence(before.backward.site, "these gradients are stepped unclipped"),),
+        evidence=(Evidence(before.backward.site, "the step uses these gradients unclipped"),),
         help="clip after backward() and before step()",
         step=event.site,
     )

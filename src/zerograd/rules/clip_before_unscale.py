@@ -1,10 +1,10 @@
-"""Scaled gradients are clipped.
+"""The gradients are clipped while they are still scaled.
 
-`scaler.scale(loss)` multiplies the gradients by a large factor (65536 at first). A threshold of 1.0 on
-those clips practically every step, to 1/65536 of what was meant: the clip decides the step size.
+`scaler.scale(loss)` multiplies the gradients by a large factor (65536 at first). A threshold of 1.0
+then clips practically every step, to 1/65536 of the intended size: the clip decides the step size.
 
-Fix: safe. `scaler.unscale_(optimizer)` is inserted before the clip, under the test under which the
-loss is scaled; one that comes too late is moved.
+Fix: safe. `scaler.unscale_(optimizer)` is inserted before the clip, under the same test as the scaled
+loss; an `unscale_` after the clip is moved.
 
 ## Bad
 
@@ -44,7 +44,7 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     return Violation(
         site=event.site,
-        message="the clip sees gradients that are still scaled",
+        message="the gradients are clipped while they are still scaled",
         label="clips scaled gradients",
         evidence=(Evidence(before.backward.site, "scaled here"),),
         help="call scaler.unscale_(optimizer) before the clip",

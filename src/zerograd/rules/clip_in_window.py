@@ -1,11 +1,11 @@
-"""Gradients are clipped, and then more is added to the same window.
+"""The gradients are clipped, and then more is added to the same window.
 
 Clipping limits the gradient that the step will use, so it belongs between the window's last backward
-and the step. Clipped on every micro-batch, the sum of the earlier ones is cut again and again: early
-micro-batches count less than late ones, and the final norm is not what was asked for.
+and the step. If every micro-batch is clipped, the sum of the earlier ones is cut again and again: early
+micro-batches count less than late ones, and the final norm is not the one that was asked for.
 
 Fix: safe. The clip is moved before the step, under its guard; with accelerate it is put under `if
-accelerator.sync_gradients`. Unsafe where the step has two arms, or the clip's result is used.
+accelerator.sync_gradients`. Unsafe if the step is in two branches, or if the clip's result is used.
 
 ## Bad
 

@@ -1,14 +1,14 @@
 """A step follows a clear that dropped the gradients it should have used.
 
-The gradients of a backward live in `.grad` until the step reads them. A clear between the two leaves
-the step with nothing: with `None` gradients it skips every parameter, with zeros it applies momentum
-and weight decay only. The loss does not move, or moves for the wrong reason.
+The gradients of a backward stay in `.grad` until the step reads them. A clear between the two leaves
+nothing for the step: with `None` gradients it skips every parameter, with zeros it applies only
+momentum and weight decay. The loss does not change, or changes for the wrong reason.
 
-An optimizer that is built, cleared and given gradients here but never stepped or handed on drops
-them just the same.
+An optimizer that is created, cleared and given gradients here, but never stepped or passed on, drops
+its gradients, too.
 
-Fix: safe. The clear is moved before the backward, or after the step. Unsafe: a step for an optimizer
-that has none.
+Fix: safe. The clear is moved before the backward, or after the step. Unsafe: a step is inserted for an
+optimizer that has none.
 
 ## Bad
 
@@ -42,8 +42,8 @@ def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, End) and event.idle_loss is not None:
         return Violation(
             site=event.site,
-            message="the optimizer is cleared and given gradients, and never stepped",
-            label="never stepped",
+            message="the optimizer is cleared and receives gradients, but never steps",
+            label="never steps",
             evidence=(Evidence(event.idle_loss, "these gradients are never used"),),
             help="call step() after the backward",
         )
@@ -57,8 +57,8 @@ def check(before: State, event: Event) -> Violation | None:
         message="the gradients are cleared between backward() and step()",
         label="drops the gradients",
         evidence=(
-            Evidence(backward.site, "of this backward"),
-            Evidence(event.site, "so this step has none to use"),
+            Evidence(backward.site, "computed by this backward"),
+            Evidence(event.site, "so this step has nothing to use"),
         ),
         help=HELP,
         step=event.site,

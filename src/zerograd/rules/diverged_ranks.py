@@ -1,15 +1,15 @@
-"""Ranks that ought to be replicas hold different parameters, or step differently.
+"""Ranks that should be replicas have different parameters, or step differently.
 
-DDP makes the parameters of all ranks those of the first when it wraps a model, and from then on it
-averages gradients, not parameters: it relies on every rank taking the same steps. A step that one
-rank skips, a weight that one rank changes, a learning rate that differs, and the replicas are no
-replicas any more: the averaged gradients belong to none of them. The gradients do not show it, they
-agree on all ranks after the averaging.
+When DDP wraps a model, it gives the parameters of the first rank to all ranks. From then on it averages
+gradients, not parameters, and relies on every rank taking the same steps. After a step that one rank
+skips, a weight that one rank changes, or a learning rate that differs, the ranks are no longer
+replicas, and the averaged gradients belong to none of them. The gradients do not show it: after the
+averaging they are the same on all ranks.
 
-Only a run of several ranks shows it: they leave fingerprints of their steps, gradients and
-parameters in the process group's store, and compare.
+Only a run of several ranks shows it: the ranks put fingerprints of their steps, gradients and
+parameters into the process group's store, and compare them.
 
-Fix: none. What one rank does differently is for a person to find.
+Fix: none. You have to find what one rank does differently.
 
 ## Bad
 
@@ -49,8 +49,8 @@ _HELP = {
     "a change by hand, a checkpoint that only one rank loads",
     "gradients": "find what only this rank does to its gradients after the backward",
     "steps": "let all ranks decide together whether to step: all_reduce what the decision reads",
-    "learning rate": "give every rank the same schedule, and let it step as often",
-    "scale": "update the scaler on all ranks alike",
+    "learning rate": "give every rank the same schedule, and step it equally often",
+    "scale": "update the scaler in the same way on all ranks",
 }
 
 
@@ -61,7 +61,7 @@ def check(before: State, event: Event) -> Violation | None:
     return Violation(
         site=event.site,
         message=_message(seen),
-        label="the ranks do not do the same here",
+        label="the ranks differ here",
         help=_HELP[seen.what],
     )
 
@@ -74,12 +74,13 @@ def _message(seen: Diverged) -> str:
             f"{who} had synchronised {seen.here} times when {'they' if several else 'it'} took step "
             f"{seen.step}, rank {seen.than} {seen.there} times: the ranks don't step together"
         )
-    verb = "hold" if seen.what == "parameters" else "use"
-    if several is False:
-        verb += "s"
-    what = (
-        f"another {seen.what}" if seen.what in ("learning rate", "scale") else f"other {seen.what}"
-    )
+    if seen.what == "parameters":
+        verb = "have" if several else "has"
+    else:
+        verb = "use" if several else "uses"
+    what = f"different {seen.what}"
+    if seen.what in ("learning rate", "scale"):
+        what = f"a {what}"
     values = f" ({seen.here}, not {seen.there})" if seen.here else ""
     more = seen.count - len(seen.names)
     names = (

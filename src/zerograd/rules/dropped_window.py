@@ -1,10 +1,10 @@
 """The last, partial window is never stepped.
 
-When the number of micro-batches is not a multiple of N, the guard leaves a remainder. Clearing it at
-the start of the next epoch, or ending there, throws those micro-batches away, in every epoch.
+If the number of micro-batches is not a multiple of N, the guard leaves a remainder. A clear at the start
+of the next epoch, or the end of the training, drops those micro-batches, in every epoch.
 
-Fix: unsafe. The guard asks for the last batch, too; where the number of batches cannot be seen, a
-step after the loop closes a window that is open.
+Fix: unsafe. The guard is also true for the last batch; if the number of batches is unknown, a step
+after the loop closes the open window.
 
 ## Bad
 

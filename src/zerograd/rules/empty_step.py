@@ -1,6 +1,7 @@
-"""A loop clears and steps, computes a loss, and never runs its backward.
+"""A loop clears and steps, and computes a loss, but never calls its backward.
 
-Without a backward there is nothing to step on. The loop runs, the loss is logged, the weights stay.
+Without a backward there are no gradients to step with. The loop runs, the loss is logged, and the
+weights do not change.
 
 Fix: unsafe. The backward of the loss is inserted.
 
@@ -36,13 +37,13 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     evidence = [Evidence(before.cleared.site, "cleared here")]
     if event.idle_loss is not None:
-        evidence.append(Evidence(event.idle_loss, "this loss is handed to nothing"))
+        evidence.append(Evidence(event.idle_loss, "nothing uses this loss"))
     elif not event.again:
         return None
     return Violation(
         site=event.site,
         message="step() has no gradients to use: no backward() runs in this loop",
-        label="nothing to step on",
+        label="no gradients",
         evidence=tuple(evidence),
         help="call backward() on the loss before step()",
     )

@@ -1,9 +1,9 @@
 """A step uses gradients that another optimizer's phase left behind.
 
 The generator's loss runs through the discriminator, so its backward fills the discriminator's
-gradients too. That is harmless as long as they are cleared before the discriminator's own backward.
-If the discriminator is cleared only after its step, its next step uses the generator's gradients,
-which point the other way.
+gradients, too. That is harmless if they are cleared before the discriminator's own backward. If the
+discriminator is cleared only after its step, its next step also uses the generator's gradients, which
+point the other way.
 
 Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there.
 

@@ -1,11 +1,11 @@
 """The accumulation guard closes windows of the wrong length.
 
 A guard that steps every N micro-batches should give windows of N, N, N … and at most a shorter last
-one. `i % N == 0` with `i` from 0 steps after the very first micro-batch, an off-by-one shifts every
-window, an inverted test steps on all micro-batches but one.
+one. `i % N == 0` with `i` from 0 steps after the very first micro-batch, an off-by-one error shifts
+every window, and an inverted test steps on all micro-batches but one.
 
-Fix: unsafe. The count in the guard is corrected: counts are tried, and the first that closes windows
-of N is taken.
+Fix: unsafe. The count in the guard is corrected: several counts are tried, and the first one that gives
+windows of N is used.
 
 ## Bad
 
@@ -52,7 +52,7 @@ def check(before: State, event: Event) -> Violation | None:
 def _odd(guard: Site, step: Site, backward: Site, window: int, meant: int) -> Violation:
     return Violation(
         site=guard,
-        message=f"the guard closes a window of {window} where {meant} are meant (N = {meant})",
+        message=f"the guard closes a window of {window} instead of {meant} micro-batches (N = {meant})",
         label="closes the window here",
         evidence=(
             Evidence(backward, "the window's last backward"),
@@ -71,13 +71,13 @@ def _never(before: State, event: End) -> Violation | None:
         return None
     return Violation(
         site=held.guard,
-        message="the guard leaves a window open that has long been full",
+        message="the guard does not close a window that is already full",
         label="never true when it should be",
         evidence=(
             Evidence(
                 backward.site, f"backward number {before.window} of a window of {event.length}"
             ),
-            Evidence(held.site, "this step does not come"),
+            Evidence(held.site, "this step is not reached"),
         ),
         help="count micro-batches from 1: (i + 1) % N == 0",
     )

@@ -1,10 +1,10 @@
-"""A scaler unscales or steps one optimizer twice with no `update()` between.
+"""A scaler unscales or steps one optimizer twice without `update()` in between.
 
-`update()` ends the scaler's round: it adjusts the scale and forgets what was unscaled. Without it the
-second `unscale_()` or `step()` of the same optimizer raises RuntimeError, often only on the rare path
-that skipped the update.
+`update()` ends the scaler's iteration: it adjusts the scale and forgets which optimizers were unscaled.
+Without it the second `unscale_()` or `step()` of the same optimizer raises RuntimeError, often only in
+the rare branch that skipped the update.
 
-Fix: safe. `scaler.update()` is inserted after the step, or where the step is left out; an `unscale_`
+Fix: safe. `scaler.update()` is inserted after the step, or where the step is skipped; an `unscale_`
 of every micro-batch is moved to the step.
 
 ## Bad
@@ -46,9 +46,9 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     return Violation(
         site=event.site,
-        message=f"{call} again with no scaler.update() in between",
-        label="second time",
-        evidence=(Evidence(first.site, "first here" + place(first, event)),),
+        message=f"{call} is called again without scaler.update() in between",
+        label="second call",
+        evidence=(Evidence(first.site, "first call" + place(first, event)),),
         help="call scaler.update() once after every scaler.step(), also where the step is skipped",
     )
 

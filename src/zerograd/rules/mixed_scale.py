@@ -1,9 +1,9 @@
 """A scaled backward adds to gradients that are already unscaled.
 
 `unscale_` divides the gradients once. A scaled backward after it adds gradients that are 65536 times
-larger, and `scaler.step` does not unscale a second time: the step sees a sum of two units.
+larger, and `scaler.step` does not unscale again: the step uses a sum of scaled and unscaled gradients.
 
-Fix: none. Which backward belongs to the window is for a person to say.
+Fix: none. You have to decide which backward belongs to the window.
 
 ## Bad
 

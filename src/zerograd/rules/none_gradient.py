@@ -1,7 +1,7 @@
-"""`.grad` is used in place where it is still None.
+"""`.grad` is used in place while it is still None.
 
-A parameter that no backward has reached has no gradient, and since torch 2.0 `zero_grad()` takes it
-away again. `p.grad.zero_()` then raises AttributeError: 'NoneType' object has no attribute 'zero_'.
+A parameter that no backward has reached has no gradient, and since torch 2.0 `zero_grad()` sets it back
+to None. `p.grad.zero_()` then raises AttributeError: 'NoneType' object has no attribute 'zero_'.
 
 Fix: safe. The statement is put under `if p.grad is not None`; a loop on one line becomes
 `zero_grad()`.
@@ -48,7 +48,7 @@ def check(before: State, event: Event) -> Violation | None:
         message=".grad is None here: no backward() has run yet",
         label="fails on None",
         evidence=evidence,
-        help="ask `if p.grad is not None`, or call zero_grad()",
+        help="test `if p.grad is not None` first, or call zero_grad()",
     )
 
 

@@ -1,13 +1,13 @@
-"""Parameters receive gradients window after window, and no optimizer steps or clears them.
+"""Parameters receive gradients in every window, and no optimizer steps or clears them.
 
-A parameter that no optimizer was given never learns. Its gradients are computed all the same, they
-grow with every backward because nothing clears them, and they cost the memory of a second model.
-The optimizer was built before a layer was added or replaced, was given one of two networks, or the
-layers should have been frozen.
+A parameter that no optimizer has never learns. Its gradients are computed anyway, grow with every
+backward because nothing clears them, and need the memory of a second model. The optimizer was created
+before a layer was added or replaced, it got only one of two networks, or the layers should have been
+frozen.
 
-Only a run shows it: which parameters a backward reaches is not in the source.
+Only a run shows it: the source does not say which parameters a backward reaches.
 
-Fix: none. Whether the parameters should learn or be frozen is for a person to say.
+Fix: none. You have to decide whether the parameters should learn or be frozen.
 
 ## Bad
 

@@ -1,10 +1,10 @@
 """A step uses the same gradients a second time.
 
-Between two steps of a training loop a backward has to bring new gradients. Stepping twice on the same
-ones moves the weights twice along an old direction, and advances Adam's moments twice.
+Between two steps of a training loop a backward has to compute new gradients. A second step with the
+same gradients moves the weights twice in an old direction, and advances Adam's moments twice.
 
-Fix: unsafe. Of two steps that are alike and stand in one block the second is taken away; a backward
-between them may have been forgotten instead.
+Fix: unsafe. The second of two equal steps in one block is removed; a backward between them may have
+been forgotten instead.
 
 ## Bad
 

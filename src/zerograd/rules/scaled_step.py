@@ -1,9 +1,9 @@
-"""`optimizer.step()` is called on gradients that are still scaled.
+"""`optimizer.step()` is called while the gradients are still scaled.
 
-`scaler.step(optimizer)` divides by the scale first, and leaves the step out where it finds inf or nan.
-Calling the optimizer directly does neither: SGD moves 65536 times too far.
+`scaler.step(optimizer)` first divides by the scale, and skips the step if it finds inf or nan. A direct
+call of the optimizer does neither: SGD moves 65536 times too far.
 
-Fix: safe. The step goes through the scaler that has scaled the loss, and `scaler.update()` follows.
+Fix: safe. The scaler that scaled the loss makes the step, and `scaler.update()` follows.
 
 ## Bad
 

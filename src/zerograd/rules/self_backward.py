@@ -1,9 +1,9 @@
-"""A tensor is handed to backward as its own gradient.
+"""A tensor is passed to backward as its own gradient.
 
-`loss.backward(loss)` starts back-propagation with the loss itself in place of 1, so every gradient is
-multiplied by the loss: the gradient of loss²/2. As the loss falls, so does the step.
+`loss.backward(loss)` starts back-propagation with the loss itself instead of 1, so every gradient is
+multiplied by the loss: the gradient of loss²/2. As the loss decreases, so does the step.
 
-Fix: unsafe. The argument is taken away.
+Fix: unsafe. The argument is removed.
 
 ## Bad
 

@@ -1,16 +1,16 @@
-"""A step uses gradients onto which a backward added after an earlier step had used them.
+"""`step()` uses gradients that still contain those of an earlier step: nothing cleared them in between.
 
-`backward()` adds to `.grad`. What a step has used stays there until something clears it, so the next
-backward adds the new gradients onto the old ones and the next step uses the sum. Nothing fails; the
-model trains on a mixture of this batch and earlier ones.
+`backward()` adds to `.grad`. The gradients that a step has used stay there until something clears them,
+so the next backward adds the new gradients to the old ones, and the next step uses the sum. Nothing
+fails; the model trains on a mixture of this batch and earlier ones.
 
-The zero is missing, stands outside the loop that steps, covers one branch or one optimizer only, or
-clears another object than the one that is stepped.
+The clear is missing, is outside the loop that steps, covers only one branch or one optimizer, or clears
+another object than the one that is stepped.
 
-Fix: safe. The clear of what is stepped is inserted where the window begins, or after a guarded step;
-one that stands outside the loop is moved into it, and freed of a test of what an iteration computes.
-Unsafe where one pass steps twice, where another test decides about the clear, where windows end in
-the wrong place, or where backward and step stand in different functions.
+Fix: safe. A clear of the stepped object is inserted where the window begins, or after a guarded step;
+a clear outside the loop is moved into it, and a clear under a test of a computed value loses the test.
+Unsafe if one iteration steps twice, if another test guards the clear, if windows end in the wrong
+place, or if the backward and the step are in different functions.
 
 ## Bad
 

@@ -1,9 +1,9 @@
-"""The loss is not scaled although the step goes through a scaler.
+"""The loss is not scaled, but the step goes through a scaler.
 
 `scaler.step` divides the gradients by the scale. If the loss was never multiplied by it, the step is
 65536 times too small: the model seems to learn nothing.
 
-Fix: safe. The loss is scaled by the scaler that steps. Unsafe where it hangs on a test.
+Fix: safe. The loss is scaled by the scaler that steps. Unsafe if a test decides about the scaler.
 
 ## Bad
 
@@ -39,7 +39,7 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     return Violation(
         site=before.plain.site,
-        message="the loss is not scaled, and the scaler's step divides by the scale",
+        message="the loss is not scaled, but the scaler's step divides by the scale",
         label="not scaled",
         evidence=(Evidence(event.site, "divided here"),),
         help="call scaler.scale(loss).backward()",

@@ -1,10 +1,10 @@
 """A window of N backward calls is not divided by N.
 
 The mean loss of one big batch is the mean over its micro-batches. Adding N mean losses gives N times
-that gradient, so that changing the accumulation also changes the learning rate; dividing by a number
-that changes within the window weights the micro-batches unequally.
+that gradient, so a change of the accumulation also changes the learning rate. Division by a number that
+changes within the window gives the micro-batches different weights.
 
-Fix: unsafe. The loss is divided by N as it goes into `backward()`; what is logged stays as it was.
+Fix: unsafe. The loss is divided by N in its `backward()`; the logged loss does not change.
 
 ## Bad
 
@@ -48,7 +48,7 @@ def check(before: State, event: Event) -> Violation | None:
     return Violation(
         site=before.backward.site,
         message=message,
-        label="adds a whole mean loss",
+        label="adds the full loss",
         evidence=(Evidence(event.site, "one step for the whole window"),),
         help="divide the loss by the number of micro-batches in the window",
         step=event.site,

@@ -1,15 +1,15 @@
-"""The step uses gradients that the ranks have not shared.
+"""The step uses gradients that were not synchronised between the ranks.
 
 Under DDP the backward averages the gradients over all ranks, unless `no_sync()` says that more
-micro-batches follow. What the last micro-batch of a window leaves unsynchronised, every rank adds
-to its own weights alone: the replicas drift apart, and nothing says so. `no_sync()` has to be
-around every micro-batch but the last, and around its forward: that is where DDP looks. A loss that
-comes through `model.module` instead of `model` is not synchronised at all. Under FSDP2
-(`set_requires_gradient_sync(False)`) what was not synchronised does not even reach the step.
+micro-batches follow. If the last micro-batch of a window is not synchronised, every rank steps with its
+own gradients: the replicas drift apart, and nothing reports it. `no_sync()` has to be around every
+micro-batch but the last, and around its forward, where DDP reads it. A loss that is computed with
+`model.module` instead of `model` is not synchronised at all. Under FSDP2
+(`set_requires_gradient_sync(False)`), gradients that were not synchronised do not even reach the step.
 
 Only a run shows it.
 
-Fix: none. Where the window ends is for a person to say, and a check does not see it.
+Fix: none. You have to decide where the window ends; a check does not see it.
 
 ## Bad
 
@@ -57,14 +57,14 @@ def check(before: State, event: Event) -> Violation | None:
     backward = before.local
     if backward is None:
         return None
-    evidence = [Evidence(backward.site, "what this adds stays on its rank")]
+    evidence = [Evidence(backward.site, "these gradients stay on their rank")]
     if backward.off is not None:
-        evidence.append(Evidence(backward.off, "here the synchronisation is put off"))
+        evidence.append(Evidence(backward.off, "synchronisation is turned off here"))
     why = f", because of {backward.unsynced}" if backward.unsynced else ""
     return Violation(
         site=event.site,
-        message=f"step() uses gradients that the ranks have not shared{why}",
-        label="each rank steps on its own",
+        message=f"step() uses gradients that were not synchronised between the ranks{why}",
+        label="each rank steps with its own gradients",
         evidence=tuple(evidence),
         help=_HELP.get(
             backward.unsynced,

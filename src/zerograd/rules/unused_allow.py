@@ -1,12 +1,12 @@
-"""An allow comment that allows nothing.
+"""An allow comment allows nothing.
 
-`# zerograd: allow[name]` silences a rule where the code is meant to be as it is. One that silences
-nothing hides nothing today, and may hide a real bug tomorrow: the code was repaired and the comment
-forgotten, or its name is misspelt and never worked.
+`# zerograd: allow[name]` silences a rule where the code is right as it is. A comment that silences
+nothing may hide a real bug later: the code was repaired and the comment forgotten, or the name of the
+rule is misspelt.
 
-Remove the comment, or name the rule it is for: `zerograd explain` lists them. An allow comment
-speaks for the statement it stands behind; alone on a line, for the statement or function below;
-before the first statement, for the whole file.
+Remove the comment, or name the right rule: `zerograd explain` lists them. A comment behind code applies
+to that statement; alone on a line, to the statement or function below; before the first statement, to
+the whole file.
 """
 
 from __future__ import annotations

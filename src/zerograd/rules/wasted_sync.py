@@ -1,14 +1,13 @@
 """Gradients are synchronised on every micro-batch of a window, although the last one is enough.
 
-The ranks average their gradients in each backward unless they are told that more follow. With a
-window of N micro-batches that is N times the traffic for the same result: what accumulates is
-averaged whole, in the last backward of the window. `no_sync()` around the forward and backward of
-the others saves it (FSDP2: `set_requires_gradient_sync(False)`, which keeps whole gradients in
-memory meanwhile).
+The ranks average their gradients in each backward unless they know that more follow. With a window of
+N micro-batches that is N times the traffic for the same result, because the last backward of the window
+averages everything that was accumulated. `no_sync()` around the forward and backward of the others
+avoids it (FSDP2: `set_requires_gradient_sync(False)`, which keeps whole gradients in memory meanwhile).
 
 Only a run shows it.
 
-Fix: none. Whether traffic or memory matters more is for a person to say.
+Fix: none. You have to decide whether traffic or memory matters more.
 
 ## Bad
 
@@ -56,8 +55,8 @@ def check(before: State, event: Event) -> Violation | None:
     wasted = _amount(backward.volume * (before.window - 1))
     return Violation(
         site=backward.site,
-        message=f"the ranks share gradients {before.window} {more}times for one step(), where once "
-        f"is enough: {wasted} in vain in each window, on each rank",
+        message=f"the ranks synchronise gradients {before.window} {more}times for one step(), but "
+        f"once is enough: {wasted} of needless traffic per step on each rank",
         label="synchronised every time",
         evidence=(Evidence(event.site, "needed here"),),
         help="put no_sync() around all but the window's last micro-batch, forward and backward",
@@ -66,7 +65,7 @@ def check(before: State, event: Event) -> Violation | None:
 
 
 def _amount(number: int) -> str:
-    """A number of bytes for a person: `12.5 MB`."""
+    """A number of bytes in a readable unit: `12.5 MB`."""
     size = float(number)
     for unit in _UNITS:
         if size < 1000 or unit == _UNITS[-1]:

@@ -1,10 +1,9 @@
-"""A clear in the loop drops part of the window that the accumulation guard kept open.
+"""A clear in the loop drops part of the window that the accumulation guard keeps open.
 
-Gradient accumulation adds several micro-batches before one step. A clear on every micro-batch throws
-all but the last one away: the step sees one micro-batch, scaled as if it were N.
+Gradient accumulation adds several micro-batches before one step. A clear on every micro-batch drops all
+but the last one: the step uses one micro-batch, scaled as one of N.
 
-Fix: safe. The clear is moved under the guard, after the step. Unsafe where the loop leaves out
-batches.
+Fix: safe. The clear is moved under the guard, after the step. Unsafe if the loop skips batches.
 
 ## Bad
 
@@ -41,7 +40,7 @@ def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Zero) or event.may or held is None or backward is None:
         return None
     if event.loop != held.loop or before.carried:
-        return None  # dropped-window: what an earlier run of the loop has left
+        return None  # dropped-window reports what an earlier run of the loop has left
     return _violation(event.site, backward.site, place(backward, event), held.guard or held.site)
 
 
@@ -52,7 +51,7 @@ def _violation(clear: Site, backward: Site, where: str, guard: Site) -> Violatio
         label="drops part of the window",
         evidence=(
             Evidence(backward, "this micro-batch is lost" + where),
-            Evidence(guard, "the guard had kept the window open"),
+            Evidence(guard, "the guard keeps the window open"),
         ),
         help="clear only where the window closes, after step()",
     )

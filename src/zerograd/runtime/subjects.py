@@ -324,7 +324,7 @@ class Subjects:
         kind = type(optimizer).__name__
         name = f"{kind}#{self.generation}"
         number = f"{len(params)} parameter{'' if len(params) == 1 else 's'}"
-        subject = Subject(name, f"{kind} over {number}", params, self._begun(name))
+        subject = Subject(name, f"{kind}, {number}", params, self._begun(name))
         near = {id(one): one for param in params for one in self._of_param.get(id(param), ())}
         for other in near.values():
             (subject.covers if other.ids <= subject.ids else subject.overlaps).append(other)

@@ -6,11 +6,11 @@ const STATES = ["unknown", "empty", "live", "spent", "stale", "misused"];
 /* The last is drawn where stale gradients were used; left alone, they are a healthy GAN's. */
 const STALE = 4, MISUSED = 5;
 const MEANING = {
-  empty: "nothing there", live: "waiting for a step", spent: "used by a step, not cleared",
-  stale: "new on top of used", misused: "stale, and a step used it", unknown: "not known",
+  empty: "no gradients", live: "not used by a step yet", spent: "used by a step, not cleared",
+  stale: "new gradients added to used ones", misused: "stale, and used by a step", unknown: "unknown",
 };
 const SIGNS = { zero: "0", backward: "B", clip: "C", step: "S", unscale: "U", update: "↑", assign: "=", sync: "⇄" };
-const NAMES = { assign: "assigned", new: "made", unknown: "not seen", more: "more" };
+const NAMES = { assign: "assigned", new: "created", unknown: "unknown", more: "more" };
 const gutter = () => innerWidth > 720 ? 46 : 0;
 const LANE = 74, BAND = 34, TOP = 28, AXIS = 24, SIGNS_FROM = 30, SIGN_ROW = 20, FEW = 8;
 
@@ -499,7 +499,7 @@ function drawChart({ row, canvas, title }) {
     ctx.globalAlpha = 1;
   }
   const words = high > 0 ? `from ${short(low)} to ${short(high)}` : "none";
-  canvas.setAttribute("aria-label", `Gradient norms of ${title} in view: ${words}${differs ? `; at ${count(differs)} points they should have been others` : ""}`);
+  canvas.setAttribute("aria-label", `Gradient norms of ${title} in view: ${words}${differs ? `; at ${count(differs)} points the right value differs` : ""}`);
 }
 function tickScale({ rank, lane, at }, room, left) {
   /* Where a step of one optimizer stands among the ticks; asked for one step after the other. */
@@ -540,7 +540,7 @@ function drawDetail() {
     const motif = motifAt(rank, view.chosen);
     if (!motif) continue;
     const title = document.createElement("h3"), list = document.createElement("ol");
-    title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + nameOf(view.chosen) + (rank.each > 1 ? ` (the most telling of ${rank.each})` : "");
+    title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + nameOf(view.chosen) + (rank.each > 1 ? ` (the most important of ${rank.each})` : "");
     for (const letter of motif.letters) list.append(item(rank, letter));
     box.append(title, list);
     for (const row of rows) if (row.rank === rank && motif.steps[row.at]) {
