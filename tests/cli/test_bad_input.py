@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support import tiers
 from support.command import FORGOTTEN_ZERO, write, zerograd
 
 # Enough to be looked at: it fills gradients and uses them.
@@ -34,7 +35,7 @@ def here(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", BAD)
-@pytest.mark.parametrize("named", [True, False], ids=["named", "found"])
+@pytest.mark.parametrize("named", tiers.sample([True, False]), ids=["named", "found"])
 def test_a_bad_file_is_named_and_the_others_are_checked(here: Path, what: str, named: bool) -> None:
     content, told = BAD[what]
     if what == "UTF-16" and not named:

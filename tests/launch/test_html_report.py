@@ -352,6 +352,7 @@ def test_a_page_that_cannot_be_is_refused_before_the_run(
     assert "it ran" not in done.stdout
 
 
+@tiers.long
 def test_a_killed_run_leaves_a_recording_that_a_page_can_be_made_of(here: Path) -> None:
     endless = FORGOTTEN_ZERO.replace("[(torch.ones(1), torch.ones(1))] * 3", "iter(batch, 0)")
     endless = endless.replace("for ", "batch = lambda: (torch.ones(1), torch.ones(1))\nfor ", 1)

@@ -21,27 +21,51 @@ LONG = 100_000
 MISSED = 77_777
 
 
+class Pages:
+    """The pages of several runs, each made when it is first shown."""
+
+    def __init__(self, here: Path) -> None:
+        self.here = here
+
+    def path(self, name: str) -> Path:
+        page = self.here / f"{name}.html"
+        if not page.exists():
+            getattr(self, name)()
+            if not page.exists():
+                (recording,) = {f"{name}.jsonl", name} & {one.name for one in self.here.iterdir()}
+                done = zerograd("report", recording, "-o", page.name, cwd=self.here)
+                assert done.returncode == 1
+        return page
+
+    def short(self) -> None:
+        """Real torch."""
+        write(self.here, {"forgotten.py": EXAMPLE.read_bytes()})
+        done = zerograd("run", "--html", "short.html", "forgotten.py", cwd=self.here)
+        assert done.returncode == 1
+
+    def long(self) -> None:
+        write(self.here, {"train.py": SCRIPT})
+        stale_run(self.here / "long.jsonl", LONG, [MISSED])
+
+    def ranks(self) -> None:
+        write(self.here, {"train.py": SCRIPT})
+        (self.here / "ranks").mkdir()
+        for rank in range(2):
+            stale_run(self.here / "ranks" / f"{rank}.jsonl", 30, [5] * rank, rank=rank)
+
+    def nasty(self) -> None:
+        source = f"{NASTY}.py".replace("/", "\\")
+        recorder = Recorder(str(self.here / "nasty.jsonl"), program=NASTY)
+        recorder.title("SGD#1", NASTY, 2)
+        for kind in (Backward, Step, Backward, Step):
+            recorder.write("SGD#1", event(kind, source))
+        recorder.close(clean=True)
+        write(self.here, {source: f"# {NASTY}\n" * 9})
+
+
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short run of real torch, a long one, one of several ranks, and one of nasty names."""
-    here = tmp_path_factory.mktemp("pages")
-    write(here, {"train.py": SCRIPT, "forgotten.py": EXAMPLE.read_bytes()})
-    assert zerograd("run", "--html", "short.html", "forgotten.py", cwd=here).returncode == 1
-    stale_run(here / "long.jsonl", LONG, [MISSED])
-    ranks = here / "ranks"
-    ranks.mkdir()
-    for rank in range(2):
-        stale_run(ranks / f"{rank}.jsonl", 30, [5] * rank, rank=rank)
-    recorder = Recorder(str(here / "nasty.jsonl"), program=NASTY)
-    recorder.title("SGD#1", NASTY, 2)
-    for kind in (Backward, Step, Backward, Step):
-        recorder.write("SGD#1", event(kind, f"{NASTY}.py".replace("/", "\\")))
-    recorder.close(clean=True)
-    write(here, {f"{NASTY}.py".replace("/", "\\"): f"# {NASTY}\n" * 9})
-    for name in ("long.jsonl", "ranks", "nasty.jsonl"):
-        into = f"{name.removesuffix('.jsonl')}.html"
-        assert zerograd("report", name, "-o", into, cwd=here).returncode == 1
-    return here
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    return Pages(tmp_path_factory.mktemp("pages"))
 
 
 class Shown:
@@ -81,11 +105,11 @@ class Shown:
 
 
 @pytest.fixture
-def show(browser: Any, pages: Path) -> Iterator[Any]:
+def show(browser: Any, pages: Pages) -> Iterator[Any]:
     opened: list[Shown] = []
 
     def one(name: str, **options: Any) -> Shown:
-        opened.append(Shown(browser, pages / f"{name}.html", **options))
+        opened.append(Shown(browser, pages.path(name), **options))
         return opened[-1]
 
     yield one

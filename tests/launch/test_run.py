@@ -167,7 +167,14 @@ def same(plain: subprocess.CompletedProcess[str], run: subprocess.CompletedProce
     assert run.returncode == plain.returncode
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+USUAL = (
+    *("looking", "nothing", "seven", "message", "raise", "chained", "syntax", "latin"),
+    *("interrupted", "killed", "left", "leaving", "a handler raises", "pickled", "own hook"),
+    *("directory", "stderr closed", "stdout closed", "warnings", "main is gone", "help"),
+)
+
+
+@pytest.mark.parametrize("name", tiers.sample(ENDINGS, USUAL))
 def test_a_script_does_what_it_does_under_python(here: Path, name: str) -> None:
     if name == "group" and sys.version_info < (3, 11):
         pytest.skip("exception groups came with Python 3.11")
@@ -353,21 +360,25 @@ def test_a_right_script_ends_with_zero(here: Path) -> None:
     assert done.returncode == 0
     assert done.stderr.startswith("zerograd watched train.py\n")
     assert done.stderr.endswith("watched 3 steps: nothing to report\n")
+
+
+@tiers.long
+def test_a_quiet_run_of_a_right_script_prints_nothing(here: Path) -> None:
+    write(here, {"train.py": RIGHT})
     quiet = watched("-q", "train.py", cwd=here)
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
+@tiers.long
 @pytest.mark.parametrize(
     "first",
-    tiers.sample(
-        [
-            "from torch import nn",
-            "import importlib; importlib.import_module('torch.nn')",
-            "import importlib.util; importlib.util.find_spec('torch')",
-            "import torch.optim as optim",
-            "import threading\nt = threading.Thread(target=__import__, args=('torch',))\nt.start()\nt.join()",
-        ]
-    ),
+    [
+        "from torch import nn",
+        "import importlib; importlib.import_module('torch.nn')",
+        "import importlib.util; importlib.util.find_spec('torch')",
+        "import torch.optim as optim",
+        "import threading\nt = threading.Thread(target=__import__, args=('torch',))\nt.start()\nt.join()",
+    ],
 )
 def test_torch_is_noticed_however_it_is_imported(here: Path, first: str) -> None:
     after = "import sys; assert 'exec_module' not in vars(torch.__loader__)\n"
@@ -377,14 +388,45 @@ def test_torch_is_noticed_however_it_is_imported(here: Path, first: str) -> None
     assert done.returncode == 1
 
 
+ALL_AT_ONCE = """\
+import atexit, importlib, threading
+thread = threading.Thread(target=importlib.import_module, args=("torch.nn",))
+thread.start()
+thread.join()
+import torch
+
+@atexit.register
+def train():
+{body}
+
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(1)).sum().backward()  # its window stays open
+model(torch.ones(1)).sum().backward(torch.ones(3))
+"""
+
+
+def test_a_run_that_is_broken_off_and_trains_in_a_handler(here: Path) -> None:
+    """Each of these has a test of its own in the long tier."""
+    body = "\n".join(f"    {line}" for line in FORGOTTEN_ZERO.splitlines()[1:])
+    write(here, {"train.py": ALL_AT_ONCE.format(body=body)})
+    done = watched("--format", "json", "train.py", cwd=here)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)["findings"]
+    assert [(one["code"], one["line"]) for one in found] == [("ZG101", 14)]
+    trace = done.stderr[done.stderr.index("Traceback") : done.stderr.index("RuntimeError: ")]
+    frames = re.findall(r'File "([^"]+)"', trace)
+    assert frames[0] == str(here / "train.py")
+    assert not [name for name in frames if "zerograd" in name]
+
+
 def test_torch_is_not_imported_before_the_script_does_it(here: Path) -> None:
     write(here, {"look.py": "import sys; print('torch' in sys.modules)"})
     assert watched("-q", "look.py", cwd=here).stdout == "False\n"
 
 
-@pytest.mark.parametrize(
-    "name", tiers.sample(["text", "concise", "json", "github", "gitlab", "sarif"], ["json"])
-)
+@tiers.long
+@pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "sarif"])
 def test_the_report_in_every_format(here: Path, name: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = watched("--format", name, "train.py", cwd=here)
@@ -399,7 +441,7 @@ def test_the_report_in_every_format(here: Path, name: str) -> None:
 CHOICES = {"--ignore=stale-gradient": 0, "--select=ZG2": 0, "--exit-zero": 0, "--select=ZG101": 1}
 
 
-@pytest.mark.parametrize("word", tiers.sample(CHOICES, ["--ignore=stale-gradient", "--exit-zero"]))
+@pytest.mark.parametrize("word", tiers.sample(CHOICES))
 def test_rules_can_be_chosen(here: Path, word: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     assert watched(word, "train.py", cwd=here).returncode == CHOICES[word]
@@ -415,7 +457,8 @@ def test_raise_stops_at_the_first_error(here: Path) -> None:
     assert not [name for name in frames if "zerograd" in name]
 
 
-@pytest.mark.parametrize("where", tiers.sample(["main thread", "another thread"]))
+@tiers.long
+@pytest.mark.parametrize("where", ["main thread", "another thread"])
 def test_tracebacks_through_watched_calls_are_pythons(here: Path, where: str) -> None:
     wrong = RIGHT.replace("loss.backward()", "loss.backward(torch.ones(3))")
     threaded = "\n".join(f"    {line}" for line in wrong.splitlines())
@@ -459,9 +502,11 @@ def test_however_a_script_ends_what_was_found_is_kept(here: Path, ending: str, c
     }  # fmt: skip
 
 
-def test_a_forked_child_leaves_the_report_to_its_parent(here: Path) -> None:
+@pytest.mark.parametrize("first", tiers.sample(["import torch\n", ""]), ids=["after", "before"])
+def test_a_forked_child_leaves_the_report_to_its_parent(here: Path, first: str) -> None:
+    """It is forked after torch was imported, or before."""
     forks = f"import os\nchild = os.fork()\n{FORGOTTEN_ZERO}if child: os.waitpid(child, 0)\n"
-    write(here, {"train.py": forks})
+    write(here, {"train.py": first + forks})
     words = ["--format", "json", "--record", "events.jsonl", "train.py"]
     done = watched(*words, cwd=here)
     assert [one["code"] for one in json.loads(done.stdout)["findings"]] == ["ZG101"]
@@ -480,6 +525,7 @@ def test_a_forked_daemon_does_not_keep_our_streams_open(here: Path) -> None:
     assert os.times().elapsed - begun < 15
 
 
+@tiers.long
 def test_what_atexit_handlers_do_is_watched(here: Path) -> None:
     body = "\n".join(f"    {line}" for line in FORGOTTEN_ZERO.splitlines()[1:])
     write(here, {"train.py": f"import atexit, torch\n@atexit.register\ndef train():\n{body}\n"})
@@ -488,6 +534,7 @@ def test_what_atexit_handlers_do_is_watched(here: Path) -> None:
     assert "ZG101" in done.stderr
 
 
+@tiers.long
 def test_a_run_that_is_broken_off_is_not_blamed_for_its_open_window(here: Path) -> None:
     late = RIGHT.replace("    optimizer.step()", "    if x is not None: raise SystemExit(3)")
     write(here, {"train.py": late})
@@ -519,7 +566,8 @@ def test_an_output_behind_a_link_stays_there(here: Path) -> None:
     assert (here / "real.txt").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize(("term", "colored"), tiers.sample([("xterm", True), ("dumb", False)]))
+@tiers.long
+@pytest.mark.parametrize(("term", "colored"), [("xterm", True), ("dumb", False)])
 def test_colors_are_for_terminals(here: Path, term: str, colored: bool) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     leader, follower = pty.openpty()

@@ -126,6 +126,7 @@ def test_the_launcher_may_be_what_is_run(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [found, page, foreign]
 
 
+@tiers.long
 def test_a_recording_of_one_process_leaves_those_of_ranks_alone(tmp_path: Path) -> None:
     """They are of another run, and it is not known which was meant."""
     (tmp_path / "train.py").write_text("import torch\n")
@@ -138,7 +139,8 @@ def test_a_recording_of_one_process_leaves_those_of_ranks_alone(tmp_path: Path) 
     assert ranks.read_bytes() == before
 
 
-@pytest.mark.parametrize("how", tiers.sample(["spawn", "fork", "os.fork"], ["fork"]))
+@tiers.long
+@pytest.mark.parametrize("how", ["spawn", "fork", "os.fork"])
 def test_processes_that_the_program_starts_are_watched(how: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(STARTED)
     found, left = tmp_path / "found.json", tmp_path / "left"
@@ -215,6 +217,7 @@ def free_port() -> int:
 FEW = TRAINING.read_text().replace("seconds=30", "seconds=2").replace("default=2000", "default=30")
 
 
+@tiers.long
 def test_a_world_that_never_forms(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FEW)
     rank = by_hand("train.py", 0, tmp_path, free_port())

@@ -391,6 +391,7 @@ def test_the_whole_course_in_a_pipe(tmp_path: Path) -> None:
     assert at == sorted(at)
 
 
+@tiers.long
 def test_a_reader_who_has_read_enough_is_not_shown_an_error() -> None:
     command = f"{sys.executable} -m zerograd learn --lesson 1 | head -1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
@@ -398,6 +399,7 @@ def test_a_reader_who_has_read_enough_is_not_shown_an_error() -> None:
     assert done.stderr == ""
 
 
+@tiers.long
 def test_signs_that_a_terminal_does_not_know_are_drawn_in_ascii(tmp_path: Path) -> None:
     done = zerograd(
         "learn", "--lesson", "6", cwd=tmp_path, PYTHONUTF8="0", PYTHONIOENCODING="ascii"
@@ -537,6 +539,7 @@ def test_a_question_is_answered_only_after_one_commits(tmp_path: Path) -> None:
     assert "3 of your 4 answers were right." in last
 
 
+@tiers.long
 def test_enter_goes_on_to_the_next_lesson_and_q_leaves(tmp_path: Path) -> None:
     terminal = Terminal(cache=tmp_path)
     said = terminal.until("[Enter, or q] ")
@@ -561,6 +564,7 @@ def test_enter_goes_on_to_the_next_lesson_and_q_leaves(tmp_path: Path) -> None:
     assert "zerograd learn --lesson 2" in last
 
 
+@tiers.long
 def test_the_end_of_input_leaves_too(tmp_path: Path) -> None:
     terminal = Terminal("--lesson", "2", cache=tmp_path)
     terminal.until("[Enter, or q] ")
@@ -580,6 +584,7 @@ def test_an_interrupt_leaves_cleanly(tmp_path: Path) -> None:
     assert "Continue any time" in last
 
 
+@tiers.long
 def test_no_color_is_respected(tmp_path: Path) -> None:
     terminal = Terminal("--lesson", "2", cache=tmp_path, NO_COLOR="1")
     assert "\x1b" not in terminal.until("[Enter, or q] ")

@@ -141,6 +141,7 @@ def test_the_corpus_is_large_and_every_kind_occurs_in_it() -> None:
     assert set(kinds) == {kind.name for kind in operators.KINDS}
 
 
+@tiers.long
 def test_runs_tell_apart_what_is_the_same_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])  # no other test is to meet the stand-ins
     trial.prepare()
@@ -171,6 +172,7 @@ def bench(*words: str) -> tuple[int, Any]:
     return run.returncode, json.loads(run.stdout)
 
 
+@tiers.long
 def test_the_command_finds_repairs_and_compares() -> None:
     code, measured = bench("--only", "plain_zero_first")
     (judged,) = measured["files"]

@@ -507,7 +507,7 @@ def test_a_loop_that_always_clears_is_silent(loop: str) -> None:
     assert report.errors == []
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", tiers.sample(POSITIONS, [1, 64]))
 @pytest.mark.parametrize("loop", LOOPS)
 def test_one_missing_clear_among_many_is_found_where_it_is(loop: str, position: int) -> None:
     with zerograd.watch(on="collect") as report:

@@ -80,6 +80,7 @@ def test_a_wholly_compiled_train_step_is_watched(backend: str, right: bool) -> N
     assert_found(report, right=right, seen=5)
 
 
+@tiers.long
 @either_way
 @compiles
 @pytest.mark.usefixtures("fresh_compiler")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support import tiers
 from support.command import write, zerograd
 from support.terminal import Terminal
 from zerograd.core.events import Site
@@ -68,6 +69,7 @@ def test_the_foot_tells_how_it_goes_and_leaves_the_script_its_lines(here: Path) 
     assert screen.rstrip().endswith("1 error")
 
 
+@tiers.long
 @pytest.mark.parametrize("way", ["interrupt", "crash", "terminate", "kill"])
 def test_nothing_is_left_broken(here: Path, way: str) -> None:
     terminal = Terminal("run", "--live", "train.py", cwd=here)
@@ -85,6 +87,7 @@ def test_nothing_is_left_broken(here: Path, way: str) -> None:
         assert "the script has crashed" in "\n".join(terminal.lines)
 
 
+@tiers.long
 def test_there_is_no_foot_without_a_terminal(here: Path) -> None:
     write(here, {"stop": ""})
     done = zerograd("run", "--live", "train.py", cwd=here)

@@ -23,15 +23,11 @@ FAST = (
     "ddp last apart",
     "ddp always",
     "ddp module",
-    "ddp retained",
     "fsdp never",
     "ddp forgets",
     "ddp perturbed",
     "ddp skips",
-    "ddp other rate",
-    "ddp own gradients",
     "ddp perturbed, off",
-    "another later",
     "strangers",
     "lost",
 )
@@ -191,6 +187,7 @@ def test_wrappers_that_were_there_before_the_watch_are_known(told: Told) -> None
     assert [[code for code, *_ in found] for found in second] == [["ZG402"], ["ZG402"]]
 
 
+@tiers.long
 def test_the_comparison_goes_on_when_another_wrapper_comes(told: Told) -> None:
     assert of(told, "another later") == ["", ""]
 
