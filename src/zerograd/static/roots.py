@@ -10,9 +10,10 @@ from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.interpreter import Interpreter, Program
+from zerograd.static.interp.obviously_right import is_plain
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import Facts, text_of
+from zerograd.static.read.file_index import Facts, blocks, nodes, text_of
 from zerograd.static.read.keys import SELF
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
@@ -91,10 +92,13 @@ class Roots:
         return Root(self.current, flow, interpreter, per_batch)
 
     def _is_obviously_right(self, functions: list[Fn], scout: Interpreter) -> bool:
-        """Whether the top level does nothing to gradients, and all that it calls is obviously right."""
+        """Whether the top level, and all that it calls that does anything to gradients, is right."""
         module = self.module
-        if any(word.kind != "requires_grad" for word in module.facts[module.tree].touches):
-            return False
+        top = module.facts[module.tree]
+        if any(touch.kind != "requires_grad" for touch in top.touches):
+            only = sum(bool(facts.touches) for facts in module.facts.values()) == 1
+            if not is_plain(top, blocks(module.tree), module.methods, only) or _jumps(module):
+                return False
         if not all(
             scout.obviously_right.is_right(fn)
             for fn in functions
@@ -125,6 +129,13 @@ def _functions(module: Module) -> Iterator[Fn]:
                 static = any(getattr(d, "id", "") == "staticmethod" for d in method.decorator_list)
                 me = None if static else Thing(SELF, klass=owner)
                 yield Fn(method, module, method.name, me, None, owner)
+
+
+def _jumps(module: Module) -> bool:
+    """Whether something may leave a block of the module early: then a round need not be complete."""
+    return any(
+        isinstance(node, (ast.Continue, ast.Break, ast.Raise)) for node in nodes(module.tree)
+    )
 
 
 def _feeds(facts: Facts) -> bool:
