@@ -83,7 +83,7 @@ def test_a_run_that_cannot_be_is_said_to_be_missing(tmp_path: Path) -> None:
 def test_a_rule_without_examples_is_all_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "ZG001"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("ZG001 unused-allow (advice)\n\nAn allow comment that allows nothing.\n")
+    assert out.startswith("ZG001 unused-allow (advice)\n\nAn allow comment allows nothing.\n")
     assert "bad" not in out.split()
 
 

@@ -96,10 +96,10 @@ ON_ALL = {
     "ddp never": ("ZG401", "no_sync()", 1),
     "ddp module": ("ZG401", ".module", 1),
     "ddp retained": ("ZG401", "a second backward() through one forward", 1),
-    "ddp always": ("ZG403", "4 times for one step(), where once is enough: 696 bytes", 1),
+    "ddp always": ("ZG403", "4 times for one step(), but once is enough: 696 bytes", 1),
     "fsdp never": ("ZG401", "set_requires_gradient_sync(False)", 1),
     "fsdp last apart": ("ZG401", "set_requires_gradient_sync(False)", 1),
-    "fsdp always": ("ZG403", "4 times for one step(), where once is enough: 696 bytes", 1),
+    "fsdp always": ("ZG403", "4 times for one step(), but once is enough: 696 bytes", 1),
 }
 """58 numbers of 4 bytes, shared three times more than needed, are 696 bytes."""
 ON_ONE = {
