@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import ranks_training
 import watch_overhead
-from zerograd.processes.identity import Company
+from zerograd.processes.run_process import RunProcess
 from zerograd.runtime.engine import Engine
 from zerograd.runtime.ranks.replicas import EVERY, FIRST, PARTS, Replicas
 from zerograd.runtime.ranks.sync import RankSync
@@ -56,7 +56,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=ranks_training.TIMEOUT)
     with tempfile.TemporaryDirectory() as folder:
-        company = Company("ranks_timed.py", folder)
+        company = RunProcess("ranks_timed.py", folder)
         company.met()
         found = measured(options, company)
         company.close()
@@ -65,11 +65,11 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def measured(options: argparse.Namespace, company: Company) -> dict[str, float]:
+def measured(options: argparse.Namespace, company: RunProcess) -> dict[str, float]:
     """Milliseconds of a bare step, ratios to it, and microseconds of zerograd."""
 
     def watch(check: str = "default") -> Watch:
-        return Watch("collect", company=company, check_ranks=check)
+        return Watch("collect", process=company, check_ranks=check)
 
     step = _training(options)
     bare = _block(step, contextlib.nullcontext, BRIEF)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support.command import zerograd
-from zerograd.processes.identity import Count
 from zerograd.processes.process_files import read
+from zerograd.processes.run_process import StepCounter
 
 if TYPE_CHECKING:
     import pytest
@@ -28,7 +28,7 @@ def test_steps_are_counted_also_where_a_file_cannot_be_mapped(
             monkeypatch.setattr(mmap, "mmap", refuses)
         with (tmp_path / f"{name}.jsonl").open("x+b", 0) as file:
             file.write(f"{json.dumps(header)}\n".encode())
-            count = Count(file)
+            count = StepCounter(file)
             for steps in (1, 2, 9, 10, 11, 99, 100, 1299, 1300, 1307, 1357, 1359, 7):
                 count.set(steps)
                 assert {part.steps for part in read(str(tmp_path))} <= {steps, 7}

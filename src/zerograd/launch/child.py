@@ -10,22 +10,23 @@ import sys
 
 from zerograd.launch.launch import Ended, Finder, Program
 from zerograd.launch.run_session import Options, Session
-from zerograd.processes.identity import received, who
+from zerograd.processes.child_options import from_parent
+from zerograd.processes.identity import identify
 
 
 def listen() -> Finder | _Nobody:
     """Wait for the import of torch, and watch from then on."""
-    orders = received()
-    if orders is None:
+    inherited = from_parent()
+    if inherited is None:
         return _Nobody()  # the run is over
     name = sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-m", "") else "a child process"
     options = Options(
         Program(name),
-        on=orders.on,
-        select=orders.codes,
-        record=orders.record if who().one_of_many else None,
-        color=orders.color,
-        check_ranks=orders.check_ranks,
+        on=inherited.on,
+        select=inherited.codes,
+        record=inherited.record if identify().one_of_many else None,
+        color=inherited.color,
+        check_ranks=inherited.check_ranks,
     )
     session = Session(options, lambda _: "")
     finder = Finder(session)

@@ -18,9 +18,11 @@ from dataclasses import dataclass, field, replace
 from zerograd.core.finding import Finding, Problem, Report
 from zerograd.launch.launch import Ended, NotThere, Program
 from zerograd.launch.launch import run as launch
-from zerograd.processes.identity import VARIABLE, Company, Orders, give, who
+from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
+from zerograd.processes.identity import identify
 from zerograd.processes.merge import merged
 from zerograd.processes.process_files import read
+from zerograd.processes.run_process import RunProcess
 from zerograd.recording.files import files, of_rank
 from zerograd.recording.writer import Recorder, aside
 from zerograd.report import text
@@ -98,11 +100,11 @@ class Session:
 
         self._selection = chosen(options.select, options.ignore)
         try:
-            self._company = Company(options.program.name, options.ranks)
+            self._process = RunProcess(options.program.name, options.ranks)
         except OSError as error:
             where = options.ranks or error.filename
             raise Refused(f"{where} cannot be written: {error.strerror}") from None
-        if not self._company.leads:
+        if not self._process.leads:
             options = replace(options, output=None, report_to_stdout=False)
         self._options = options
         self._here = os.getcwd()
@@ -120,14 +122,14 @@ class Session:
         self._watch = Watch(
             options.on,
             codes,
-            tell=self._tell,
+            on_finding=self._report,
             record=self._recorder,
             check_ranks=options.check_ranks,
-            company=self._company,
+            process=self._process,
         )
         self._live: Live | None = None
         self._closed = False
-        self._give_orders(codes)
+        self._pass_options_on(codes)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
         if self._output:
@@ -135,14 +137,14 @@ class Session:
             if self._output.problem:
                 raise Refused(f"{options.output} {self._output.problem}")
 
-    def _give_orders(self, codes: Sequence[str]) -> None:
+    def _pass_options_on(self, codes: Sequence[str]) -> None:
         """Watch the processes that the program starts, too."""
         options = self._options
         self._environment = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
         record = None if options.record is None else os.path.abspath(options.record)
-        give(
-            Orders(
-                self._company.directory,
+        pass_on(
+            ChildOptions(
+                self._process.directory,
                 options.on,
                 tuple(codes),
                 options.check_ranks,
@@ -155,7 +157,7 @@ class Session:
         """This process was forked from the one that started the session."""
         if self._closed:
             return
-        self._company.forked()
+        self._process.forked()
         self._output = self._stdout = None
         self._watch.forked()
 
@@ -198,11 +200,11 @@ class Session:
         if problem not in self._problems:
             self._problems.append(problem)
 
-    def _tell(self, finding: Finding) -> None:
+    def _report(self, finding: Finding) -> None:
         """Print the finding at once, and update the files."""
         report = self._watch.report
-        self._company.found(finding)
-        if finding.seen == 1 and self._company.first_to_tell(finding):
+        self._process.found(finding)
+        if finding.seen == 1 and self._process.first_to_report(finding):
             self._add_sources(report)
             alone = replace(finding, seen=None)
             self._console.write(text.block(alone, report, color=self._color))
@@ -226,7 +228,7 @@ class Session:
     def _leave(self) -> None:
         """End the session, and remove its environment variables."""
         self._closed = True
-        self._company.close()
+        self._process.close()
         for name, value in self._environment.items():
             if value is not None:
                 os.environ[name] = value
@@ -237,25 +239,25 @@ class Session:
         """Stop watching, print the summary, and return the exit code."""
         if self._live is not None and os.getpid() == self._pid:
             self._live.stop()
-        worker = self._started and not self._company.leads and self._watch.idle
-        if self._closed or (worker and not self._company.opened):
+        worker = self._started and not self._process.leads and self._watch.idle
+        if self._closed or (worker and not self._process.opened):
             return Outcome(ended.code, ended.interrupted, leads=False)  # this process did not train
         report = self._stopped(ended)
-        self._company.ended(report, clean=ended.clean)
-        if not ended.clean and not self._company.formed:
+        self._process.ended(report, clean=ended.clean)
+        if not ended.clean and not self._process.formed:
             self._never_met()
-        if not self._company.leads:
+        if not self._process.leads:
             self._leave()
             return Outcome(ended.code, ended.interrupted, leads=False)  # another one reports
-        whole = self._company.wait()
+        whole = self._process.wait()
         report = self._with_others(report)
         self._sum_up(report)
         self._hand_out(report)
         if not whole:
-            self._company.kept = True
+            self._process.kept = True
             self._console.write(
                 "zerograd: some ranks have not ended yet; after their end, run"
-                f" zerograd merge {self._company.directory}\n"
+                f" zerograd merge {self._process.directory}\n"
             )
         self._leave()
         code = ended.code
@@ -273,7 +275,7 @@ class Session:
 
     def _never_met(self) -> None:
         """The program has failed, maybe because it could not reach the other ranks."""
-        now = self._company.who
+        now = self._process.identity
         if now.one_of_many:
             self._console.write(
                 f"zerograd: rank {now.rank} of {now.world} ended before the ranks formed a process "
@@ -282,11 +284,11 @@ class Session:
 
     def _with_others(self, report: Report) -> Report:
         """The findings of all processes of the run."""
-        company = self._company
-        if company.who.one_of_many:
-            report = merged(read(company.directory))
-        elif not company.alone:
-            report = merged(company.others(), report, company.rank)
+        process = self._process
+        if process.identity.one_of_many:
+            report = merged(read(process.directory))
+        elif not process.alone:
+            report = merged(process.others(), report, process.rank)
         self._add_sources(report)
         return report
 
@@ -330,7 +332,7 @@ class Session:
 def _recorder(path: str | None, program: str) -> Recorder | None:
     if path is None:
         return None
-    now = who()
+    now = identify()
     if now.one_of_many:
         path = of_rank(path, now.rank or 0)
     try:

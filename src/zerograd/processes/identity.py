@@ -1,45 +1,15 @@
-"""The processes of one run: the rank of each, and the file to which it writes its findings at once.
-
-A run has a directory. Every process that trains appends to its own file there, line by line, so a
-process that is killed loses nothing. The leader of the run reads all files at the end
-(`process_files`).
-"""
+"""Which rank of a run this process is."""
 
 from __future__ import annotations
 
-import contextlib
-import getpass
-import hashlib
-import json
-import mmap
 import os
-import shutil
-import socket
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from zerograd.core.finding import Finding, Report
-from zerograd.processes.process_files import SUFFIX, Part, files, read
-from zerograd.recording.json_codec import parsed, plain
-from zerograd.recording.writer import open_aside
-
-VARIABLE = "ZEROGRAD_RUN"
-"""The environment variable with the options for child processes."""
-BOOT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "launch", "boot")
-"""Every Python with this directory in its path imports the `sitecustomize` in it first."""
-PATIENCE = 10.0
-"""How many seconds the first rank waits for the end of the others."""
-_STEPS = b"%12d"
-"""The width of the number of steps, which is overwritten in place."""
-_ZERO = ord("0")
 
 
 @dataclass(frozen=True)
-class Who:
+class Identity:
     """A process among the ranks of a run."""
 
     rank: int | None = None
@@ -57,17 +27,17 @@ class Who:
         return (self.rank,) if self.rank is not None and self.world > 1 else ()
 
 
-def who() -> Who:
+def identify() -> Identity:
     """The rank of this process: from its process group, or from the environment of a launcher."""
     known = rank_and_world()
     if known is not None:
-        return Who(*known, restart=_number("TORCHELASTIC_RESTART_COUNT") or 0)
+        return Identity(*known, restart=number_in_environment("TORCHELASTIC_RESTART_COUNT") or 0)
     if _is_worker():
-        return Who()  # the environment is that of its parent
-    rank, world = _number("RANK"), _number("WORLD_SIZE")
+        return Identity()  # the environment is that of its parent
+    rank, world = number_in_environment("RANK"), number_in_environment("WORLD_SIZE")
     if rank is None or world is None or rank >= world:
-        return Who()
-    return Who(rank, world, _number("TORCHELASTIC_RESTART_COUNT") or 0)
+        return Identity()
+    return Identity(rank, world, number_in_environment("TORCHELASTIC_RESTART_COUNT") or 0)
 
 
 def rank_and_world() -> tuple[int, int] | None:
@@ -84,281 +54,7 @@ def _is_worker() -> bool:
     return processes is not None and processes.parent_process() is not None
 
 
-def _number(name: str) -> int | None:
+def number_in_environment(name: str) -> int | None:
+    """The number in an environment variable; None if there is none."""
     word = os.environ.get(name, "")
     return int(word) if word.isdecimal() else None
-
-
-@dataclass(frozen=True)
-class Orders:
-    """The options that a watched program passes to its child processes."""
-
-    directory: str
-    on: str = "warn"
-    codes: tuple[str, ...] = ()
-    check_ranks: str = "default"
-    color: bool = False
-    record: str | None = None
-
-
-def give(orders: Orders) -> None:
-    """Watch every Python that this process starts from now on."""
-    os.environ[VARIABLE] = json.dumps(plain(orders))
-    path = os.environ.get("PYTHONPATH", "")
-    if BOOT not in path.split(os.pathsep):
-        os.environ["PYTHONPATH"] = f"{BOOT}{os.pathsep}{path}" if path else BOOT
-
-
-def received() -> Orders | None:
-    """The options from the process that started this one; None if there is none."""
-    word = os.environ.get(VARIABLE)
-    if not word:
-        return None
-    try:
-        orders = parsed(Orders, json.loads(word))
-    except ValueError:
-        return None
-    assert isinstance(orders, Orders)
-    return orders if os.path.isdir(orders.directory) else None
-
-
-class Count:
-    """The number of steps, overwritten in the file: after a kill the last number remains."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._at = file.tell() + len('{"steps": ')
-        word = _STEPS % 0
-        file.write(b'{"steps": ' + word + b"}\n")
-        self._tens = 0
-        """All digits but the last, as written."""
-        self._memory: memoryview | None = None
-        with contextlib.suppress(OSError, ValueError):  # not every file system supports it
-            whole = mmap.mmap(file.fileno(), self._at + len(word))
-            self._memory = memoryview(whole)[self._at :]
-
-    def set(self, steps: int) -> None:
-        """Write the number of steps, mostly one digit of mapped memory: a system call costs ten times that."""
-        if self._memory is not None and steps // 10 == self._tens:
-            self._memory[-1] = _ZERO + steps % 10
-            return
-        self._tens = steps // 10
-        word = _STEPS % steps
-        if self._memory is not None:
-            self._memory[:] = word
-            return
-        with contextlib.suppress(OSError):
-            os.pwrite(self._file.fileno(), word, self._at)
-
-
-class Company:
-    """The processes of one run, from the view of one of them."""
-
-    def __init__(self, program: str, directory: str | None = None) -> None:
-        """Join the run of this process, or start one. Raises `OSError` if that fails."""
-        self.who = who()
-        self.orders = received()
-        self.kept = directory is not None or self.orders is not None
-        """Whether the directory remains after the run."""
-        self.leads = self.orders is None and (not self.who.one_of_many or self.who.rank == 0)
-        """Whether this process reports the findings of all."""
-        self.formed = False
-        """Whether the ranks have formed a process group."""
-        self.rank: int | None = None
-        """The rank of this process, once they have."""
-        self._program = program
-        self._file: Any = None
-        self.count: Count | None = None
-        """The step counter of this process, once they have. It remains if the rank is killed."""
-        self._known = Who()
-        self.problem = ""
-        if self.orders is not None:
-            self.directory = self.orders.directory
-        elif directory is not None:
-            self.directory = os.path.abspath(directory)
-            os.makedirs(self.directory, exist_ok=True)
-            self._clear()
-        elif self.who.one_of_many:
-            self.directory = _meeting()
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        else:
-            self.directory = tempfile.mkdtemp(prefix="zerograd-")
-        if self.who.one_of_many:
-            self._begin()
-
-    @property
-    def _writes(self) -> bool:
-        """Whether this process writes a file. A leader has its report and needs no file."""
-        return not self.leads or self.who.one_of_many or self.kept
-
-    @property
-    def opened(self) -> bool:
-        """Whether this process has written anything yet."""
-        return self._file is not None
-
-    @property
-    def alone(self) -> bool:
-        """Whether no other process of the run has written anything."""
-        return not any(files(self.directory))
-
-    def met(self) -> None:
-        """The ranks have formed a process group: from now on this process writes a file."""
-        self.formed = True
-        self.rank = who().rank
-        if self._writes:
-            self._write()
-        if self._file is not None and self.count is None:
-            self.count = Count(self._file)
-
-    def forked(self) -> None:
-        """This process was forked from the previous one."""
-        self.leads = False
-        self.kept = True
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-        self._file = self.count = None
-        self.who = self._known = Who()
-        self.formed, self.rank = False, None
-
-    def first_to_tell(self, finding: Finding) -> bool:
-        """Whether no other process on this machine has printed a finding at this place."""
-        site = finding.site
-        return self.first(f"{finding.code} {site.path} {site.line}")
-
-    def first(self, what: str) -> bool:
-        """Whether this is the first process on this machine to claim this task."""
-        # The ranks of one launcher; a directory that zerograd made contains no others.
-        parent = os.getppid() if self.orders is None and self.who.one_of_many else ""
-        name = f"reported-{hashlib.sha256(f'{what} {parent}'.encode()).hexdigest()[:16]}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        try:
-            os.close(os.open(os.path.join(self.directory, name), flags))
-        except FileExistsError:
-            return False
-        except OSError:
-            pass
-        return True
-
-    def found(self, finding: Finding) -> None:
-        """Write a finding now."""
-        if self._writes:
-            self._write({"finding": plain(finding)})
-
-    def ended(self, report: Report, *, clean: bool) -> None:
-        """This process has ended."""
-        stepped = report.watched is not None and report.watched.steps
-        if self._file is None and not stepped and not report.findings and not report.errors:
-            return  # this process did not train
-        if self._writes:
-            watched = None if report.watched is None else plain(report.watched)
-            self._write({"end": clean, "watched": watched, "errors": plain(report.errors)})
-
-    def others(self) -> list[Part]:
-        """The findings of the other processes of the run."""
-        mine = self._path() if self._file is not None else ""
-        return [part for part in read(self.directory) if part.path != mine]
-
-    def wait(self) -> bool:
-        """Wait for the end of the ranks on this machine; False if some did not end."""
-        if not self.who.one_of_many:
-            return True
-        here = socket.gethostname()
-        expected = _number("LOCAL_WORLD_SIZE") or 1
-        until = time.monotonic() + PATIENCE
-        while True:
-            parts = [part for part in self.others() if part.host == here]
-            running = [part for part in parts if not part.ended and _alive(part.pid)]
-            if not running and len(parts) >= expected - 1:
-                break
-            if time.monotonic() > until:
-                return not running
-            time.sleep(0.02)
-        # If this one ends with an error, the launcher stops ranks that are just ending.
-        until = time.monotonic() + PATIENCE / 5
-        while any(_alive(part.pid) for part in parts) and time.monotonic() < until:
-            time.sleep(0.02)
-        return True
-
-    def close(self) -> None:
-        """Close the file. The leader also removes the directory, unless it is kept."""
-        self.count = None
-        if self._file is not None:
-            self._file.close()
-        if self.leads and not self.kept:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _path(self) -> str:
-        return os.path.join(self.directory, f"{socket.gethostname()}-{os.getpid()}{SUFFIX}")
-
-    def _open(self) -> None:
-        path = self._path()
-        try:
-            # Never overwrite a file: another process may still have it mapped.
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
-            self._file = open(path, "x+b", 0, opener=open_aside)  # noqa: SIM115
-        except OSError as error:
-            self.problem = f"{self.directory} cannot be written: {error.strerror}"
-
-    def _begin(self) -> None:
-        """Write the first line, which identifies the process, once."""
-        if self._file is None and not self.problem:
-            self._open()
-        now = who()
-        if self._known.one_of_many and not now.one_of_many:
-            now = self._known  # the group is gone, but it is still the same process
-        if self._file is not None and (now != self._known or not self._file.tell()):
-            self._known = now
-            self._put(self._header(now))
-
-    def _write(self, *lines: dict[str, object]) -> None:
-        try:
-            self._begin()
-            for line in lines if self._file is not None else ():
-                self._put(line)
-        except (OSError, ValueError) as error:
-            self.problem = f"{self.directory} cannot be written: {error}"
-
-    def _put(self, line: dict[str, object]) -> None:
-        self._file.write(f"{json.dumps(line)}\n".encode("ascii"))
-
-    def _header(self, now: Who) -> dict[str, object]:
-        return {
-            "rank": now.rank if now.one_of_many else None,
-            "world": now.world,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "program": self._program,
-        }
-
-    def _clear(self) -> None:
-        """Remove the files of an earlier run from the directory that the user named."""
-        if self.who.restart:
-            return
-        here = socket.gethostname()
-        for part in read(self.directory):
-            if part.host != here or not _alive(part.pid):
-                with contextlib.suppress(OSError):
-                    os.remove(part.path)
-        if not self.who.one_of_many:
-            for name in Path(self.directory).glob("reported-*"):
-                name.unlink(missing_ok=True)
-
-
-def _meeting() -> str:
-    """The directory for ranks that a launcher started, named after their common parent."""
-    words = (os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("MASTER_PORT", ""))
-    name = f"zerograd-{getpass.getuser()}-{os.getppid()}-{'-'.join(filter(None, words))}"
-    safe = "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in name)
-    return os.path.join(tempfile.gettempdir(), safe)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -13,7 +13,7 @@ from typing import Protocol
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.core.rule import Feature
 from zerograd.fold.judge import Judge
-from zerograd.processes.identity import Company
+from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
 from zerograd.rules.catalogue import RULES
 from zerograd.runtime import orphans
@@ -34,7 +34,7 @@ class OpenWatch(Protocol):
     report: Report
     record: Recorder | None
     check_ranks: str
-    company: Company | None
+    process: RunProcess | None
 
     def hear(self, finding: Finding) -> None:
         """A rule was broken, for the first time at its place or once more."""
@@ -160,13 +160,13 @@ class Engine:
 
     def ranks_met(self) -> None:
         for watch in self.watches:
-            if watch.company is not None:
-                watch.company.met()
+            if watch.process is not None:
+                watch.process.met()
 
     def rank_stepped(self) -> None:
         for watch in self.watches:
-            if watch.company is not None and watch.company.count is not None:
-                watch.company.count.set(self.judge.steps)
+            if watch.process is not None and watch.process.counter is not None:
+                watch.process.counter.set(self.judge.steps)
 
     def problem(self, message: str, wrong: bool) -> None:
         """Something that the ranks have to say, wrong with the run or only with our comparison."""

@@ -17,8 +17,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from zerograd.core import suppressions
 from zerograd.core.finding import Finding, Report
-from zerograd.processes import identity
-from zerograd.processes.identity import Company
+from zerograd.processes.identity import identify
+from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
 from zerograd.rules.catalogue import RULES
 from zerograd.rules.selection import expand, resolve
@@ -72,10 +72,10 @@ class Watch:
         on: str = "warn",
         rules: Iterable[str] | None = None,
         *,
-        tell: Callable[[Finding], None] | None = None,
+        on_finding: Callable[[Finding], None] | None = None,
         record: Recorder | None = None,
         check_ranks: str = "default",
-        company: Company | None = None,
+        process: RunProcess | None = None,
     ) -> None:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
@@ -87,15 +87,15 @@ class Watch:
         self._options: dict[str, Any] = {
             "on": on,
             "rules": rules,
-            "tell": tell,
+            "on_finding": on_finding,
             "record": record,
             "check_ranks": check_ranks,
-            "company": company,
+            "process": process,
         }
         self.check_ranks = check_ranks
-        self.company = company
+        self.process = process
         self._on = on
-        self._tell = tell
+        self._on_finding = on_finding
         self.record = record
         self.report = Report()
         self._open = 0
@@ -163,12 +163,12 @@ class Watch:
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
         seen = (finding.seen or 1) - self._before.get(finding.place, 0)
-        now = identity.who()
+        now = identify()
         mine = replace(finding, seen=seen, ranks=now.several)
         if known:
             self.report.findings[known[0]] = mine
-            if self._tell is not None and seen & (seen - 1) == 0:
-                self._tell(mine)  # how often: not each time, but soon enough to be near
+            if self._on_finding is not None and seen & (seen - 1) == 0:
+                self._on_finding(mine)  # how often: not each time, but soon enough to be near
         else:
             self.report.findings.append(mine)
             for site in (finding.site, *(note.site for note in finding.notes)):
@@ -206,8 +206,8 @@ class Watch:
         return [line.rstrip("\n") for line in linecache.getlines(name)]
 
     def _announce(self, finding: Finding) -> None:
-        if self._tell is not None:
-            self._tell(finding)
+        if self._on_finding is not None:
+            self._on_finding(finding)
         elif self._on == "warn":
             site = finding.site
             message = f"zerograd: {finding.code} {finding.name}: {finding.message}"
