@@ -1,6 +1,7 @@
-"""The reader of runs: listens to torch, looks at gradients where it must, and posts events.
+"""Watches a run: turns what torch does into events, and looks at gradients where that is needed.
 
-`watch` is the way in; `patches` is the only module that changes torch. Nothing is sampled: on the
+It gives `watch`, the public API. `engine` patches torch once (`patches`, the only module that changes
+torch) and has a `Watcher`, which hands each call of torch to its parts. Nothing is sampled: on the
 usual path no gradient is read, and every backward that meets used gradients is looked at. An error
 inside zerograd ends the watching, never the run.
 

@@ -1,4 +1,4 @@
-"""The graph of a loss, followed: to the leaves that a backward would reach, and to where a scaler was."""
+"""Walks the graph of a loss: to the leaves that a backward would reach, and to what a scaler multiplied."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 MARK = "zerograd.scaled"
 MOST_NODES = 100_000
-"""A larger graph is not followed to its end."""
+"""A larger graph is not walked to its end."""
 
 
 def scaled_by_a_scaler(output: Any) -> bool | None:
@@ -31,13 +31,13 @@ def scaled_by_a_scaler(output: Any) -> bool | None:
 
 
 def is_marked(output: Any) -> bool:
-    """Whether a tensor is what a scaler has made."""
+    """Whether a tensor is the result of a scaler."""
     node = getattr(output, "grad_fn", None)
     return node is not None and MARK in node.metadata
 
 
 def mark_scaled(output: Any) -> None:
-    """Note on the graph that a scaler has multiplied this."""
+    """Mark in the graph that a scaler has multiplied a tensor."""
     node = getattr(output, "grad_fn", None)
     if node is not None:
         node.metadata[MARK] = True

@@ -1,7 +1,7 @@
-"""Where in the user's code a call stands: cheap enough to ask at every event.
+"""Finds the user's call above a frame, at a cost that every event can pay.
 
-A place is the code object and the instruction of the innermost frame that is not torch's and not
-ours; it is made into a path and a line once.
+A call is known by the code object and the instruction of the innermost frame that is not torch's and
+not ours. Its path and line are worked out once.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ NOWHERE = Site("<unknown>", 1)
 Position = tuple[Any, int]
 """A code object, and an instruction in it."""
 _Spot = tuple[int, int]
-"""The identity of a code object, which Python would hash by all that is in it, and an instruction."""
+"""The identity of a code object, which would be slow to hash, and an instruction."""
 
 USER, LIBRARY, HIDDEN = 2, 1, 0
 
 
 class Places:
-    """The places seen so far."""
+    """The calls seen so far."""
 
     def __init__(self, torch_home: str) -> None:
         self._hidden = (OURS, torch_home + os.sep, "<frozen ")
         paths = sysconfig.get_paths()
-        # A virtual environment may stand inside the user's project, and the other way round.
+        # A virtual environment may be inside the user's project, and the other way round.
         self._libraries = tuple(
             {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
         )
@@ -43,7 +43,7 @@ class Places:
         self._here = os.getcwd()
 
     def site(self, frame: FrameType | None) -> Site:
-        """The user's call above a frame: outside every library where there is such a place."""
+        """The user's call above a frame; if there is none, the innermost call of a library."""
         kinds = self._kinds
         way: list[_Spot] = []
         while frame is not None:
@@ -69,20 +69,20 @@ class Places:
         return frame
 
     def is_users(self, frame: FrameType) -> bool:
-        """Whether a frame, above which a site was looked for, is the user's own."""
+        """Whether a frame is the user's own. Its site must have been asked for before."""
         return self._kinds.get(id(frame.f_code)) == USER
 
     def position(self, frame: FrameType) -> Position | None:
-        """The position of such a frame, if it alone says where the user's call is."""
+        """The position of a frame that is the user's own; None for other frames."""
         return (frame.f_code, frame.f_lasti) if self.is_users(frame) else None
 
     def forget(self) -> None:
-        """Begin anew: a program that makes code as it runs must not make this grow."""
+        """Forget all calls: a program that compiles code all the time must not make this grow."""
         for table in (self._kinds, self._codes, self._sites, self._ways):
             table.clear()
 
     def _inside(self, user: _Spot, way: tuple[_Spot, ...]) -> Site:
-        """The user's call, and by which way a library has got from there to torch."""
+        """The user's call, together with the way of a library from there to torch."""
         site = self._ways.get((user, way))
         if site is None:
             there = self._place(way[0])
@@ -99,7 +99,7 @@ class Places:
         else:
             kind = USER
         self._kinds[id(code)] = kind
-        self._codes[id(code)] = code  # so that no other comes to have its identity
+        self._codes[id(code)] = code  # kept alive, so that its identity stays its own
         return kind
 
     def _place(self, spot: _Spot) -> Site:

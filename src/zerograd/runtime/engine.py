@@ -1,4 +1,4 @@
-"""The engine: patches torch once for all open watches, and hands each of them what is found."""
+"""Patches torch once for all open watches, and gives each of them the findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BELOW_TORCH = tuple(f"zerograd.{name}." for name in "core fold processes rules 
 
 
 class OpenWatch(Protocol):
-    """A watch that was started and not stopped yet, as the engine needs it."""
+    """What the engine needs of a watch that is open."""
 
     codes: frozenset[str]
     report: Report
@@ -47,9 +47,9 @@ class Engine:
     running: Engine | None = None
     lock = threading.RLock()
     allowed: frozenset[str] = frozenset()
-    """The rules that the program silences now."""
+    """The codes of the rules that the program allows to be broken now."""
     expected = 0
-    """How long windows are meant to be, as the user says; 0 where nothing is said."""
+    """How many backward calls windows are meant to have, by `expect_window`; 0 without it."""
 
     def __init__(self, passing: tuple[type[Exception], ...]) -> None:
         torch = load_torch()
@@ -66,7 +66,7 @@ class Engine:
 
     @classmethod
     def join(cls, watch: OpenWatch, passing: tuple[type[Exception], ...]) -> Engine:
-        """Begin to watch for somebody; exceptions of the types in `passing` reach the program."""
+        """Open a watch. Exceptions of the types in `passing` are raised in the program."""
         with cls.lock:
             engine = cls.running or cls(passing)
             if cls.running is None:
@@ -80,7 +80,7 @@ class Engine:
 
     @classmethod
     def leave(cls, watch: OpenWatch, *, clean: bool) -> None:
-        """Watch for somebody no more; torch is as it was when the last one leaves."""
+        """Close a watch. With the last one, torch is put back as it was."""
         with cls.lock:
             engine = cls.running
             if engine is None or watch not in engine.watches:
@@ -113,7 +113,7 @@ class Engine:
             cls.running.watcher.expect(length)
 
     def _record(self, recorder: Recorder | None) -> None:
-        """Record the events from now on, or no more; one recording at a time."""
+        """Record the events from now on; None: stop recording. There is one recording at a time."""
         subjects = self.watcher.lanes.subjects.all
         self._meter = None if recorder is None else Meter(recorder, self._torch, subjects)
         self.watcher.record(self._meter)
@@ -143,7 +143,7 @@ class Engine:
             missing[Feature.SHARED_GRADIENTS] = "no gradients were shared by ranks"
         chosen = [rule for rule in WATCHABLE if rule.code in watch.codes]
         why = {rule.code: missing.get(rule.applies_to, "") for rule in chosen}
-        others = orphans.strangers(self._torch)
+        others = orphans.unknown_optimizers(self._torch)
         return Watched(
             optimizers=tuple(titles.values()),
             parameters=sum(parameters.values()),
@@ -169,7 +169,7 @@ class Engine:
                 watch.process.counter.set(self.judge.steps)
 
     def problem(self, message: str, wrong: bool) -> None:
-        """Something that the ranks have to say, wrong with the run or only with our comparison."""
+        """Print a problem with comparing ranks; with `wrong` it is an error in how the run was started."""
         if wrong:
             for watch in self.watches:
                 watch.report.errors.append(Problem("zerograd", message, names_rank=True))
@@ -189,12 +189,12 @@ class Engine:
         for watch in self.watches:
             watch.report.errors.append(Problem("zerograd", message))
         with contextlib.suppress(Exception):
-            # The program may have closed it.
+            # The program may have closed the stream.
             sys.stderr.write(f"zerograd: {message}\n")
 
 
 @functools.cache
 def code_below_torch() -> tuple[CodeType, ...]:
-    """The code of ours that runs inside calls of torch; gathered once, as it takes milliseconds."""
+    """Our code that runs inside calls of torch. It is gathered once, because that takes milliseconds."""
     ours = [module for name, module in sys.modules.items() if name.startswith(_BELOW_TORCH)]
     return tuple(code for module in ours for code in code_of(module))

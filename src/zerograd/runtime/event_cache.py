@@ -1,4 +1,8 @@
-"""The events of a run: every event that differs is made once, and found again by a look-up."""
+"""Makes the events of a run, each of them once, so that the edges of the state machine are found again.
+
+Edges are remembered by the identity of their event. Without this cache, no edge would ever be taken a
+second time, and every rule would be checked at every event.
+"""
 
 from __future__ import annotations
 
@@ -14,30 +18,30 @@ E = TypeVar("E", bound=Event)
 
 
 class EventCache:
-    """The events made so far, under the rules that are silenced now."""
+    """The events made so far, with the rules that the program allows now."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._allowed: tuple[str, ...] = ()
         self._events: dict[object, tuple[object, Any]] = {}
-        """Each with what its key is made of, so that no other comes to have the same identity."""
+        """Each with the object whose identity is in its key: it is kept alive, so that the key stays its own."""
         self._direct: dict[object, Any] = {}
-        """The events of calls in the user's own code."""
+        """The events of calls in the user's own code, by code object and instruction."""
 
     def backward(self, frame: Any, scaled: bool | None) -> Backward:
-        """The backward of the user's call above a frame; most often the call is the frame's own."""
+        """The backward that the user's code calls in this frame, or in the nearest one above it."""
         key = (id(frame.f_code), frame.f_lasti, Backward, scaled)
         event: Backward | None = self._direct.get(key)
         return event or self._at(frame, key, Backward, scaled=scaled)
 
     def step(self, frame: Any, scaled: bool, length: int = 0) -> Step:
-        """The step of the user's call above a frame, in a window that is meant to be so long."""
+        """The same of a step; `length` is how many backward calls its window is meant to have."""
         key = (id(frame.f_code), frame.f_lasti, Step, scaled, length)
         event: Step | None = self._direct.get(key)
         return event or self._at(frame, key, Step, scaled=scaled, length=length)
 
     def zero(self, frame: Any, to_none: bool) -> Zero:
-        """The clear of the user's call above a frame."""
+        """The same of a clear."""
         key = (id(frame.f_code), frame.f_lasti, Zero, to_none)
         event: Zero | None = self._direct.get(key)
         return event or self._at(frame, key, Zero, to_none=to_none)
@@ -46,7 +50,7 @@ class EventCache:
         event = self.event(kind, self._places.site(frame), **fields)
         if self._places.is_users(frame):
             if len(self._direct) >= MOST_EVENTS:
-                # Code that is made anew all the time: nothing is known by its identity.
+                # A program that compiles code all the time: forget all of it.
                 self._direct.clear()
                 self._places.forget()
             else:
@@ -80,7 +84,7 @@ class EventCache:
         return kept
 
     def allow(self, codes: tuple[str, ...]) -> None:
-        """From now on these rules are silenced."""
+        """From now on the program allows what breaks these rules."""
         self._allowed = codes
         self._events = {}
         self._direct = {}

@@ -1,7 +1,7 @@
-"""Measures what steps use: the norm of the gradients of every step, for recordings alone.
+"""Measures the norm of the gradients that every step uses. Only recordings need it.
 
-It reads and never writes, on the device, and asks for the numbers in batches. Where a backward adds
-onto gradients that were used, it keeps those, so that what should have been used is the difference.
+It computes on the device and fetches the numbers in batches. Where a backward adds to gradients that
+were used, it copies those first: what the step should have used is the difference.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BATCH = 128
-"""So many norms are asked for at once: a crash loses no more."""
+"""How many norms are fetched at once; a crash loses no more than these."""
 
 _FORGETTING = (Zero, Assign, New, Unknown)
 
 
-class _Notes:
-    """What is noted of one subject."""
+class _Measurements:
+    """What is measured of one subject."""
 
     __slots__ = ("base", "clipped", "first", "got", "right", "rights", "used")
 
     def __init__(self) -> None:
         self.first = 1
-        """The step that the first of the waiting norms belongs to."""
+        """The number of the step that the first norm in `used` belongs to."""
         self.used: list[Tensor] = []
         self.rights: dict[int, Tensor] = {}
-        """By number among those: what they should have been."""
+        """By index in `used`: what the norm should have been."""
         self.base: dict[int, Tensor] = {}
-        """What parameters hold that was used, and a backward is about to add to; by identity."""
+        """Copies of used gradients that a backward is about to add to, by the identity of the parameter."""
         self.right: Tensor | None = None
-        """The norm of what came onto it, when the last backward had run."""
+        """The norm of what was added to them, after the last backward."""
         self.got: Tensor | None = None
-        """The norm of all of it, then."""
+        """The norm of the sum, then."""
         self.clipped = False
 
 
 class Meter:
-    """Stands between a judge and a recorder, and adds what it measures."""
+    """A recorder that measures, and hands events and norms to the recorder that writes them."""
 
     def __init__(self, recorder: Recorder, torch: Any, subjects: Iterable[Subject]) -> None:
         self._recorder = recorder
         self._torch = torch
         self._subjects = subjects
-        self._known: dict[str, tuple[weakref.ref[Subject], _Notes]] = {}
-        """Subjects are not kept alive: a model that the program drops is gone."""
+        self._known: dict[str, tuple[weakref.ref[Subject], _Measurements]] = {}
+        """By the names of subjects, which are not kept alive: a model that the program drops is freed."""
 
     def write(self, subject: str, event: Event) -> None:
-        """Keep one event, and what is measured at it."""
-        known = self._known.get(subject) or self._meet(subject)
+        """Record an event, and measure what it uses."""
+        known = self._known.get(subject) or self._first_event(subject)
         self._recorder.write(subject, event)
-        who = None if known is None else known[0]()
-        if known is None or who is None:
+        measured = None if known is None else known[0]()
+        if known is None or measured is None:
             return
         if isinstance(event, Step):
             if not event.foreign:
-                self._step(who, known[1], event)
+                self._step(measured, known[1], event)
         elif known[1].base:
-            self._follow(who, known[1], event)
+            self._follow(measured, known[1], event)
 
     def before(self, subjects: Iterable[Subject]) -> None:
         """A backward is about to run; the subjects hold gradients that were used."""
@@ -77,26 +77,26 @@ class Meter:
                 known[1].base = copies(subject.params)
 
     def flush(self) -> None:
-        """Hand on what waits."""
+        """Write all norms that were not written yet."""
         for name in tuple(self._known):
-            self._hand_on(name)
+            self._write_norms(name)
 
     def _gone(self, name: str) -> None:
-        self._hand_on(name)
+        self._write_norms(name)
         self._known.pop(name, None)
 
-    def _meet(self, name: str) -> tuple[weakref.ref[Subject], _Notes] | None:
-        """A subject that shows itself for the first time."""
+    def _first_event(self, name: str) -> tuple[weakref.ref[Subject], _Measurements] | None:
+        """Record the title of a subject at its first event."""
         for subject in self._subjects:
             if subject.name == name:
                 self._recorder.title(name, subject.title, len(subject.params))
                 ref = weakref.ref(subject, lambda _: self._gone(name))
-                self._known[name] = (ref, _Notes())
+                self._known[name] = (ref, _Measurements())
                 return self._known[name]
         return None
 
-    def _follow(self, subject: Subject, notes: _Notes, event: Event) -> None:
-        """Something happened to gradients that hold what was used."""
+    def _follow(self, subject: Subject, notes: _Measurements, event: Event) -> None:
+        """Something happened to gradients that a backward has added to although they were used."""
         if isinstance(event, _FORGETTING):
             _forget(notes)
         elif isinstance(event, Clip):
@@ -111,7 +111,7 @@ class Meter:
                 notes.right = self._norm(came)
                 notes.got = self._norm_of(subject)
 
-    def _step(self, subject: Subject, notes: _Notes, event: Step) -> None:
+    def _step(self, subject: Subject, notes: _Measurements, event: Step) -> None:
         state = subject.track.node.state
         used = self._norm_of(subject)
         if state.grads is Grads.STALE or state.crossed is not None:
@@ -121,16 +121,16 @@ class Meter:
         notes.used.append(used)
         _forget(notes)
         if len(notes.used) >= BATCH:
-            self._hand_on(subject.name)
+            self._write_norms(subject.name)
 
-    def _right(self, notes: _Notes, used: Tensor, event: Step) -> Any:
-        """What should have been used, after all that was done to what was."""
+    def _right(self, notes: _Measurements, used: Tensor, event: Step) -> Any:
+        """The norm that should have been used, after clips and unscaling."""
         if notes.right is None or notes.got is None:
             return None
         if notes.clipped:
             if event.scaled:
-                return None  # two factors, and only their product is known
-            # If the clip had to act, its limit is what was used.
+                return None  # clipped and unscaled: only the product of both factors is known
+            # If the clip had an effect, the norm that was used is its limit.
             smaller = self._torch.minimum(notes.right, used)
             return self._torch.where(used < notes.got * (1 - 1e-6), smaller, notes.right)
         return notes.right * (used / notes.got) if event.scaled else notes.right
@@ -144,7 +144,7 @@ class Meter:
                 return self._torch.tensor(float("nan"))
 
     def _norm(self, grads: list[Tensor]) -> Any:
-        """The norm of some gradients together, wherever each of them is."""
+        """The norm of all gradients together, on whatever devices they are."""
         torch = self._torch
         alike: dict[object, list[Tensor]] = {}
         for grad in grads:
@@ -152,7 +152,7 @@ class Meter:
                 alike.setdefault((grad.device, grad.dtype), []).append(grad)
         if not alike:
             return torch.zeros(())
-        # Small floats would overflow: they are added up as larger ones.
+        # Half precision would overflow: these are summed in single precision.
         norms = [
             torch.stack(list(torch._foreach_norm(few, 2, _wide(torch, few[0])))).float()
             for few in alike.values()
@@ -161,7 +161,7 @@ class Meter:
             norms = [torch.cat([norm.to(norms[0].device) for norm in norms])]
         return torch.linalg.vector_norm(norms[0])
 
-    def _hand_on(self, name: str) -> None:
+    def _write_norms(self, name: str) -> None:
         notes = self._known[name][1]
         if notes.used:
             used = self._numbers(notes.used)
@@ -184,5 +184,5 @@ def _wide(torch: Any, grad: Tensor) -> Any:
     return torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else None
 
 
-def _forget(notes: _Notes) -> None:
+def _forget(notes: _Measurements) -> None:
     notes.base, notes.right, notes.got, notes.clipped = {}, None, None, False

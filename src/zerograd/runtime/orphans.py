@@ -1,8 +1,8 @@
 """Parameters that receive gradients and belong to no optimizer.
 
-The graph is walked at the first backward calls and then now and then. A parameter is named after
-three sightings, with steps in between, of a gradient that nobody has cleared; and only after
-looking for optimizers that have not shown themselves yet.
+The graph is walked at the first backward calls, and later at one in EVERY. A parameter is reported
+after three sightings, with steps in between, of a gradient that nobody has cleared; and only after a
+search for optimizers that have not been seen yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FIRST = 8
 EVERY = 256
-CONVINCED = 3
+ENOUGH_SIGHTINGS = 3
 DEPTH = 5
 MOST = 100_000
 
@@ -36,26 +36,26 @@ class Orphans:
         self._subjects = subjects
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
-        self._told: dict[int, weakref.ref[Any]] = {}
+        self._reported: dict[int, weakref.ref[Any]] = {}
         """By identity: sets would compare tensors by their values."""
 
     def next(self, backwards: int) -> int:
-        """After so many backward calls, which is the next one to look at."""
-        if backwards < CONVINCED or (backwards < FIRST and self._seen):
+        """The number of the next backward whose graph is to be walked, after this one."""
+        if backwards < ENOUGH_SIGHTINGS or (backwards < FIRST and self._seen):
             return backwards + 1
         return (backwards // EVERY + 1) * EVERY
 
     def unclaimed(self, leaves: list[Tensor]) -> bool:
-        """Whether some of them are parameters of no optimizer that has shown itself."""
+        """Whether some of them are parameters that no optimizer seen so far has."""
         kind = self._torch.nn.Parameter
         return any(isinstance(leaf, kind) and not self._subjects.owning(leaf) for leaf in leaves)
 
     def look(self, leaves: list[Tensor], site: Site, steps: int) -> None:
-        """Before a backward that reaches these leaves, when there have been so many steps."""
+        """A backward is about to reach these leaves; there have been `steps` steps."""
         kind = self._torch.nn.Parameter
         sightings = {}
         for leaf in leaves:
-            if not isinstance(leaf, kind) or self._subjects.owning(leaf) or self._is_told(leaf):
+            if not isinstance(leaf, kind) or self._subjects.owning(leaf) or self._is_reported(leaf):
                 continue
             ref, times, when = self._seen.get(id(leaf), (None, 0, -1))
             if ref is None or ref() is not leaf:
@@ -66,15 +66,15 @@ class Orphans:
                 times += 1
             sightings[id(leaf)] = (ref, times, steps)
         self._seen = sightings
-        ripe = [ref() for ref, times, _ in sightings.values() if times >= CONVINCED]
-        if ripe:
-            self._convict([one for one in ripe if one is not None], site)
+        enough = [ref() for ref, times, _ in sightings.values() if times >= ENOUGH_SIGHTINGS]
+        if enough:
+            self._report([one for one in enough if one is not None], site)
 
-    def _is_told(self, leaf: Tensor) -> bool:
-        told = self._told.get(id(leaf))
-        return told is not None and told() is leaf
+    def _is_reported(self, leaf: Tensor) -> bool:
+        reported = self._reported.get(id(leaf))
+        return reported is not None and reported() is leaf
 
-    def _convict(self, params: list[Tensor], site: Site) -> None:
+    def _report(self, params: list[Tensor], site: Site) -> None:
         ours, others = optimizers(self._torch)
         for optimizer in ours:
             self._subjects.of(optimizer)
@@ -85,7 +85,7 @@ class Orphans:
             if not self._subjects.owning(param) and id(param) not in theirs
         ]
         for param in params:
-            self._told[id(param)] = weakref.ref(param)
+            self._reported[id(param)] = weakref.ref(param)
             del self._seen[id(param)]
         if params:
             names = names_of(params, names_in_modules(params))
@@ -94,32 +94,32 @@ class Orphans:
 
 
 def optimizers(torch: Any) -> tuple[list[Any], list[Any]]:
-    """All optimizers of the program: torch's, and what looks like one and is not torch's."""
+    """The optimizers of the program: those of torch, and objects that look like one and are not."""
     ours, others = [], []
     look: dict[type, int] = {}
-    for thing in gc.get_objects():
-        kind = type(thing)
+    for found in gc.get_objects():
+        kind = type(found)
         what = look.get(kind)
         if what is None:
             what = look[kind] = _what(kind, torch)
-        if what == 1 and getattr(thing, "param_groups", None):
-            ours.append(thing)
+        if what == 1 and getattr(found, "param_groups", None):
+            ours.append(found)
         elif what == 2:
-            others.append(thing)
+            others.append(found)
     return ours, others
 
 
-def strangers(torch: Any) -> list[Any]:
-    """What looks like an optimizer, is none of torch's, and leads to none of torch's."""
+def unknown_optimizers(torch: Any) -> list[Any]:
+    """Objects that look like an optimizer, are none of torch's, and hold none of torch's."""
     ours, others = optimizers(torch)
     known = set(map(id, ours))
     return [other for other in others if not _reach(other) & known]
 
 
-def _reach(thing: Any) -> set[int]:
-    """The identities of what a thing holds, and of what that holds."""
+def _reach(root: Any) -> set[int]:
+    """The identities of the objects that an object refers to, directly or through others."""
     found: set[int] = set()
-    layer = [thing]
+    layer = [root]
     for _ in range(DEPTH):
         layer = [one for one in gc.get_referents(*layer) if id(one) not in found]
         layer = [one for one in layer if not isinstance(one, (type, ModuleType))][:MOST]

@@ -1,7 +1,7 @@
-"""Where torch is listened to. The only file that touches its internals, and it leaves no trace.
+"""Patches torch so that a listener is called for every backward, step, clear, clip and scaler call.
 
-Every patch calls what was there before and hands on what it returns or raises. What the listener
-does wrong stays with the listener.
+It is the only module that changes torch, and it puts everything back. Every patch calls the original
+and returns or raises what that does. An error of the listener never reaches the program.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ OLDEST = (2, 4)
 
 
 class Unsupported(RuntimeError):
-    """There is no torch to watch, or it is too old; the message says the way out."""
+    """There is no torch to watch, or it is too old. The message says what to do."""
 
 
 class Listener(Protocol):
-    """Who hears what happens to gradients. `None` as an answer means: nothing to tell afterwards."""
+    """What is called when something happens to gradients."""
 
     @property
     def sync(self) -> collectives.Listener:
-        """Who hears of torch.distributed."""
+        """What is called when torch.distributed is used."""
         ...
 
     def backward_begins(self, outputs: Any) -> Any:
-        """A backward that accumulates is about to run."""
+        """A backward that accumulates is about to run. None: `backward_ended` is not called for it."""
         ...
 
     def backward_ended(self, token: Any, failed: bool) -> None:
-        """It has run; the token is what `backward_begins` gave."""
+        """It has run; the token is the result of `backward_begins`."""
         ...
 
     def step_begins(self, optimizer: Any) -> None:
@@ -48,11 +48,11 @@ class Listener(Protocol):
         ...
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
-        """The clearing that is torch's own has run on an optimizer."""
+        """The `zero_grad` of torch has run on an optimizer."""
         ...
 
     def module_zeroed(self, module: Any, to_none: bool) -> None:
-        """The clearing that is torch's own has run on a module."""
+        """The `zero_grad` of torch has run on a module."""
         ...
 
     def clipped(self, params: list[Any]) -> None:
@@ -72,7 +72,7 @@ class Listener(Protocol):
         ...
 
     def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
-        """It has, or it has skipped the step."""
+        """It has stepped it, or has skipped the step."""
         ...
 
     def updated(self) -> None:
@@ -80,16 +80,16 @@ class Listener(Protocol):
         ...
 
     def grouped(self, optimizer: Any) -> bool:
-        """An optimizer was given parameters; whether some of them are under FSDP2."""
+        """An optimizer got parameters. The result: whether some of them are under FSDP2."""
         ...
 
     def fault(self, error: Exception) -> None:
-        """Listening failed."""
+        """The listener has raised an error."""
         ...
 
 
 def load_torch() -> ModuleType:
-    """torch, if there is one that can be watched."""
+    """Import torch. Raises `Unsupported` if it cannot be watched."""
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
@@ -138,7 +138,7 @@ class Hooks:
         self._undo.append(lambda: setattr(owner, name, before))
 
     def _wrap_inside(self, decorated: Any, wrap: Callable[[Any], Any]) -> None:
-        """Put a wrapper into a decorated function, so that it is met however it was imported."""
+        """Wrap the function inside a decorated one: that works however the program has imported it."""
         for cell in decorated.__closure__ or ():
             inner = cell.cell_contents
             if isinstance(inner, FunctionType) and inner.__name__ == decorated.__name__:
@@ -234,7 +234,7 @@ class Hooks:
         if zero.__closure__:
             self._wrap_inside(zero, wrap)
         else:
-            # Two of ours, as if the outer one were the decorator.
+            # Two functions of ours, so that there are as many frames as with the decorator.
             self._set(module.Optimizer, "zero_grad", _as(zero, _calling(wrap(zero))))
 
         module_zeroed = self._listener.module_zeroed
@@ -264,7 +264,7 @@ class Hooks:
             if not isinstance(parameters, tensor):
                 parameters = list(parameters)
             if not (isinstance(limit, float) and math.isinf(limit)):
-                # Without a limit it is a way to ask for the norm.
+                # A clip without a limit only computes the norm.
                 params = [parameters] if isinstance(parameters, tensor) else parameters
                 _quietly(fault, clipped, params)
             return inner(parameters, limit, *args, **kwargs)
@@ -327,13 +327,13 @@ class Hooks:
         self._hear_shards()
 
     def _hear_shards(self) -> None:
-        """Begin to listen to FSDP2, as soon as the program has imported it."""
+        """Begin to listen to FSDP2 if the program has imported it."""
         if self._undo and not self._hears_shards:
             self._hears_shards = collectives.listen_to_shards(self._set, self._listener.sync)
 
 
 def _as(original: Any, wrapper: Any) -> Any:
-    """The wrapper under the name of what it stands for."""
+    """The wrapper, with the name and the docstring of the original."""
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
         with contextlib.suppress(AttributeError):
             setattr(wrapper, attribute, getattr(original, attribute))
@@ -366,7 +366,7 @@ def hide_from_compiler(codes: Iterable[CodeType]) -> None:
 
 
 def _skipping(compiler: Any) -> Callable[[CodeType], None]:
-    """Newer torch has no `skip_code` there, but what it is made of."""
+    """What `skip_code` does, for versions of torch that do not have it."""
     action = compiler._FrameAction
     strategy = compiler._FrameExecStrategy(action.SKIP, action.DEFAULT)
     return lambda code: compiler.set_code_exec_strategy(code, strategy)

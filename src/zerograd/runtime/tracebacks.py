@@ -8,7 +8,7 @@ from zerograd.runtime.call_sites import OURS
 
 
 def tidy(error: BaseException) -> None:
-    """Take our own frames out of the tracebacks of an exception and of all that led to it."""
+    """Remove our own frames from the tracebacks of an exception, its causes and its contexts."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -24,7 +24,7 @@ def _without_us(trace: TracebackType | None) -> TracebackType | None:
     kept: list[TracebackType] = []
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith(OURS):
-            # The machinery of imports hides itself, but not behind a loader that is ours.
+            # Python hides the frames of importlib, but not if a loader of ours is among them.
             while kept and kept[-1].tb_frame.f_code.co_filename.startswith("<frozen importlib"):
                 kept.pop()
         else:

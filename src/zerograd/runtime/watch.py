@@ -61,8 +61,8 @@ class WatchedFunction(Protocol[Parameters, Result_co]):
 class Watch:
     """Watches every gradient from `start` to `stop`, in a `with` block, or in a decorated function.
 
-    `on` says what a finding does: "warn" makes it a warning at the user's line, "raise" an error,
-    "collect" leaves it in the report. `rules` are codes, names, or beginnings of codes.
+    `on` is what happens on a finding: "warn" gives a warning at the user's line, "raise" raises an
+    error, "collect" only adds it to the report. `rules` are codes, names, or beginnings of codes.
     `check_ranks` says how often the ranks of a distributed training compare what they hold:
     "default" (once in 98 steps), "every-step", or "off".
     """
@@ -104,7 +104,7 @@ class Watch:
         self._comments: dict[object, bool] = {}
 
     def start(self) -> Report:
-        """Begin to watch; torch is imported and patched."""
+        """Begin to watch. It imports torch."""
         self._open += 1
         if self._open == 1:
             self.report = Report()
@@ -114,7 +114,7 @@ class Watch:
         return self.report
 
     def stop(self, *, clean: bool = True) -> Report:
-        """Watch no more; what is left open counts only if the run came to a clean end."""
+        """Stop watching. A window that is still open counts only if the run ended without an error."""
         if self._open:
             self._open -= 1
             if not self._open:
@@ -122,7 +122,7 @@ class Watch:
         return self.report
 
     def glance(self) -> list[Glance]:
-        """What every subject is doing now; another thread may ask."""
+        """The status of every subject now. Other threads may call this."""
         engine = Engine.running
         return [] if engine is None or self not in engine.watches else engine.glance()
 
@@ -158,7 +158,7 @@ class Watch:
         return this
 
     def hear(self, finding: Finding) -> None:
-        """A rule was broken, for the first time there or once more."""
+        """A rule was broken, for the first time at its place or once more."""
         if finding.code not in self.codes or self._allowed(finding):
             return
         known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
@@ -168,7 +168,7 @@ class Watch:
         if known:
             self.report.findings[known[0]] = mine
             if self._on_finding is not None and seen & (seen - 1) == 0:
-                self._on_finding(mine)  # how often: not each time, but soon enough to be near
+                self._on_finding(mine)  # at 2, 4, 8 … times: enough to show how often
         else:
             self.report.findings.append(mine)
             for site in (finding.site, *(note.site for note in finding.notes)):
@@ -179,12 +179,12 @@ class Watch:
 
     @property
     def idle(self) -> bool:
-        """Whether there was nothing to watch so far."""
+        """Whether nothing has trained so far."""
         engine = Engine.running
         return not self.report.findings and (engine is None or not engine.judge.steps)
 
     def forked(self) -> None:
-        """This process is a child of the one that it was, with a report of its own."""
+        """This process was forked from the one that started the watch: it gets its own report."""
         engine = Engine.running
         if self._open and engine is not None:
             self.report = Report()
@@ -192,7 +192,7 @@ class Watch:
             engine.judge.forked()
 
     def _allowed(self, finding: Finding) -> bool:
-        """Whether a comment in the source says that it is meant that way."""
+        """Whether a comment in the source allows the finding."""
         place = finding.place
         if place not in self._comments:
             lines = self._lines(finding.site.path)
@@ -200,7 +200,7 @@ class Watch:
         return self._comments[place]
 
     def _lines(self, path: str) -> list[str]:
-        # Paths are told from where the program stood when it began.
+        # Paths are relative to the directory in which the watch began.
         there = os.path.join(self._home, path)
         name = there if os.path.isfile(there) else path
         return [line.rstrip("\n") for line in linecache.getlines(name)]
@@ -218,7 +218,7 @@ class Watch:
 
 @contextmanager
 def allow(*rules: str) -> Iterator[None]:
-    """What these rules find in here is meant that way."""
+    """Do not report what breaks these rules in the block."""
     with _allowed(frozenset().union(*(expand(rule, RULES) for rule in rules))):
         yield
 
@@ -242,7 +242,7 @@ def _allowed(codes: frozenset[str]) -> Iterator[None]:
 
 @contextmanager
 def expect_window(length: int) -> Iterator[None]:
-    """Windows in here are meant to be so many backward calls long."""
+    """Windows in the block are meant to have `length` backward calls."""
     if length < 1:
         raise ValueError(f"a window is 1 backward call long or more, not {length}")
     before = Engine.expected

@@ -1,4 +1,6 @@
-"""Ranks of torch.distributed: which gradients they share, and whether they still agree.
+"""The ranks of torch.distributed: which gradients they share, and whether they still agree.
+
+It gives `RankSync` (what a backward has shared) and `Replicas` (whether ranks hold the same numbers).
 
 May import: core, runtime.
 """

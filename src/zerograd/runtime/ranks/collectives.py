@@ -1,7 +1,7 @@
-"""Where torch.distributed is listened to: who is wrapped, what is synchronised, what is sent by hand.
+"""Patches torch.distributed so that a listener hears of DDP, FSDP2, and collectives.
 
-Like `hooks`, of which it is a part: every patch calls what was there before. Nothing of
-torch.distributed is imported that the program has not imported itself.
+It belongs to `patches`: every patch calls the original. Nothing of torch.distributed is imported that
+the program has not imported itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 Set = Callable[[Any, str, Any], None]
-"""Sets an attribute, and puts back what was there when the listening ends."""
+"""Sets an attribute, and notes how to put it back."""
 WrapInside = Callable[[Any, Callable[[Any], Any]], None]
-"""Puts a wrapper into a decorated function."""
+"""Wraps the function inside a decorated one."""
 
 SENDERS = (
     "all_reduce",
@@ -23,15 +23,15 @@ SENDERS = (
     "all_gather_into_tensor",
     "broadcast",
 )
-"""Collectives by which a program may share gradients by hand: the tensor, or the list, comes first."""
+"""Collectives with which a program may share gradients. The first argument is a tensor or a list."""
 _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 
 
 class Listener(Protocol):
-    """Who hears of it."""
+    """What is called when torch.distributed is used."""
 
     def look_for_wrappers(self) -> None:
-        """Find what was wrapped before the listening began."""
+        """Find the modules that were wrapped before."""
         ...
 
     def met(self) -> None:
@@ -43,23 +43,23 @@ class Listener(Protocol):
         ...
 
     def forwarded(self, module: Any, syncs: bool) -> None:
-        """A forward went through DDP; the backward after it will synchronise, or will not."""
+        """A forward went through DDP; `syncs`: the backward after it will synchronise."""
         ...
 
-    def put_off(self, module: Any, what: str) -> None:
-        """From now on gradients are not synchronised; called below the user's call."""
+    def put_off(self, module: Any) -> None:
+        """From now on gradients are not synchronised. It is called inside the user's call."""
         ...
 
     def taken_up(self, module: Any) -> None:
-        """From now on they are."""
+        """From now on they are synchronised again."""
         ...
 
     def sent(self, numbers: int) -> None:
-        """A collective has moved so many numbers."""
+        """A collective has sent `numbers` numbers."""
         ...
 
     def fault(self, error: Exception) -> None:
-        """Listening failed."""
+        """The listener has raised an error."""
         ...
 
 
@@ -94,7 +94,7 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
         return result
 
     def puts_off(self: Any) -> Any:
-        _tell(listener, listener.put_off, self, "no_sync()")
+        _tell(listener, listener.put_off, self)
         return no_sync(self)
 
     for name, before, now in (
@@ -120,7 +120,7 @@ def listen_to_shards(set_: Set, listener: Listener) -> bool:
         if requires_gradient_sync:
             _tell(listener, listener.taken_up, self)
         else:
-            _tell(listener, listener.put_off, self, "set_requires_gradient_sync(False)")
+            _tell(listener, listener.put_off, self)
 
     set_(sharded, "set_requires_gradient_sync", _named(before, set_requires_gradient_sync))
     return True
@@ -129,12 +129,12 @@ def listen_to_shards(set_: Set, listener: Listener) -> bool:
 def is_sharded(module: Any) -> bool:
     """Whether a module is under FSDP2."""
     known = sys.modules.get(_SHARDING)
-    # Not isinstance: some of torch's objects warn when they are asked for their class.
+    # Not isinstance: some objects of torch warn when `__class__` is read.
     return known is not None and issubclass(type(module), known.FSDPModule)
 
 
 def waiting(module: Any) -> list[Any]:
-    """The parameters of an FSDP2 module, and below, whose gradients wait inside to be synchronised."""
+    """The parameters of an FSDP2 module and its submodules whose gradients are not synchronised yet."""
     found = []
     for one in module.modules():
         if is_sharded(one):
@@ -149,7 +149,7 @@ def waiting(module: Any) -> list[Any]:
 
 
 def _waits(param: Any) -> bool:
-    """Whether FSDP2 keeps a whole gradient of a parameter: in the dtype of the reduction, or as is."""
+    """Whether FSDP2 keeps an unsharded gradient of a parameter, in the dtype of the reduction or not."""
     whole = getattr(param, "_unsharded_param", None)
     return param.unsharded_accumulated_grad is not None or (
         whole is not None and whole.grad is not None

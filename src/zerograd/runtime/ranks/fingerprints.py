@@ -1,7 +1,7 @@
-"""What one step of a rank comes to, in a few numbers that other ranks can compare with their own.
+"""Fingerprints: a few numbers about one step of a rank that other ranks compare with their own.
 
-What is compared is exact: sums of bit patterns, which come out the same in whatever order they are
-added up. A fingerprint travels as a line of JSON, and two that agree are the same line.
+They are exact: sums of bit patterns, which are the same in whatever order they are added up. A
+fingerprint is stored as a line of JSON, and equal fingerprints are equal lines.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MOST_SUMS = 16
-"""So many sums a fingerprint has: with more parameters, neighbours are added up."""
+"""How many sums a fingerprint has at most: with more parameters, the sums of neighbours are added."""
 
 
 class Fingerprint(NamedTuple):
-    """Of one step, before it is taken."""
+    """What a rank holds just before a step."""
 
     step: int
     syncs: int
@@ -26,12 +26,12 @@ class Fingerprint(NamedTuple):
     gradients: list[int]
 
     def line(self) -> str:
-        """As it travels."""
+        """The fingerprint as a line of JSON."""
         return json.dumps(self)
 
 
 def read(line: str) -> Fingerprint:
-    """What another rank has written."""
+    """The fingerprint in a line of JSON."""
     return Fingerprint(*json.loads(line))
 
 
@@ -48,7 +48,7 @@ def taken(
     parameters: Sequence[Any],
     gradients: Sequence[Any],
 ) -> Fingerprint:
-    """The fingerprint of a step; the tensors are looked at together: that costs half as much."""
+    """The fingerprint of a step. All tensors are summed together: that takes half the time."""
     sums = _sums([*parameters, *gradients])
     return Fingerprint(
         step,
@@ -61,14 +61,14 @@ def taken(
 
 
 def difference(mine: Fingerprint, other: Fingerprint, *, twins: bool) -> str:
-    """In what two fingerprints of one step differ; what follows from something else comes last."""
+    """What differs between two fingerprints of one step: the cause rather than its effects."""
     if mine.syncs != other.syncs:
         return "steps"
     if mine.rates != other.rates:
         return "learning rate"
     if mine.scale != other.scale:
         return "scale"
-    # A gradient that only one of them has: another way through the model, not another result.
+    # If only one has a gradient, the ranks took different branches of the model: that is no difference.
     if twins and _apart(mine.parameters, other.parameters):
         return "parameters"
     if twins and _apart(mine.gradients, other.gradients):
@@ -77,7 +77,7 @@ def difference(mine: Fingerprint, other: Fingerprint, *, twins: bool) -> str:
 
 
 def values(what: str, mine: Fingerprint, other: Fingerprint) -> tuple[str, str]:
-    """The two values behind a difference, where they say something."""
+    """The two values that differ, if they are worth printing."""
     if what == "steps":
         return str(mine.syncs), str(other.syncs)
     if what == "learning rate":
@@ -90,7 +90,7 @@ def values(what: str, mine: Fingerprint, other: Fingerprint) -> tuple[str, str]:
 
 
 def behind(tensors: Sequence[Any], mine: Sequence[int], other: Sequence[int]) -> list[Any]:
-    """The tensors among which a difference of their sums is."""
+    """The tensors whose sums differ."""
     width = _width(len(tensors))
     found: list[Any] = []
     for number, (here, there) in enumerate(zip(mine, other, strict=False)):
@@ -104,7 +104,7 @@ def _apart(mine: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _few(sums: Sequence[int]) -> list[int]:
-    """At most MOST_SUMS, of neighbours together."""
+    """At most MOST_SUMS sums: those of neighbours are added."""
     width = _width(len(sums))
     return [sum(sums[at : at + width]) for at in range(0, len(sums), width)]
 
@@ -114,13 +114,13 @@ def _width(number: int) -> int:
 
 
 def _sums(tensors: Sequence[Any]) -> list[int]:
-    """One of each tensor."""
+    """The sum of each tensor."""
     import torch
 
     sums = [_bits(torch, one) for one in tensors]
     if all(one.is_cpu for one in sums):
         return [one.item() for one in sums]
-    # From another device all together: each transfer waits for it.
+    # All of a device in one transfer: each transfer waits for the device.
     alike: dict[object, list[int]] = {}
     for number, one in enumerate(sums):
         alike.setdefault((one.device, one.dtype), []).append(number)
@@ -133,7 +133,7 @@ def _sums(tensors: Sequence[Any]) -> list[int]:
 
 
 def _bits(torch: Any, tensor: Any) -> Any:
-    """The sum of a tensor's numbers, read as integers: it overflows alike on all ranks.
+    """The sum of a tensor's numbers, read as integers: an overflow is the same on all ranks.
 
     An integer has no gradient, so that autograd takes no note of this.
     """

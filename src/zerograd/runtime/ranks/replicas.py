@@ -1,16 +1,15 @@
-"""Whether the ranks still do the same: fingerprints of their steps, exchanged through the store.
+"""Compares the ranks of a run: each writes fingerprints of its steps to the process group's store.
 
-Every rank overwrites one key with a short ring of its latest fingerprints, and compares with the
-ring of the first rank of its group. No collective, and nothing that waits: ranks that have diverged
-would wait for each other for ever.
+Every rank overwrites one key with its latest fingerprints, and compares them with those of the first
+rank of its group. It uses no collective and never waits: ranks that have diverged would wait for each
+other for ever.
 
 NOTE [Within a hundred steps]
-A check takes PARTS steps in a row, and there is one in EVERY steps. Before each of them a rank takes
-a fingerprint of the next part of the parameters, and after the last one it writes them. What the
-first rank has written is read before the step after that: a rank whose gradients are shared comes
-there only when the first rank has gone on, too. So what differs is found after at most EVERY + PARTS
-= 100 steps. Where ranks are further apart, the first rank's is not there yet: it is asked for again
-after 2, 4, 8 … steps.
+A check takes PARTS steps in a row, and there is one check in EVERY steps. Before each of these steps a
+rank takes a fingerprint of the next part of the parameters, and after the last one it writes them. It
+reads the first rank's before the step after that: a rank whose gradients are shared gets there only
+when the first rank has gone on, too. So a difference is found after at most EVERY + PARTS = 100 steps.
+If the first rank has not written its fingerprints yet, they are read again after 2, 4, 8 … steps.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ if TYPE_CHECKING:
 EVERY = 98
 PARTS = 2
 FIRST = 32
-"""Until then a part at each power of two: what is wrong from the beginning shows soon."""
+"""Up to this step there is a fingerprint at each power of two: early differences are found early."""
 RING = 4
 MOST_ASKED = 64
-"""So many other ranks are asked which of two that differ is the odd one."""
+"""How many other ranks are read to find out which of two ranks that differ is the odd one."""
 PATIENCE = dt.timedelta(seconds=5)
 SETTINGS = ("default", "every-step", "off")
 
 
 class Replicas:
-    """Takes the fingerprints of this rank, and compares them."""
+    """Takes the fingerprints of this rank, and compares them with those of others."""
 
     made = 0
-    """How many there were in this process: what another watch has left in the store is past."""
+    """How many there were in this process: each has its own keys in the store."""
 
     def __init__(
         self,
@@ -58,57 +57,57 @@ class Replicas:
         scaler: Callable[[], Any],
         problem: Callable[[str, bool], None],
     ) -> None:
-        """Reports by `problem` what keeps ranks from being compared, and if the run is wrong in that."""
+        """`problem` is called with why ranks cannot be compared, and whether that is an error of the run."""
         self._setting = "default"
         self._lost_because = ""
         """Why the ranks are not compared any more."""
         self._compared = 0
-        """How many fingerprints were found to agree or not."""
+        """How many fingerprints were compared."""
         self._scaler = scaler
         self._problem = problem
         self._torch = torch
         Replicas.made += 1
         self._number = Replicas.made
-        self._hello = ""
+        self._known_versions = ""
         self._group: Any = None
         self._store: Any = None
-        self._books: dict[str, _Book] = {}
+        self._comparisons: dict[str, _Comparison] = {}
         self._found: dict[str, list[Diverged]] = {}
         self._seen: dict[str, int] = {}
 
     def compare(self, setting: str) -> None:
-        """From now on compare as often as one of SETTINGS says."""
+        """Compare as often as the setting says, one of SETTINGS."""
         self._setting = setting
 
     def step_begins(self, subject: Subject, shared: Shared | None, optimizer: Any) -> None:
-        """A rank is about to step what it shares with others."""
+        """This rank is about to step parameters that it shares with others."""
         if shared is None or self._lost_because or self._setting == "off":
             return
-        book = self._books.get(subject.name)
-        if book is None or book.shared is not shared:
-            book = self._books[subject.name] = self._open(subject, shared, book)
-        book.steps += 1
-        if book.steps < book.next and self._setting == "default":
+        comparison = self._comparisons.get(subject.name)
+        if comparison is None or comparison.shared is not shared:
+            comparison = self._comparisons[subject.name] = self._open(subject, shared, comparison)
+        comparison.steps += 1
+        if comparison.steps < comparison.next and self._setting == "default":
             return
-        book.ask = sys.maxsize
+        comparison.ask = sys.maxsize
         try:
-            if not shared.strayed and len(book.ranks) > 1 and self._connected():
-                self._exchange(subject, book, optimizer)
-        except Exception as error:  # the store may go away in many ways
-            self._lost(error, book.me, book.steps)
-        book.next = min(book.ask, taken_after(book.steps))
+            if not shared.strayed and len(comparison.ranks) > 1 and self._connected():
+                self._exchange(subject, comparison, optimizer)
+        except Exception as error:  # a store can fail in many ways
+            self._lost(error, comparison.me, comparison.steps)
+        comparison.next = min(comparison.ask, taken_after(comparison.steps))
 
     def found(self, subject: Subject) -> Iterable[Diverged]:
-        """What has come out since it was last asked."""
+        """The differences found since the last call."""
         return self._found.pop(subject.name, ()) if self._found else ()
 
-    def _open(self, subject: Subject, shared: Shared, before: _Book | None) -> _Book:
-        """Who shares a subject: the ranks of DDP's group, or those that hold the same shards."""
-        made = _Book(shared, _shape(subject.params))
+    def _open(self, subject: Subject, shared: Shared, before: _Comparison | None) -> _Comparison:
+        """Find the ranks that share a subject: those of DDP's group, or those that hold the same shards."""
+        made = _Comparison(shared, _shape(subject.params))
         if before is not None:
             made.steps, made.key = before.steps, before.key
         else:
-            # Two models alike: they are told apart by who comes first.
+            # Models of the same shapes get numbers, in the order in which they step.
             self._seen[made.key] = self._seen.get(made.key, 0) + 1
             made.key = f"{self._number}/{made.key}/{self._seen[made.key]}"
         made.next = taken_after(made.steps)
@@ -127,94 +126,104 @@ class Replicas:
         return made
 
     def _connected(self) -> bool:
-        """Whether there is a store, the one that there was or another."""
+        """Whether there is a process group with a store."""
         group = collectives.world(self._torch)
         if group is not self._group:
             self._group, self._store = group, None if group is None else _own(collectives.store())
-            for book in self._books.values():
-                book.written.clear()
+            for comparison in self._comparisons.values():
+                comparison.written.clear()
         return group is not None
 
-    def _exchange(self, subject: Subject, book: _Book, optimizer: Any) -> None:
-        """Take this rank's fingerprint, write it, and before the next step, or now, compare it."""
-        always, step = self._setting == "every-step", book.steps
+    def _exchange(self, subject: Subject, comparison: _Comparison, optimizer: Any) -> None:
+        """Take the fingerprint of this rank, write it, or compare it, as the step number says."""
+        always, step = self._setting == "every-step", comparison.steps
         takes = always or step == taken_after(step - 1)
         if takes:
-            book.ring.append((step, self._fingerprint(book, optimizer)))
+            comparison.ring.append((step, self._fingerprint(comparison, optimizer)))
         if always or is_written(step):
-            lines = [self._greeting(), *(line for _, line in book.ring)]
-            self._store.set(book.name(book.me), "\n".join(lines))
-            book.wait, book.ask = 1, step + 1
+            lines = [self._versions(), *(line for _, line in comparison.ring)]
+            self._store.set(comparison.name(comparison.me), "\n".join(lines))
+            comparison.wait, comparison.ask = 1, step + 1
         if always or not takes:
-            leaders = {book.ranks[0], book.twins[0] if book.twins else book.ranks[0]} - {book.me}
-            known = [self._compare(subject, book, leader) for leader in leaders]
+            leaders = {
+                comparison.ranks[0],
+                comparison.twins[0] if comparison.twins else comparison.ranks[0],
+            } - {comparison.me}
+            known = [self._compare(subject, comparison, leader) for leader in leaders]
             if not all(known):
-                book.ask, book.wait = step + book.wait, 2 * book.wait
+                comparison.ask, comparison.wait = step + comparison.wait, 2 * comparison.wait
 
-    def _greeting(self) -> str:
-        """Who this is: the ranks of one run ought to be alike."""
-        if not self._hello:
+    def _versions(self) -> str:
+        """The versions of torch and of the program, which should be the same on all ranks."""
+        if not self._known_versions:
             torch = str(self._torch.__version__)
-            self._hello = json.dumps({"torch": torch, "program": _program()})
-        return self._hello
+            self._known_versions = json.dumps({"torch": torch, "program": _program()})
+        return self._known_versions
 
-    def _read(self, book: _Book, rank: int) -> list[str]:
-        """What another rank has last written; asking for what is not there would wait for it."""
-        key = book.name(rank)
-        if rank not in book.written and not self._store.check([key]):
+    def _read(self, comparison: _Comparison, rank: int) -> list[str]:
+        """The latest fingerprints of another rank. To get a key that is not there yet would block."""
+        key = comparison.name(rank)
+        if rank not in comparison.written and not self._store.check([key]):
             return []
-        book.written.add(rank)
+        comparison.written.add(rank)
         written: bytes = self._store.get(key)
-        hello, *lines = written.decode("utf-8").split("\n")
-        if rank == book.ranks[0] and not book.greeted:
-            book.greeted = True
-            mine, other = json.loads(self._greeting()), json.loads(hello)
-            for message in _strangers(mine, other, book.me, rank):
+        versions, *lines = written.decode("utf-8").split("\n")
+        if rank == comparison.ranks[0] and not comparison.versions_compared:
+            comparison.versions_compared = True
+            mine, other = json.loads(self._versions()), json.loads(versions)
+            for message in _mismatches(mine, other, comparison.me, rank):
                 self._problem(message, True)
         return lines
 
-    def _fingerprint(self, book: _Book, optimizer: Any) -> str:
-        chosen = self._chosen(book, book.steps)
+    def _fingerprint(self, comparison: _Comparison, optimizer: Any) -> str:
+        chosen = self._chosen(comparison, comparison.steps)
         grads = [param.grad for param in chosen if param.grad is not None]
         return fingerprints.taken(
-            book.steps, book.shared.syncs, optimizer.param_groups, self._scaler(), chosen, grads
+            comparison.steps,
+            comparison.shared.syncs,
+            optimizer.param_groups,
+            self._scaler(),
+            chosen,
+            grads,
         ).line()
 
-    def _chosen(self, book: _Book, step: int) -> Sequence[Tensor]:
-        """The parameters whose turn it is."""
+    def _chosen(self, comparison: _Comparison, step: int) -> Sequence[Tensor]:
+        """The parameters that the fingerprint of a step is taken of."""
         if self._setting == "every-step":
-            return book.params
-        part, number = part_of(step), len(book.params)
-        return book.params[part * number // PARTS : (part + 1) * number // PARTS]
+            return comparison.params
+        part, number = part_of(step), len(comparison.params)
+        return comparison.params[part * number // PARTS : (part + 1) * number // PARTS]
 
-    def _compare(self, subject: Subject, book: _Book, leader: int) -> bool:
-        """Compare with what another rank has written; whether that goes as far as what this one has."""
-        lines = self._read(book, leader)
-        for step, line in book.ring:
+    def _compare(self, subject: Subject, comparison: _Comparison, leader: int) -> bool:
+        """Compare with another rank; False if that has not written its latest fingerprint yet."""
+        lines = self._read(comparison, leader)
+        for step, line in comparison.ring:
             there = line if line in lines else fingerprints.of_step(step, lines)
-            if there is None or (leader, step) in book.compared:
+            if there is None or (leader, step) in comparison.compared:
                 continue
-            book.compared.append((leader, step))
+            comparison.compared.append((leader, step))
             self._compared += 1
             if there is line:
                 continue
             mine, other = fingerprints.read(line), fingerprints.read(there)
-            what = difference(mine, other, twins=not book.twins or leader == book.twins[0])
+            what = difference(
+                mine, other, twins=not comparison.twins or leader == comparison.twins[0]
+            )
             if what:
-                found = self._worded(subject, book, what, mine, leader, other)
+                found = self._described(subject, comparison, what, mine, leader, other)
                 self._found.setdefault(subject.name, []).append(found)
-        return (leader, book.ring[-1][0]) in book.compared
+        return (leader, comparison.ring[-1][0]) in comparison.compared
 
-    def _worded(
+    def _described(
         self,
         subject: Subject,
-        book: _Book,
+        comparison: _Comparison,
         what: str,
         mine: Fingerprint,
         leader: int,
         other: Fingerprint,
     ) -> Diverged:
-        chosen = self._chosen(book, mine.step)
+        chosen = self._chosen(comparison, mine.step)
         odd: list[Any] = []
         if what == "parameters":
             odd = fingerprints.behind(chosen, mine.parameters, other.parameters)
@@ -223,22 +232,22 @@ class Replicas:
             odd = fingerprints.behind(held, mine.gradients, other.gradients)
         names = subject.names(odd[:MOST_NAMES])
         here, there = fingerprints.values(what, mine, other)
-        if what not in book.odd:
-            book.odd[what] = self._odd(book, mine, leader, other)
-        odd_ones, than = book.odd[what]
-        if book.me not in odd_ones:
+        if what not in comparison.odd:
+            comparison.odd[what] = self._odd(comparison, mine, leader, other)
+        odd_ones, than = comparison.odd[what]
+        if comparison.me not in odd_ones:
             here, there = there, here
         return Diverged(what, mine.step, odd_ones, than, tuple(names), len(odd), here, there)
 
     def _odd(
-        self, book: _Book, mine: Fingerprint, leader: int, other: Fingerprint
+        self, comparison: _Comparison, mine: Fingerprint, leader: int, other: Fingerprint
     ) -> tuple[tuple[int, ...], int]:
-        """Which ranks differ from the most, and one of the most; of two, it is not the first."""
-        with_me, with_leader = [book.me], [leader]
-        for rank in (book.twins or book.ranks)[:MOST_ASKED]:
-            if rank in (book.me, leader):
+        """The ranks in the minority, and one of the majority; of two ranks, the first is right."""
+        with_me, with_leader = [comparison.me], [leader]
+        for rank in (comparison.twins or comparison.ranks)[:MOST_ASKED]:
+            if rank in (comparison.me, leader):
                 continue
-            line = fingerprints.of_step(mine.step, self._read(book, rank))
+            line = fingerprints.of_step(mine.step, self._read(comparison, rank))
             if line is None:
                 continue
             one = fingerprints.read(line)
@@ -247,7 +256,7 @@ class Replicas:
             elif not difference(one, mine, twins=True):
                 with_me.append(rank)
         if len(with_me) > len(with_leader):
-            return tuple(sorted(with_leader)), book.me
+            return tuple(sorted(with_leader)), comparison.me
         return tuple(sorted(with_me)), leader
 
     def _lost(self, error: Exception, me: int, step: int) -> None:
@@ -257,21 +266,23 @@ class Replicas:
         self._problem(f"rank {me}: {self._lost_because}", False)
 
     def could_not(self) -> str:
-        """Why there was nothing to compare; "" if there was something."""
+        """Why no ranks were compared; "" if some were."""
         if self._lost_because:
             return self._lost_because
         if self._setting == "off":
             return "the ranks were not to be compared"
-        many = [book for book in self._books.values() if len(book.ranks) > 1]
+        many = [
+            comparison for comparison in self._comparisons.values() if len(comparison.ranks) > 1
+        ]
         if not many:
             return "there were no ranks that share parameters"
-        # The first rank is what the others compare with.
-        leads = all(book.me == book.ranks[0] for book in many)
+        # The first rank compares with nobody: the others compare with it.
+        leads = all(comparison.me == comparison.ranks[0] for comparison in many)
         return "" if self._compared or leads else "no two ranks took the same step"
 
 
-class _Book:
-    """What one subject's ranks are compared by."""
+class _Comparison:
+    """The comparison of the ranks that share one subject."""
 
     def __init__(self, shared: Shared, key: str) -> None:
         self.shared = shared
@@ -280,23 +291,23 @@ class _Book:
         self.me = 0
         self.ranks: list[int] = []
         self.twins: list[int] = []
-        """Under FSDP2: the ranks that hold the same shards; none where nobody does."""
+        """Under FSDP2: the ranks that hold the same shards, this one included; empty if there are none."""
         self.params: list[Tensor] = []
-        """Those that are to be the same, with their gradients."""
+        """The parameters that should be the same on these ranks, and their gradients."""
         self.next = 0
-        """The step before which something is to be done: written, or asked for."""
+        """The next step before which there is something to do."""
         self.ask = sys.maxsize
-        """The step before which the first rank's fingerprint is asked for."""
+        """The step before which the first rank's fingerprint is read."""
         self.wait = 1
-        """How many steps later again, if it is not there."""
+        """After how many steps it is read again, if it is not there."""
         self.ring: deque[tuple[int, str]] = deque(maxlen=RING)
         """The latest fingerprints, by step."""
         self.compared: deque[tuple[int, int]] = deque(maxlen=4 * RING)
-        self.greeted = False
+        self.versions_compared = False
         self.odd: dict[str, tuple[tuple[int, ...], int]] = {}
-        """By what they differ in: who is odd, and somebody who is not."""
+        """By kind of difference: the ranks in the minority, and one of the majority."""
         self.written: set[int] = set()
-        """The ranks whose keys are there: they are overwritten, and never taken away."""
+        """The ranks that have written their key: it stays in the store."""
 
     def name(self, rank: int) -> str:
         """The key that a rank writes to."""
@@ -304,7 +315,7 @@ class _Book:
 
 
 def _own(store: Any) -> Any:
-    """A connection of our own, where torch has that: nobody else waits in it, nor we for ever."""
+    """Our own connection to the store, with a timeout, if torch can clone one."""
     with contextlib.suppress(Exception):
         store = store.clone()
         store.set_timeout(PATIENCE)
@@ -312,7 +323,7 @@ def _own(store: Any) -> Any:
 
 
 def taken_after(step: int) -> int:
-    """The next step that a fingerprint is taken of."""
+    """The next step with a fingerprint."""
     if step < FIRST:
         return 1 << step.bit_length()
     after = step + 1
@@ -320,25 +331,25 @@ def taken_after(step: int) -> int:
 
 
 def part_of(step: int) -> int:
-    """Which part of the parameters that is of."""
+    """The part of the parameters that the fingerprint of a step is taken of."""
     return step % EVERY if step >= EVERY else step.bit_length() % PARTS
 
 
 def is_written(step: int) -> bool:
-    """Whether it is written then, with what was taken just before."""
+    """Whether the fingerprints taken so far are written at this step."""
     if step <= FIRST:
         return step == taken_after(step - 1)
     return step > EVERY and step % EVERY == PARTS - 1
 
 
 def _shape(params: Sequence[Tensor]) -> str:
-    """The same on all ranks that optimize the same model."""
+    """A digest of the shapes: the same on all ranks with the same model."""
     shapes = repr([(tuple(param.shape), str(param.dtype)) for param in params])
     return hashlib.sha256(shapes.encode()).hexdigest()[:12]
 
 
 def _replicated(params: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Of FSDP2's parameters those that other ranks hold the same of, and which ranks."""
+    """The FSDP2 parameters that other ranks hold the same shards of, and those ranks."""
     mesh, placements = params[0].device_mesh, params[0].placements
     dimensions = [number for number, one in enumerate(placements) if one.is_replicate()]
     if len(dimensions) != 1:
@@ -353,7 +364,7 @@ def _replicated(params: Sequence[Any]) -> tuple[list[Any], list[int]]:
 
 
 def _program() -> str:
-    """The name of what is run, and a print of what stands there."""
+    """The name of the program, and a digest of its text."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     if not path:
         return ""
@@ -370,7 +381,7 @@ def _program() -> str:
 _PROGRAMS: dict[str, str] = {}
 
 
-def _strangers(mine: dict[str, str], other: dict[str, str], me: int, leader: int) -> list[str]:
+def _mismatches(mine: dict[str, str], other: dict[str, str], me: int, leader: int) -> list[str]:
     found = []
     if mine["torch"] != other["torch"]:
         found.append(

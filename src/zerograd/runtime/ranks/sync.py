@@ -1,7 +1,7 @@
-"""Whose gradients ranks share, and whether a backward has shared them: DDP and FSDP2.
+"""Which gradients ranks share, and whether a backward has shared them: DDP and FSDP2.
 
-DDP decides in the forward: a backward synchronises if a forward with synchronisation on, through
-the wrapper, came before it, and only the first backward after that. FSDP2 decides in the backward.
+DDP decides in the forward: only the first backward after a forward through the wrapper, with
+synchronisation on, synchronises. FSDP2 decides in the backward.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 USER = 3
-"""Where the user's frame is, seen from `put_off`."""
+"""How many frames the user's call is above `put_off`."""
 
 
 _NOTHING = Backward(NOWHERE)
@@ -43,18 +43,18 @@ class Wrapper:
             id(param) for name, param in module.module.named_parameters() if name not in ignored
         }
         self.known = known
-        """Whether it was seen from the beginning: what it did before that is not known."""
+        """Whether it was seen from its beginning. If not, its forwards before are not known."""
         self.due: bool | None = None
-        """Whether the next backward synchronises; None where no forward has led there."""
+        """Whether the next backward synchronises; None before the first forward."""
         self.forwards = 0
-        """Since the last step."""
+        """How many there were since the last step."""
         self.used_by = 0
-        """The backward that it synchronises in, or not: no other does after the same forward."""
+        """The number of the backward that followed the last forward: a second one does not synchronise."""
         self.off: Site | None = None
 
     @property
     def averages(self) -> bool:
-        """Whether all ranks get the same gradients: not with a hook that keeps some to itself."""
+        """Whether all ranks get the same gradients. A communication hook may keep some of them local."""
         hooks = getattr(self.module(), "_comm_hooks", ())
         return all(
             hook.__module__.startswith("torch.") and "local" not in hook.__name__.lower()
@@ -70,22 +70,22 @@ class Shared:
         self.params = params
         self.wrappers = wrappers
         self.wrapper = wrappers[0] if len(wrappers) == 1 else None
-        """The only one."""
+        """The wrapper, if there is only one."""
         self.volume = sum(one.numel() * one.element_size() for one in params if one.requires_grad)
         self.numbers = sum(one.numel() for one in params)
         self.syncs = 0
         """How many backward calls were synchronised."""
         self.steps = 0
         self.last: tuple[Backward, Backward] = _NONE
-        """The last backward that was synchronised, before and after that was said of it."""
+        """The event of the last backward that was synchronised, without and with that annotation."""
         self.strayed = False
-        """A step used what was not shared: that the ranks differ from then on is no news."""
+        """A step has used gradients that were not shared: from then on ranks are expected to differ."""
         modules = [wrapper.module() for wrapper in wrappers]
         self.first_window_syncs = any(getattr(one, "static_graph", False) for one in modules)
 
 
 class RankSync:
-    """Hears of wrappers, forwards and collectives, and says of backward calls what they shared."""
+    """Listens to wrappers, forwards and collectives, and annotates backward events with what was shared."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class RankSync:
         self._generation = 0
         self._sent = 0
         self._number = 0
-        """Of the backward that is running, or has run last."""
+        """The number of the backward that is running, or has run last."""
         self._latest: Backward | None = None
 
-    # What torch.distributed says
+    # Called by the patches of torch.distributed
 
     def wrapped(self, module: Any, *, known: bool = True) -> None:
         self._more()
@@ -133,7 +133,7 @@ class RankSync:
         wrapper.used_by = 0
         wrapper.forwards += 1
 
-    def put_off(self, module: Any, what: str) -> None:
+    def put_off(self, module: Any) -> None:
         site = self._places.site(sys._getframe(USER))
         if collectives.is_sharded(module):
             self._off[module] = site
@@ -147,10 +147,10 @@ class RankSync:
     def sent(self, numbers: int) -> None:
         self._sent += numbers
 
-    # What the watcher asks
+    # Called by the watcher and its parts
 
     def look_for_wrappers(self) -> None:
-        """Those that were made before the watch began."""
+        """Find the wrappers that were made before the watch began."""
         dist = getattr(self._torch, "distributed", None)
         if dist is None or not dist.is_available() or not dist.is_initialized():
             return
@@ -162,7 +162,7 @@ class RankSync:
                 self._more()
 
     def grouped(self, params: Iterable[Any]) -> bool:
-        """An optimizer was given parameters; whether some of them are FSDP2's, which have a mesh."""
+        """An optimizer got parameters. The result: whether some of them are under FSDP2, by their mesh."""
         sharded = any(hasattr(param, "device_mesh") for param in params)
         if sharded:
             self._sharded = None
@@ -181,17 +181,15 @@ class RankSync:
         self._sent = 0
 
     def annotate(self, subject: Subject, event: Backward) -> Backward:
-        """A backward that has reached a subject, and whether its gradients were shared."""
+        """The event of a backward that has reached a subject, with whether its gradients were shared."""
         if not self.active:
             return event
-        # In place, here and below: a call costs as much as what it does.
-        known = subject.shared_at == self._generation
-        shared: Shared | None = subject.shared if known else self.of(subject)
+        shared = self.of(subject)
         if shared is None:
             return event
         one = shared.wrapper
         if one is not None and one.due and not one.used_by and shared.last[0] is event:
-            # As in the last round.
+            # As in the last iteration.
             one.used_by = self._number
             shared.syncs += 1
             return shared.last[1]
@@ -222,16 +220,15 @@ class RankSync:
         return self._events.variant(event, synced=False, unsynced="no_sync()", off=off)
 
     def _synced(self, shared: Shared, event: Backward) -> Backward:
-        """The usual answer: in a loop the next backward is most often the last."""
+        """The event of a synchronised backward; in a loop it is mostly the same as the last time."""
         if shared.last[0] is not event:
             synced = self._events.variant(event, synced=True, volume=shared.volume)
             shared.last = (event, synced)
         return shared.last[1]
 
     def before_step(self, subject: Subject) -> Event | None:
-        """What the subject must be told before it steps: that its gradients were shared, or not."""
-        known = subject.shared_at == self._generation
-        shared: Shared | None = subject.shared if known else self.of(subject)
+        """An event to post before a step, if the gradients were shared, or not shared, by other means."""
+        shared = self.of(subject)
         if shared is None:
             return None
         shared.steps += 1
@@ -245,14 +242,13 @@ class RankSync:
 
     def stepping(self, subject: Subject) -> Shared | None:
         """What ranks share of a subject that is about to step."""
-        known = subject.shared_at == self._generation
-        shared: Shared | None = subject.shared if known else self.of(subject)
+        shared = self.of(subject)
         if subject.track.node.state.local is not None and shared is not None and shared.wrappers:
             shared.strayed |= self._strays(subject, shared)
         return shared
 
     def _strays(self, subject: Subject, shared: Shared) -> bool:
-        """Whether it holds what no backward has shared, nor the program by hand since."""
+        """Whether it holds gradients that neither a backward nor the program by hand has shared."""
         return subject.track.node.state.local is not None and 2 * self._sent < shared.numbers
 
     def of(self, subject: Subject) -> Shared | None:
@@ -290,7 +286,7 @@ class RankSync:
         return [module for ref in self._sharded if (module := ref()) is not None]
 
     def _waiting(self, shared: Shared) -> Backward | None:
-        """Gradients that FSDP2 has kept inside, because it was told not to synchronise."""
+        """A backward whose gradients FSDP2 keeps inside, because synchronisation was switched off."""
         if not self._off:
             return None
         ids = {id(param) for param in shared.params}
