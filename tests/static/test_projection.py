@@ -92,7 +92,7 @@ ROLES = {key("opt"): Role.OPTIMIZER, key("other"): Role.OPTIMIZER}
 def view(
     own: Subject = OPT, others: Sequence[Subject] = (), fresh: str = "", idle: Site | None = None
 ) -> View:
-    return View(own, list(others), ROLES, lambda _: idle, set(keys(fresh)))
+    return View(own, list(others), ROLES, lambda _: idle, lambda _: [], set(keys(fresh)))
 
 
 def seen(flow: Flow, own: Subject = OPT, *others: Subject) -> Flow:

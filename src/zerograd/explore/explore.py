@@ -51,6 +51,7 @@ from zerograd.explore.logic import (
     Fact,
     Known,
     LastIteration,
+    Value,
     Variable,
     WindowLength,
 )
@@ -71,9 +72,7 @@ def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
     values = dict(known)
     truth = logic.truth_of(alt.test, values)
     if truth is None and alt.counts and executed:
-        truth = logic.leaning(alt.test, values)
-        if values.get(LastIteration(alt.counts)) and logic.is_open(alt.test, values):
-            truth = True  # what else it asks may well be whether this is the last one
+        truth = _guard(alt.test, values, alt.counts)
     if truth is not None:
         return truth
     rest = logic.residual(alt.test, values)
@@ -81,10 +80,22 @@ def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
     return rest, logic.show(rest), logic.scope(rest), logic.healthy(rest), learns
 
 
+def _guard(test: Expr, values: dict[Variable | Fact, Value], loop: int) -> bool | None:
+    """The truth of an accumulation guard of this loop, as far as it can be executed."""
+    if values.get(LastIteration(loop)) and logic.is_open(test, values):
+        return True  # what else it asks may well be whether this is the last one
+    return logic.leaning(test, values)
+
+
 @lru_cache(maxsize=4096)
 def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
     """What is known once a variable has its value; `constants` where guards are executed."""
-    value = logic.evaluate(flow.value, dict(known)) if flow.value else logic.UNKNOWN
+    values = dict(known)
+    value = logic.evaluate(flow.value, values) if flow.value else logic.UNKNOWN
+    if value is logic.UNKNOWN and flow.value and flow.counts and constants is not None:
+        # A guard means the same under a name.
+        truth = _guard(flow.value, values, flow.counts)
+        value = logic.UNKNOWN if truth is None else truth
     after = logic.assigned(known, flow.variable)
     if constants is not None:
         after = after | constants

@@ -52,7 +52,7 @@ class Liveness:
             return after.union(_read(flow.divisor), always, (LastIteration(flow.event.loop),))
         if isinstance(flow, Set):
             needed = flow.variable in after
-            read = _read(flow.value) if needed else _NONE
+            read = _read_by(flow) if needed else _NONE
             return _without(after, {flow.variable}) | read | always
         if isinstance(flow, Jump):
             return labels.get(flow.label, _NONE) | always
@@ -104,7 +104,9 @@ def _read_by(part: Flow) -> Keys:
         return _read(part.test) | _read(part.trips) | _read(part.first)
     if isinstance(part, Emit):
         return _read(part.divisor) | {LastIteration(part.event.loop)}
-    return _read(part.value) if isinstance(part, Set) else _NONE
+    if isinstance(part, Set):
+        return _read(part.value) | ({LastIteration(part.counts)} if part.counts else _NONE)
+    return _NONE
 
 
 def _read(expr: Expr | None) -> Keys:

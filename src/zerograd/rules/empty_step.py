@@ -25,34 +25,35 @@ for x, y in loader:
 ```
 """
 
+from typing import TypeGuard
+
 from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import EMPTY, State
 from zerograd.core.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.foreign or event.fed:
+    if not _is_unfed(event) or before.grads not in EMPTY or before.cleared is None:
         return None
-    if before.grads not in EMPTY or before.cleared is None:
-        return None
+    if before.dropped is not None:
+        return None  # there was a backward, and the clear is in the wrong place
     evidence = [Evidence(before.cleared.site, "cleared here")]
     if event.idle_loss is not None:
         evidence.append(Evidence(event.idle_loss, "nothing uses this loss"))
-    elif not event.again:
-        return None
+    where = "between the clear and the step" if event.fed else "in this loop"
     return Violation(
         site=event.site,
-        message="step() has no gradients to use: no backward() runs in this loop",
+        message=f"step() has no gradients to use: no backward() runs {where}",
         label="no gradients",
         evidence=tuple(evidence),
         help="call backward() on the loss before step()",
     )
 
 
-def _is_unfed(event: Event) -> bool:
-    if not isinstance(event, Step) or event.fed:
+def _is_unfed(event: Event) -> TypeGuard[Step]:
+    if not isinstance(event, Step) or event.foreign:
         return False
-    return event.again or event.idle_loss is not None
+    return event.again or (event.idle_loss is not None and not event.fed)
 
 
 RULE = Rule(
@@ -60,6 +61,6 @@ RULE = Rule(
     name="empty-step",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "cleared"}),
+    reads=frozenset({"grads", "cleared", "dropped"}),
     needs=(_is_unfed,),
 )

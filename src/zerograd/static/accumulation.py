@@ -181,7 +181,10 @@ class _Guards:
                 guards = (*guards, (loops[-1], part))
 
     def is_guard(self, alt: Alt) -> bool:
-        return self.counting.lengths(alt.test) is not None
+        """Whether a branch closes windows; where both arms step, who steps counts them."""
+        if self.counting.lengths(alt.test) is None:
+            return False
+        return not (_steps(alt.then) and _steps(alt.orelse))
 
     def note(
         self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
@@ -229,7 +232,11 @@ class _Guards:
     def belongs(self, alt: Alt, loop: int) -> bool:
         """Whether this loop itself counts what a guard reads."""
         flow = self.loops[loop]
-        own = {part.variable for part in walk(flow.body) if isinstance(part, Set)}
+        own = {part.variable for part in _sets(flow) if not isinstance(part.value, Const)}
+        inner = [part for part in walk(flow.body) if isinstance(part, Loop)]
+        if not any(part.ident in self.steps for part in inner):
+            # Where a loop inside steps by its own count, a step after it only takes the rest.
+            own |= {part.variable for part in walk(flow.body) if isinstance(part, Set)}
         if flow.counter is not None:
             own.add(flow.counter)
         roots = self.counting.roots(alt.test)
@@ -247,7 +254,7 @@ def pace(flow: Flow) -> tuple[Flow, tuple[Window, ...]]:
     if not lengths:
         return flow, ()
     symbols = frozenset(lengths | {WINDOW_LENGTH}) - counting.counters
-    sizes, counters = _sizes(guards), frozenset(counting.counters)
+    sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
     windows = (Window(n, 2 * n + 1, symbols, sizes, counters) for n in LENGTHS)
     return _mark(flow, guards, guards.paced()), tuple(windows)
 
@@ -258,18 +265,27 @@ def _named(flow: Flow, counting: Counting) -> Flow:
     return replace(flow, test=counting.named(flow.test)) if isinstance(flow, Alt) else flow
 
 
-def _sizes(guards: _Guards) -> frozenset[Fact]:
-    """`len(…)` in what a guard depends on is the number of batches, whatever the loader is called."""
+def _sizes(flow: Flow, guards: _Guards) -> frozenset[Fact]:
+    """`len(…)` is the number of batches in guards, and where it is compared with a count."""
     found = set()
+    counting = guards.counting
     exprs: list[Expr] = [alt.test for alt in guards.alts.values()]
+    exprs += [test for test in _tests(flow) if logic.reads(test) & counting.counters]
     for _ in range(3):
         names = frozenset[Variable]().union(*map(logic.reads, exprs))
-        exprs += [value for name in names for value in guards.counting.meanings.get(name, ())]
+        exprs += [value for name in names for value in counting.meanings.get(name, ())]
     for expr in exprs:
         for part in logic.parts(expr):
             if isinstance(part, Opaque) and _is_size(part):
                 found.add(part.fact)
     return frozenset(found)
+
+
+def _tests(flow: Flow) -> Iterator[Expr]:
+    """The tests of branches and of `while` loops."""
+    for part in walk(flow):
+        if isinstance(part, (Alt, Loop)) and part.test is not None:
+            yield part.test
 
 
 def _besides_sizes(expr: Expr) -> frozenset[Variable]:
@@ -302,7 +318,16 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
         name for alt in guards.alts.values() for name in guards.counting.roots(alt.test)
     } & guards.counting.counters
 
+    named = {
+        name: guards.loop_of[id(alt)]
+        for alt in guards.alts.values()
+        for name in logic.reads(alt.test) - guards.counting.counters
+        if any(guards.counting.modulo(value) for value in guards.counting.meanings.get(name, ()))
+    }
+
     def again(part: Flow) -> Flow:
+        if isinstance(part, Set) and part.variable in named:
+            return replace(part, counts=named[part.variable])
         if isinstance(part, Emit):
             own = paced.get(part.event.loop)
             if own is not None and isinstance(part.event, Step):
@@ -311,7 +336,7 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
         if isinstance(part, Loop):
             alt, step = paced.get(part.ident, (None, None))
             orelse = again(part.orelse) if part.orelse is not None else None
-            inside = {part.counter, *_set_by(part)}
+            inside = {part.counter, *(one.variable for one in _sets(part))}
             return replace(
                 part,
                 body=again(part.body),
@@ -333,13 +358,13 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
     return again(flow)
 
 
-def _set_by(loop: Loop) -> Iterator[Variable]:
-    """The variables that a loop assigns outside of the loops in it."""
+def _sets(loop: Loop) -> Iterator[Set]:
+    """What a loop assigns outside of the loops in it."""
     todo = [loop.body]
     while todo:
         part = todo.pop()
         if isinstance(part, Set):
-            yield part.variable
+            yield part
         elif not isinstance(part, Loop):
             todo.extend(children(part))
 

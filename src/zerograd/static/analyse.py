@@ -100,7 +100,8 @@ class _Search:
     def view(self, subject: Subject, others: list[Subject]) -> View:
         interpreter = self.root.interpreter
         known = interpreter.known
-        return View(subject, others, known.roles, interpreter.idle_loss, known.fresh)
+        asked = (interpreter.idle_loss, interpreter.clears_before)
+        return View(subject, others, known.roles, *asked, known.fresh)
 
     def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
         """Follows the gradients of one subject through the flow."""

@@ -90,6 +90,7 @@ class View:
     others: list[Subject]
     roles: dict[Key, Role]
     idle: Callable[[Event], Site | None]
+    clears_before: Callable[[Event], list[Site]]
     fresh: set[Key]
     seen: frozenset[Key] = frozenset()
     """Everything that some loss runs through."""
@@ -241,7 +242,7 @@ class View:
         if isinstance(event, Update):
             return event
         if isinstance(event, Unknown):
-            return event if any(self.touched(key) for key in act.whose) else None
+            return event if act.anyone or any(map(self.touched, act.whose)) else None
         if isinstance(event, New):
             made = next(iter(act.whose))
             params = self.subject.params
@@ -259,13 +260,16 @@ class View:
             return True
         if self.roles.get(key) is Role.OPTIMIZER:
             return False
+        if self.subject.params is None and not self.others:
+            return any(part.overlaps(key) for part in (self.subject.key, *self.seen))
         held = (self.subject.key, *(self.subject.params or ()))
         return any(part.is_inside(key) for part in held)
 
     def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):
             fed = event.loop in self.fed or not event.loop
-            return replace(event, fed=fed, idle_loss=None if fed else self.idle(event))
+            again = not self.clears.isdisjoint(self.clears_before(event))
+            return replace(event, fed=fed, again=again, idle_loss=None if fed else self.idle(event))
         return replace(event, foreign=True)
 
     def on_gradients(self, act: Act, event: Event) -> Event | None:

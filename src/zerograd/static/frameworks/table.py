@@ -44,6 +44,7 @@ class Whose(Enum):
     FIRST = "the object that is the first argument"
     SECOND = "the object that is the second argument"
     EACH_OF_FIRST = "the first argument, or each of its items"
+    ANYONE = "it cannot be seen whose"
 
 
 class Divided(Enum):
@@ -114,11 +115,15 @@ class MayTouch:
         self.whose = whose
 
 
+class Restores:
+    """Sets the weights of what the method is called on, from the first argument."""
+
+
 class Prepares:
     """Takes over the objects it is handed: it wants to run their backward, and may gate their step."""
 
 
-Effect = RunsBackward | Steps | Clears | Unscales | Updates | MayTouch | Prepares
+Effect = RunsBackward | Steps | Clears | Unscales | Updates | MayTouch | Restores | Prepares
 
 
 class Gives(Enum):

@@ -10,7 +10,9 @@ from zerograd.static.frameworks.table import (
     Context,
     Framework,
     Gives,
+    MayTouch,
     On,
+    Restores,
     Role,
     Steps,
     Unscales,
@@ -20,6 +22,7 @@ from zerograd.static.frameworks.table import (
 )
 
 SCALER = Role("scaler")
+GRAPH = Role("captured graph")
 
 SCHEDULER = re.compile(r"sched|(^|_)lr(_|$)|LR$|warmup|annealing|plateau", re.IGNORECASE)
 OPTIMIZER_NAME = re.compile(
@@ -34,7 +37,7 @@ NOT_AN_OPTIMIZER = re.compile(
 SCALER_NAME = re.compile(r"scaler$|(^|_)amp$", re.IGNORECASE)
 
 TABLE = Framework(
-    classes={"GradScaler": SCALER, "ShardedGradScaler": SCALER},
+    classes={"GradScaler": SCALER, "ShardedGradScaler": SCALER, "CUDAGraph": GRAPH},
     uses=[
         Use(Role.OPTIMIZER, calls=["zero_grad", "step"]),
         Use(Role.OTHER, named=SCHEDULER),
@@ -42,12 +45,15 @@ TABLE = Framework(
         Use(SCALER, calls=["scale"], any_of=["update", "step"]),
         Use(Role.OPTIMIZER, named=OPTIMIZER_NAME, not_named=NOT_AN_OPTIMIZER),
         Use(SCALER, named=SCALER_NAME),
+        Use(GRAPH, calls=["replay"], named=re.compile(r"graph|^g$", re.IGNORECASE)),
     ],
     calls=[
         Call("scale", on=SCALER, gives=Gives.SCALED_LOSS, always=True),
         Call("unscale_", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
         Call("step", Steps(Whose.EACH_OF_FIRST, scaled=True), on=SCALER),
         Call("update", Updates(), on=SCALER, always=True),
+        Call("replay", MayTouch(Whose.ANYONE), on=GRAPH),
+        Call("load_state_dict", Restores(), gives=Gives.UNKNOWN),
     ],
     contexts=[
         Context("no_grad", Changes.NO_GRAD),

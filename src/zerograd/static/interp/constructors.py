@@ -67,6 +67,8 @@ class Constructors:
             or name.startswith("torch.optim.")
             or name.rsplit(".", 1)[-1][:1].isupper()
         )
+        if given is None and built and klass is None and _is_named_only(node):
+            return self.built_object(node, arguments)  # it is handed no parameters to step
         if given is not None and built:
             params = parameters_of(self.evaluator.peek(given))
             for key_of in params if params and len(params) == 1 else ():
@@ -110,3 +112,8 @@ class Constructors:
                 key = self.env.key(node)
                 return Thing(key.called() if isinstance(node, ast.Call) else key, role)
         return value
+
+
+def _is_named_only(node: ast.Call) -> bool:
+    """Whether a call has keywords, and nothing else."""
+    return bool(node.keywords) and all(keyword.arg is not None for keyword in node.keywords)

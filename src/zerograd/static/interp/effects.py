@@ -120,11 +120,18 @@ class Effects:
         self.known.roles.setdefault(key, Role.OPTIMIZER)
         event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key})))
+        if key in self.known.kept:
+            self.unknown(node, key)
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
         event = self.emitter.event(Step, node, may=self.mode.some)
         self.emitter.emit(Act(event, whose=frozenset(key.by_hand() for key in keys)))
+
+    def restored(self, node: ast.AST, keys: frozenset[Key]) -> None:
+        """Weights are set back: what their gradients are kept for from here on cannot be seen."""
+        if self.nesting.loop:
+            self.unseen(node, keys)
 
     def update(self, node: ast.AST) -> None:
         """A scaler updates its scale."""
@@ -153,6 +160,8 @@ class Effects:
                 if isinstance(item, Thing) and self.known.is_optimizer(item):
                     if not SCHEDULER.search(name):
                         self.known.handed.add(item.key)
+                    if vocabulary.KEEPS.search(name):
+                        self.known.kept.add(item.key)
                     if not is_benign(name) and not quiet:
                         self.unknown(node, item.key)
 

@@ -180,6 +180,8 @@ class KnownObjects:
         """What accelerate or Fabric has prepared, and by which name."""
         self.handed: set[Key] = set()
         """Objects that the code has given away: others may do something to them."""
+        self.kept: set[Key] = set()
+        """Optimizers of which something unseen keeps hold: what their steps leave behind is unknown."""
         self.frozen: set[Key] = set()
         """Objects that no gradient reaches now."""
 

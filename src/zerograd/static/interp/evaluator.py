@@ -16,6 +16,9 @@ from zerograd.static.interp.environment import Environment
 from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.values import Frame, Value, mix
 
+_LEAVES = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
+"""What follows one of these in its block is never reached."""
+
 
 class Evaluator:
     """Evaluates expressions and statements by their kind."""
@@ -72,6 +75,8 @@ class Evaluator:
             handler = self.statements.get(node.__class__)
             if handler is not None:
                 handler(node)
+            if node.__class__ in _LEAVES:
+                return
 
     def collect(self, body: Sequence[ast.stmt]) -> Flow:
         """The flow of some statements."""

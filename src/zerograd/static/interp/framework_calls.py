@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.core.events import Unscale
+from zerograd.core.events import Step, Unscale
 from zerograd.core.records import replace
-from zerograd.explore.flow import Alt, Seq, Set
+from zerograd.explore.flow import Alt, Seq, Set, walk
 from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import (
@@ -20,6 +20,7 @@ from zerograd.static.frameworks.table import (
     MayTouch,
     On,
     Prepares,
+    Restores,
     ResultOf,
     Role,
     RunsBackward,
@@ -31,12 +32,13 @@ from zerograd.static.frameworks.table import (
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import NOBODY, Effects, is_constant, keyword
-from zerograd.static.interp.emitter import Emitter, Gate
+from zerograd.static.interp.emitter import Act, Emitter, Gate
 from zerograd.static.interp.environment import KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.functions import Activations
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read.file_index import text_of
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -163,22 +165,24 @@ class FrameworkCalls:
             self._backward(effect, node, owner, arguments)
         elif isinstance(effect, Steps):
             for thing in _objects(effect.whose, owner, arguments):
-                self._step(effect, node, thing)
+                for key in self._stepped_by(thing):
+                    self._step(effect, node, key)
         elif isinstance(effect, Clears):
             flag = keyword(node, effect.flag) or (node.args[0] if node.args else None)
             if not effect.flag or (flag is not None and not is_constant(flag, False)):
                 for thing in _objects(effect.whose, owner, arguments):
                     self.effects.clear(thing, node, to_none=True)
         elif isinstance(effect, Unscales):
-            for target in _each(arguments[0]) if arguments else ():
-                self.effects.act_on(Unscale, node, roots(target)[0], scaled=True)
-            if not arguments:
-                self.effects.act_on(Unscale, node, NOBODY, may=True)
+            self._unscale(node, arguments)
         elif isinstance(effect, Updates):
             self.effects.update(node)
         elif isinstance(effect, MayTouch):
-            for thing in _objects(effect.whose, owner, arguments):
-                self.effects.unknown(node, thing.key)
+            things = _objects(effect.whose, owner, arguments)
+            if things or effect.whose is Whose.ANYONE:
+                self.effects.unseen(node, frozenset(thing.key for thing in things))
+        elif isinstance(effect, Restores):
+            if node.args and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript)):
+                self.effects.restored(node, roots(owner)[0])  # a snapshot, not a file
         else:
             self._prepare(effect, node, arguments)
 
@@ -193,13 +197,33 @@ class FrameworkCalls:
         whose = roots(owner)[0] if effect.fills_owner else NOBODY
         self.effects.backward(node, tensor, whose, wrapped=effect.required)
 
-    def _step(self, effect: Steps, node: ast.Call, thing: Thing) -> None:
+    def _unscale(self, node: ast.Call, arguments: list[Value]) -> None:
+        for target in _each(arguments[0]) if arguments else ():
+            keys = roots(target)[0]
+            if isinstance(target, Thing):
+                keys = frozenset(self._stepped_by(target))
+            self.effects.act_on(Unscale, node, keys, scaled=True)
+        if not arguments:
+            self.effects.act_on(Unscale, node, NOBODY, may=True)
+
+    def _stepped_by(self, thing: Thing) -> list[Key]:
+        """The optimizers that an object steps: itself, or those its class hands its step on to."""
+        method = self.objects.attribute(thing, "step") if thing.klass is not None else None
+        if not isinstance(method, Fn) or self.objects.classes.is_optimizer_method(method):
+            return [thing.key]
+        flow = self.activations.effects_of(method, thing)
+        acts = (part for part in walk(flow) if isinstance(part, Act))
+        steps = (act for act in acts if isinstance(act.event, Step))
+        found = [key for act in steps for key in sorted(act.whose, key=str)]
+        return list(dict.fromkeys(found)) or [thing.key]
+
+    def _step(self, effect: Steps, node: ast.Call, key: Key) -> None:
         test = keyword(node, *effect.when)
         if test is None:
-            self.effects.step(node, thing.key, scaled=effect.scaled)
+            self.effects.step(node, key, scaled=effect.scaled)
             return
         out = self.emitter.divert()
-        self.effects.step(node, thing.key, scaled=effect.scaled)
+        self.effects.step(node, key, scaled=effect.scaled)
         flow = Seq(tuple(self.emitter.restore(out)))
         decision = self.conditions.expression(test)
         self.emitter.add(Alt(decision, flow, Seq(()), self.emitter.site(node)))
@@ -239,7 +263,7 @@ def _objects(whose: Whose, owner: Value | None, arguments: list[Value]) -> list[
     elif whose is Whose.SECOND:
         found = [*arguments[1:2]]
     else:
-        found = [*arguments[:1]]
+        found = [*arguments[:1]] if whose is not Whose.ANYONE else []
     if whose is Whose.EACH_OF_FIRST:
         found = [item for value in arguments[:1] for item in _each(value)]
     return [value for value in found if isinstance(value, Thing)]

@@ -119,11 +119,19 @@ class Activations:
 
     def returned(self, fn: Fn, owner: Thing) -> Value:
         """What a method gives back, without its effects."""
+        return self._look_into(fn, owner)[0]
+
+    def effects_of(self, fn: Fn, owner: Thing) -> Flow:
+        """What a method does, without doing it."""
+        return self._look_into(fn, owner)[1]
+
+    def _look_into(self, fn: Fn, owner: Thing) -> tuple[Value, Flow]:
         if fn.node in self.nesting.stack or not fn.node.args.args:
-            return NOTHING
+            return NOTHING, Seq(())
         before = self.emitter.silence()
         try:
-            return self.enter(fn, {fn.node.args.args[0].arg: owner}, {})
+            value = self.enter(fn, {fn.node.args.args[0].arg: owner}, {})
+            return value, Seq(tuple(self.emitter.out))
         finally:
             self.emitter.resume(before)
 

@@ -16,6 +16,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
+from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.values import (
     Fn,
@@ -148,7 +149,9 @@ class BackwardCalls:
             self.effects.backward(node, self.evaluator.peek(inputs))
             return Lit(None)
         given = node.args[0] if node.args else keyword(node, "gradient")
-        same = given is not None and text_of(given) == text_of(func.value)
+        text = text_of(func.value)
+        same = given is not None and text_of(given) == text
+        same = same and vocabulary.LOSS.search(text.rpartition(".")[2]) is not None
         self.effects.backward(node, owner, own_gradient=same, bypasses=self._bypassed(owner))
         return Lit(None)
 
@@ -203,8 +206,11 @@ class ParameterCalls:
         """A method of a parameter or of its gradient."""
         effects = self.effects
         if isinstance(owner, Params):
-            if func.attr.endswith("_") and mix(arguments).grads & owner.keys:
+            given = mix(arguments)
+            if func.attr.endswith("_") and given.grads & owner.keys:
                 effects.step_by_hand(node, owner.keys)
+            elif func.attr == "copy_" and not given.roots & owner.keys:
+                effects.restored(node, owner.keys)
             return owner
         bare = self.mode.unguarded
         if func.attr in ("zero_", "fill_") or (func.attr == "mul_" and arguments[:1] == [Lit(0)]):
@@ -257,8 +263,11 @@ class ParameterCalls:
             self._store_gradient(Params(owner.keys, owner.some), value, source, node)
         elif isinstance(owner, (Params, Thing)):
             keys, _ = roots(owner)
-            if mix([value]).grads & keys:
+            given = mix([value])
+            if given.grads & keys:
                 self.effects.step_by_hand(node, keys)
+            elif not given.roots & keys:
+                self.effects.restored(node, keys)
 
     def _store_gradient(
         self, owner: Value, value: Value, source: ast.expr | None, node: ast.AST

@@ -27,7 +27,7 @@ from zerograd.static.interp.objects import Classes, KnownClasses, Objects
 from zerograd.static.interp.obviously_right import ObviouslyRight
 from zerograd.static.interp.statements import Contexts, Statements
 from zerograd.static.interp.step_calls import StepCalls
-from zerograd.static.interp.unused_loss import idle_loss
+from zerograd.static.interp.unused_loss import clears_before, idle_loss
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.values import Fn
@@ -92,7 +92,9 @@ class Interpreter:
         parameters = ParameterCalls(env, mode, evaluator, objects, effects, constructors)
         clears = ClearCalls(emitter, evaluator, classes, objects, effects, constructors, functions)
         backwards = BackwardCalls(known, gate, evaluator, objects, effects, frameworks)
-        steps = StepCalls(evaluator, classes, objects, effects, constructors, functions, frameworks)
+        steps = StepCalls(
+            known, evaluator, classes, objects, effects, constructors, functions, frameworks
+        )
         builtins = BuiltinCalls(evaluator, objects, parameters)
         libraries = LibraryCalls(evaluator, effects, constructors, frameworks, steps, builtins)
         calls = Calls(
@@ -186,6 +188,14 @@ class Interpreter:
             if found is not None:
                 return replace(self.emitter.site(found), path=path)
         return None
+
+    def clears_before(self, step: Event) -> list[Site]:
+        """The clears from which an iteration goes straight on to a step: it has nothing to use."""
+        loop = self.nesting.loop_nodes.get(step.loop)
+        if loop is None or loop.path != step.site.path:
+            return []
+        found = clears_before(loop.node, step.site.line)
+        return [replace(self.emitter.site(node), path=loop.path) for node in found]
 
 
 def _holds(node: ast.AST, line: int) -> bool:

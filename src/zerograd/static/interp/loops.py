@@ -70,6 +70,7 @@ class Loops:
 
     def while_loop(self, node: ast.While) -> None:
         """`while test:`."""
+        self.forget_literals(node)
         self.evaluator.value(node.test)
         test = self.conditions.expression(node.test)
         forever = isinstance(test, Const) and bool(test.value)
@@ -188,9 +189,7 @@ class Loops:
         """A loop that repeats its body."""
         nesting, frame = self.nesting, self.env.frame
         ident = nesting.number()
-        for name in assigned_names(node):
-            if isinstance(frame.env.get(name), Lit):
-                frame.env[name] = NOTHING
+        self.forget_literals(node)
         nesting.loop_nodes[ident] = LoopNode(frame.module.path, node, len(nesting.stack))
         before = dict(frame.env)
         nesting.loops.append(ident)
@@ -218,6 +217,13 @@ class Loops:
         self.emitter.add(
             Loop(body, ident, site, targets, counter, first, trips, test, forever, orelse)
         )
+
+    def forget_literals(self, node: ForLoop | ast.While) -> None:
+        """What a loop assigns holds a literal in the first iteration at most."""
+        env = self.env.frame.env
+        for name in assigned_names(node):
+            if isinstance(env.get(name), Lit):
+                env[name] = NOTHING
 
     def goes_through_objects(self, targets: frozenset[Variable], node: ast.AST) -> bool:
         """Whether a loop meets another model or optimizer in every iteration.

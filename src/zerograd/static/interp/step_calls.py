@@ -8,8 +8,10 @@ from zerograd.core.events import Clip, Unscale
 from zerograd.core.records import replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Role, Steps, Whose
+from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, is_constant, keyword
+from zerograd.static.interp.environment import KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
@@ -24,6 +26,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    mix,
     roots,
 )
 
@@ -36,6 +39,7 @@ class StepCalls:
 
     def __init__(
         self,
+        known: KnownObjects,
         evaluator: Evaluator,
         classes: Classes,
         objects: Objects,
@@ -44,6 +48,7 @@ class StepCalls:
         functions: Functions,
         frameworks: FrameworkCalls,
     ) -> None:
+        self.known = known
         self.evaluator = evaluator
         self.classes = classes
         self.objects = objects
@@ -123,8 +128,13 @@ class StepCalls:
         if unscales:
             self.effects.act_on(Unscale, node, keys, scaled=None)
         partial = isinstance(target, Params) and target.some
-        self.effects.act_on(Clip, node, keys | perhaps, may=partial)
+        unsure = partial or self._is_scaled(arguments[1:])
+        self.effects.act_on(Clip, node, keys | perhaps, may=unsure)
         return Tensor()
+
+    def _is_scaled(self, limits: list[Value]) -> bool:
+        """Whether a limit was computed with a scaler: it limits gradients that are still scaled."""
+        return any(self.known.roles.get(key) is SCALER for key in roots(mix(limits))[0])
 
 
 def without_limit(node: ast.Call) -> bool:

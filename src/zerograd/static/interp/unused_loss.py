@@ -1,63 +1,105 @@
-"""A loss that is computed and handed to nothing."""
+"""Steps without gradients: a loss that is computed and handed to nothing, a step right after its clear."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from zerograd.static.frameworks.torch import SCALER_NAME
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.torch import (
+    NOT_AN_OPTIMIZER,
+    OPTIMIZER_NAME,
+    SCALER_NAME,
+    SCHEDULER,
+)
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, text_of
+from zerograd.static.read.file_index import nodes, stripped, text_of
 
-_LOSS = re.compile(r"loss|cost|^err", re.IGNORECASE)
-_RUNS_BACKWARD = re.compile(r"backward|train_|training|_step$|closure|fit|learn", re.IGNORECASE)
+_RUNS_BACKWARD = re.compile(
+    r"backward|train_|training|_step$|closure|fit|learn|pipeline", re.IGNORECASE
+)
 """Unseen functions with such names may run the backward themselves."""
+_CRITERION = re.compile(r"(^|\.|_)(crit(erion)?|loss_(fn|func\w*))$", re.IGNORECASE)
 _COMPUTES = re.compile(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
+_TORCH = re.compile(r"^(torch|F|nn\.functional)\.\w+$")
+_PASSES_ON = frozenset(
+    {"mean", "sum", "cpu", "cuda", "to", "float", "double", "half", "squeeze", "view", "reshape",
+     "clone", "abs", "sqrt", "contiguous"}
+)  # fmt: skip
+"""Methods of a loss whose result is the loss still."""
+_READS = frozenset({"float", "int", "isnan", "isfinite", "isinf", "update", "add_scalar", "scalar"})
+"""Functions that only look at a loss."""
+_COLLECTS = frozenset({"append", "extend", "insert", "add"})
+_COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
 
 def idle_loss(around: ast.AST) -> ast.AST | None:
     """A loss that a loop or a function computes and then only logs: where it is computed."""
     assigned: dict[str, ast.AST] = {}
+    parts: list[tuple[str, str, ast.AST]] = []
     bare: ast.AST | None = None
     for node in nodes(around):
-        if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp)):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and _LOSS.search(target.id):
-                    assigned[target.id] = node
+        if isinstance(node, ast.Assign):
+            for name in _stored(node.targets):
+                if isinstance(node.value, _COMPUTED):
+                    assigned[name] = node
+                elif isinstance(node.value, (ast.Attribute, ast.Subscript)):
+                    parts.append((name, text_of(node.value).partition(".")[0], node))
         elif isinstance(node, ast.Expr) and _is_computed(node.value):
             bare = bare or node
         if isinstance(node, ast.Call) and _may_run_backward(node):
             return None
-    if bare is not None or not assigned:
+    if bare is not None:
         return bare
-    parents = {child: node for node in nodes(around) for child in ast.iter_child_nodes(node)}
-    used: set[str] = set()
-    feeds: dict[str, set[str]] = {}
-    for node in nodes(around):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in assigned:
-            into = _handed_to(node, parents, assigned)
-            if into is None:
-                used.add(node.id)
-            else:
-                feeds.setdefault(node.id, set()).update(into)
-    for _ in feeds:
-        used |= {name for name, into in feeds.items() if into & used}
-    idle = [node for name, node in assigned.items() if name not in used]
-    return idle[-1] if idle else None
+    # `loss = out.loss` is computed if `out` is.
+    assigned.update((name, node) for name, whole, node in parts if whole in assigned)
+    losses = {name: node for name, node in assigned.items() if vocabulary.LOSS.search(name)}
+    used = _Uses(around).used() if losses else set()
+    idle = [node for name, node in losses.items() if name not in used]
+    return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def _stored(targets: list[ast.expr]) -> Iterator[str]:
+    """The variables that an assignment gives values to."""
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            yield from _stored(target.elts)
+        elif isinstance(target, ast.Starred):
+            yield from _stored([target.value])
 
 
 def _may_run_backward(node: ast.Call) -> bool:
     """Whether a call may do what seems to be forgotten: a training step, a schedule of a pipeline."""
-    name = text_of(node.func).rsplit(".", 1)[-1]
+    text = text_of(node.func)
+    owner, _, name = text.rpartition(".")
     if name == "step":
-        return bool(node.args or node.keywords) and not _is_scaler(node.func)
+        if SCALER_NAME.search(owner) or _is_number(node):
+            return False
+        scheduler = SCHEDULER.search(owner) is not None and not owner.endswith("schedule")
+        return bool(node.args or node.keywords) and not scheduler
     if name in ("backward", "manual_backward") or vocabulary.BENIGN.search(name):
         return False  # what the first fill was seen
-    return _RUNS_BACKWARD.search(name) is not None
+    if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
+        return True
+    handed = (text_of(arg) for arg in (*node.args, *(kw.value for kw in node.keywords)))
+    return name not in registry.CLIPS and any(map(_can_run_backward, handed))
 
 
-def _is_scaler(func: ast.expr) -> bool:
-    return isinstance(func, ast.Attribute) and SCALER_NAME.search(text_of(func.value)) is not None
+def _can_run_backward(text: str) -> bool:
+    """Whether something of this name, in unseen hands, is enough to train with."""
+    last = text.rpartition(".")[2]
+    if _CRITERION.search(text):
+        return True
+    return bool(OPTIMIZER_NAME.search(last)) and not NOT_AN_OPTIMIZER.search(last)
+
+
+def _is_number(node: ast.Call) -> bool:
+    """Whether a call is handed a number first: `stopper.step(loss.item())`."""
+    first = node.args[0] if node.args else None
+    return isinstance(first, ast.Call) and text_of(first.func).endswith(".item")
 
 
 def _is_computed(node: ast.expr) -> bool:
@@ -67,33 +109,179 @@ def _is_computed(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and _COMPUTES.search(text_of(node.func)) is not None
 
 
-def _handed_to(
-    node: ast.AST, parents: dict[ast.AST, ast.AST], assigned: dict[str, ast.AST]
-) -> set[str] | None:
-    """The losses that a loss becomes a part of; None if it is handed to more than a log."""
-    child, parent = node, parents.get(node)
-    while parent is not None:
-        if isinstance(parent, ast.Attribute) and parent.attr == "backward":
-            user = parents.get(parent)
-            return None if isinstance(user, ast.Call) and user.func is parent else set()
-        if isinstance(parent, ast.Attribute):
-            logs = parent.attr in ("item", "data", "detach", "cpu", "mean", "sum")
-            return set() if logs else None
-        if isinstance(parent, ast.Call) and child is not parent.func:
-            name = text_of(parent.func).rsplit(".", 1)[-1]
-            logs = vocabulary.BENIGN.search(name) is not None or name in (
-                "float",
-                "isnan",
-                "isfinite",
-                "update",
-            )
-            return set() if logs else None
-        if isinstance(parent, (ast.FormattedValue, ast.AugAssign)):
-            return set()
-        if isinstance(parent, ast.Assign):
-            targets = {t.id if isinstance(t, ast.Name) else "" for t in parent.targets}
-            return targets if targets <= assigned.keys() else None
-        if isinstance(parent, ast.stmt):
-            return set() if isinstance(parent, ast.Expr) else None
-        child, parent = parent, parents.get(parent)
-    return None
+class _Uses:
+    """What becomes of the variables of a loop or a function."""
+
+    def __init__(self, around: ast.AST) -> None:
+        self.around = around
+        self.parents = {
+            child: node for node in nodes(around) for child in ast.iter_child_nodes(node)
+        }
+
+    def used(self) -> set[str]:
+        """The variables that are handed to more than a log, themselves or in what becomes of them."""
+        used: set[str] = set()
+        feeds: dict[str, set[str]] = {}
+        for node in nodes(self.around):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                into = self.becomes(node)
+                if into is None:
+                    used.add(node.id)
+                else:
+                    feeds.setdefault(node.id, set()).update(into)
+        grown = True
+        while grown:
+            more = {name for name, into in feeds.items() if into & used} - used
+            used |= more
+            grown = bool(more)
+        return used
+
+    def becomes(self, node: ast.AST) -> set[str] | None:
+        """The variables that a value becomes a part of; None if it is handed to more than a log."""
+        child, parent = node, self.parents.get(node)
+        while parent is not None:
+            if isinstance(parent, ast.Attribute):
+                ends, into = self._attribute(parent)
+            elif isinstance(parent, ast.Call) and child is not parent.func:
+                ends, into = _argument(parent)
+            elif isinstance(parent, (ast.FormattedValue, ast.Compare)):
+                return set()
+            elif isinstance(parent, (ast.stmt, ast.comprehension, ast.Yield, ast.YieldFrom)):
+                return _statement(parent, child)
+            else:
+                ends, into = False, None
+            if ends:
+                return into
+            child, parent = parent, self.parents.get(parent)
+        return None
+
+    def _attribute(self, node: ast.Attribute) -> tuple[bool, set[str] | None]:
+        """Whether a value ends in an attribute of it, and what it becomes there."""
+        called = self.parents.get(node)
+        is_call = isinstance(called, ast.Call) and called.func is node
+        if node.attr == "backward":
+            return True, None if is_call else set()
+        if node.attr in vocabulary.CUT:
+            return True, set()
+        if is_call and node.attr in _COLLECTS:
+            return True, set()
+        return is_call and node.attr not in _PASSES_ON, None
+
+
+def _argument(call: ast.Call) -> tuple[bool, set[str] | None]:
+    """Whether a value ends as an argument of a call, and what it becomes there."""
+    text = text_of(call.func)
+    owner, _, name = text.rpartition(".")
+    if name in _COLLECTS and owner:
+        return True, {owner}
+    if name in _READS or vocabulary.BENIGN.search(name):
+        return True, set()
+    return _TORCH.search(text) is None, None
+
+
+def _statement(node: ast.AST, child: ast.AST) -> set[str] | None:
+    """What a value becomes that a statement computes with."""
+    if isinstance(node, (ast.Expr, ast.Assert, ast.Raise)):
+        return set()
+    if isinstance(node, (ast.If, ast.While)):
+        return set()
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) or (
+        isinstance(node, (ast.For, ast.AsyncFor)) and child is node.iter
+    ):
+        targets = [node.target]
+    found = set()
+    for target in targets:
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        names = set(_stored([target]))
+        if not names:
+            return None
+        found |= names
+    return found or None
+
+
+def clears_before(loop: ast.AST, line: int) -> list[ast.Call]:
+    """The clears from which an iteration of a loop goes straight on to the step in this line."""
+    found: list[ast.Call] = []
+    for node in reversed(_leading_to(loop, line)) if _is_about_data(loop) else ():
+        if not _is_quiet(node):
+            break
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if text_of(node.value.func).endswith(".zero_grad"):
+                found.append(node.value)
+    return found
+
+
+def _is_about_data(loop: ast.AST) -> bool:
+    """Whether a loop trains: one that only counts may bring a schedule to where training goes on."""
+    if isinstance(loop, (ast.For, ast.AsyncFor)):
+        iterable = stripped(loop.iter)
+        name = text_of(iterable.func) if isinstance(iterable, ast.Call) else ""
+        if name.rpartition(".")[2] not in ("range", "trange"):
+            return True
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "backward")
+        or (
+            isinstance(node, ast.Assign) and any(map(vocabulary.LOSS.search, _stored(node.targets)))
+        )
+        for node in nodes(loop)
+    )
+
+
+def _leading_to(node: ast.AST, line: int) -> list[ast.stmt]:
+    """The statements that are run before a line, in its block and in those around it up to a node."""
+    for name in ("body", "orelse", "finalbody"):
+        block: list[ast.stmt] = getattr(node, name, [])
+        for at, inner in enumerate(block):
+            if not inner.lineno <= line <= (inner.end_lineno or 0):
+                continue
+            if isinstance(node, ast.If) and _gives_up(node, block):
+                return []
+            before = block[:at] + [ast.Expr(value=test) for test in _asked(inner)]
+            return before + _leading_to(inner, line)
+    return []
+
+
+def _asked(node: ast.stmt) -> list[ast.expr]:
+    """What a statement computes before its block."""
+    if isinstance(node, ast.If):
+        return [node.test]
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return [item.context_expr for item in node.items]
+    return [node.iter] if isinstance(node, (ast.For, ast.AsyncFor)) else []
+
+
+def _gives_up(node: ast.If, arm: list[ast.stmt]) -> bool:
+    """Whether an arm gives an iteration up: it leaves, or the other one runs the backward."""
+    if isinstance(arm[-1], (ast.Continue, ast.Break, ast.Return, ast.Raise)):
+        return True
+    other = node.orelse if arm is node.body else node.body
+    return any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in nodes(*other))
+
+
+_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.If)
+_QUIET = frozenset({"zero_grad", "unscale_", "item", "get_scale", "no_grad", "autocast"})
+
+
+def _is_quiet(node: ast.stmt) -> bool:
+    """Whether no call in a statement could run a backward, and none puts gradients in place."""
+    if not isinstance(node, _SIMPLE):
+        return False
+    return all(
+        _is_quiet_call(inner) if isinstance(inner, ast.Call) else not _is_gradient(inner)
+        for inner in nodes(node)
+    )
+
+
+def _is_quiet_call(call: ast.Call) -> bool:
+    owner, _, name = text_of(call.func).rpartition(".")
+    if name in _QUIET or name in registry.CLIPS or vocabulary.BENIGN.search(name):
+        return True
+    return name == "update" and SCALER_NAME.search(owner) is not None
+
+
+def _is_gradient(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "grad"

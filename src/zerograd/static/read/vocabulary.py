@@ -57,6 +57,12 @@ MEDDLES = re.compile(
 )
 """Unseen methods with such names may do something to the gradients of what their object holds."""
 
+KEEPS = re.compile(r"attach|privac|private|patch", re.IGNORECASE)
+"""Unseen functions with such names change for good what the step of an optimizer does."""
+
+LOSS = re.compile(r"loss|cost|^err", re.IGNORECASE)
+"""What is called so is a loss: one number."""
+
 CLEARS = re.compile(r"(zero|clear|reset|clean)_?grad", re.IGNORECASE)
 """Unseen functions with such names clear gradients, whosever they are."""
 
