@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Backward, Event, Measured, Site
 from zerograd.runtime.gradient_values import holding, nonzero
+from zerograd.runtime.live_objects import instances
 from zerograd.runtime.parameter_names import MOST_NAMES, names_in_modules, names_of
 from zerograd.runtime.subjects import Subjects
 
@@ -96,16 +97,11 @@ class Orphans:
 def optimizers(torch: Any) -> tuple[list[Any], list[Any]]:
     """The optimizers of the program: those of torch, and objects that look like one and are not."""
     ours, others = [], []
-    look: dict[type, int] = {}
-    for found in gc.get_objects():
-        kind = type(found)
-        what = look.get(kind)
-        if what is None:
-            what = look[kind] = _what(kind, torch)
-        if what == 1 and getattr(found, "param_groups", None):
-            ours.append(found)
-        elif what == 2:
+    for found in instances(lambda kind: _is_optimizer(kind, torch) or _looks_like_one(kind, torch)):
+        if not _is_optimizer(type(found), torch):
             others.append(found)
+        elif getattr(found, "param_groups", None):
+            ours.append(found)
     return ours, others
 
 
@@ -127,12 +123,14 @@ def _reach(root: Any) -> set[int]:
     return found
 
 
-def _what(kind: type, torch: Any) -> int:
-    if issubclass(kind, torch.optim.Optimizer):
-        return 1
+def _is_optimizer(kind: type, torch: Any) -> bool:
+    return issubclass(kind, torch.optim.Optimizer)
+
+
+def _looks_like_one(kind: type, torch: Any) -> bool:
     if issubclass(kind, (type, torch.nn.Module)):
-        return 0
-    return 2 if _callable(kind, "step") and _callable(kind, "zero_grad") else 0
+        return False
+    return _callable(kind, "step") and _callable(kind, "zero_grad")
 
 
 def _callable(kind: type, name: str) -> bool:

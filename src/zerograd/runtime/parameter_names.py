@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from zerograd.runtime.live_objects import instances
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,9 +32,9 @@ def names_in_modules(params: Sequence[Tensor]) -> dict[int, str]:
 
     wanted = {id(param) for param in params}
     found: dict[int, str] = {}
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.nn.Module) and "_parameters" in thing.__dict__:
-            for name, param in thing.named_parameters():
+    for module in instances(lambda kind: issubclass(kind, torch.nn.Module)):
+        if "_parameters" in module.__dict__:
+            for name, param in module.named_parameters():
                 if id(param) in wanted and len(name) > len(found.get(id(param), "")):
                     found[id(param)] = name
     return found

@@ -128,9 +128,14 @@ def listen_to_shards(set_: Set, listener: Listener) -> bool:
 
 def is_sharded(module: Any) -> bool:
     """Whether a module is under FSDP2."""
-    known = sys.modules.get(_SHARDING)
     # Not isinstance: some objects of torch warn when `__class__` is read.
-    return known is not None and issubclass(type(module), known.FSDPModule)
+    return is_sharded_type(type(module))
+
+
+def is_sharded_type(kind: type) -> bool:
+    """Whether modules of this type are under FSDP2."""
+    known = sys.modules.get(_SHARDING)
+    return known is not None and issubclass(kind, known.FSDPModule)
 
 
 def waiting(module: Any) -> list[Any]:

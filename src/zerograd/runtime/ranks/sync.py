@@ -6,7 +6,6 @@ synchronisation on, synchronises. FSDP2 decides in the backward.
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from zerograd.core import events
 from zerograd.core.events import Backward, Event, Excuse, Site
 from zerograd.runtime.call_sites import NOWHERE, Places
 from zerograd.runtime.event_cache import EventCache
+from zerograd.runtime.live_objects import instances
 from zerograd.runtime.ranks import collectives
 from zerograd.runtime.subjects import Subject
 
@@ -155,11 +155,10 @@ class RankSync:
         if dist is None or not dist.is_available() or not dist.is_initialized():
             return
         ddp = self._torch.nn.parallel.DistributedDataParallel
-        for one in gc.get_objects():
-            if issubclass(type(one), ddp):
-                self.wrapped(one, known=False)
-            elif collectives.is_sharded(one):
-                self._more()
+        for wrapper in instances(lambda kind: issubclass(kind, ddp)):
+            self.wrapped(wrapper, known=False)
+        if instances(collectives.is_sharded_type):
+            self._more()
 
     def grouped(self, params: Iterable[Any]) -> bool:
         """An optimizer got parameters. The result: whether some of them are under FSDP2, by their mesh."""
@@ -280,9 +279,7 @@ class RankSync:
 
     def _shards(self) -> list[Any]:
         if self._sharded is None:
-            self._sharded = [
-                weakref.ref(one) for one in gc.get_objects() if collectives.is_sharded(one)
-            ]
+            self._sharded = list(map(weakref.ref, instances(collectives.is_sharded_type)))
         return [module for ref in self._sharded if (module := ref()) is not None]
 
     def _waiting(self, shared: Shared) -> Backward | None:
