@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from zerograd.core.records import Record
+
 
 @dataclass(frozen=True)
 class Site:
@@ -26,8 +28,7 @@ class Site:
     """The place in a library that the user's call has led to, where a library does the work."""
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Record):
     """What a run saw where two contributions met: norms of the gradients, and whose they are."""
 
     expected: float
@@ -42,8 +43,7 @@ class Measured:
     """Only what this rank holds of them was measured."""
 
 
-@dataclass(frozen=True)
-class Diverged:
+class Diverged(Record):
     """What ranks that ought to do the same do differently, and which of them."""
 
     what: str
@@ -84,10 +84,7 @@ class Excuse(Enum):
     UNRECORDED = "unrecorded", "a recording of format 2 says that there was a reason, not which"
 
 
-# Subclasses say `eq=False`: a dataclass that compares by itself also makes a hash of all its fields,
-# and explorers hash events millions of times.
-@dataclass(frozen=True, eq=False)
-class Event:
+class Event(Record):
     """What all events have. The kinds are its subclasses."""
 
     kind: ClassVar[str]
@@ -103,15 +100,11 @@ class Event:
     allowed: tuple[str, ...] = ()
     """The codes of the rules that the program silences where it happens."""
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
-
     def __hash__(self) -> int:
-        # The place and the call are enough to tell events apart.
+        # The place and the call are enough to tell events apart, and explorers hash events millions of times.
         return hash((self.site.line, self.site.column, self.call))
 
 
-@dataclass(frozen=True, eq=False)
 class Zero(Event):
     """Gradients are cleared."""
 
@@ -126,7 +119,6 @@ class Zero(Event):
     """Why it drops nothing that a step should have used, although it comes before the step."""
 
 
-@dataclass(frozen=True, eq=False)
 class Backward(Event):
     """A backward adds to the gradients."""
 
@@ -159,7 +151,6 @@ class Backward(Event):
     """Why it may bypass a wrapper, take a whole loss, or share gradients too often."""
 
 
-@dataclass(frozen=True, eq=False)
 class Assign(Event):
     """Gradients are put in place by hand."""
 
@@ -168,7 +159,6 @@ class Assign(Event):
     """It uses `.grad` without asking whether that is None."""
 
 
-@dataclass(frozen=True, eq=False)
 class Unscale(Event):
     """Gradients are divided by the scale."""
 
@@ -179,7 +169,6 @@ class Unscale(Event):
     """It uses `.grad` without asking whether that is None."""
 
 
-@dataclass(frozen=True, eq=False)
 class Clip(Event):
     """Gradients are clipped."""
 
@@ -188,7 +177,6 @@ class Clip(Event):
     """It uses `.grad` without asking whether that is None."""
 
 
-@dataclass(frozen=True, eq=False)
 class Step(Event):
     """An optimizer uses the gradients."""
 
@@ -213,14 +201,12 @@ class Step(Event):
     """The test that decides whether the window closes."""
 
 
-@dataclass(frozen=True, eq=False)
 class Update(Event):
     """A scaler ends its round."""
 
     kind = "update"
 
 
-@dataclass(frozen=True, eq=False)
 class Sync(Event):
     """The ranks share gradients outside of a backward, or compare what they hold."""
 
@@ -229,7 +215,6 @@ class Sync(Event):
     """What a comparison of the ranks has shown."""
 
 
-@dataclass(frozen=True, eq=False)
 class Hold(Event):
     """An accumulation guard keeps the window open. Only source code shows it."""
 
@@ -238,28 +223,24 @@ class Hold(Event):
     """The test that decides whether the window closes."""
 
 
-@dataclass(frozen=True, eq=False)
 class Enter(Event):
     """A loop over the data begins. Only source code shows it."""
 
     kind = "enter"
 
 
-@dataclass(frozen=True, eq=False)
 class New(Event):
     """The parameters were just made."""
 
     kind = "new"
 
 
-@dataclass(frozen=True, eq=False)
 class Unknown(Event):
     """Something unseen may have touched the gradients."""
 
     kind = "unknown"
 
 
-@dataclass(frozen=True, eq=False)
 class End(Event):
     """The program ends."""
 
@@ -270,7 +251,6 @@ class End(Event):
     """A backward whose gradients no step uses."""
 
 
-@dataclass(frozen=True, eq=False)
 class Observation(Event):
     """What only repetition shows about the windows of a run: a run has no guards to read.
 
@@ -278,8 +258,7 @@ class Observation(Event):
     """
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LongWindow(Observation):
+class LongWindow(Observation, kw_only=True):
     """A step used more backward calls than the windows before it had, and fewer than two windows."""
 
     kind = "long-window"
@@ -287,8 +266,7 @@ class LongWindow(Observation):
     usual: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OddWindow(Observation):
+class OddWindow(Observation, kw_only=True):
     """A step closed a window of another length than is meant, and not by exception."""
 
     kind = "odd-window"
@@ -298,8 +276,7 @@ class OddWindow(Observation):
     """The last backward of the window."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PartialWindow(Observation):
+class PartialWindow(Observation, kw_only=True):
     """A part of a window was never used. The site is the step that closes the other windows."""
 
     kind = "partial-window"
@@ -309,8 +286,7 @@ class PartialWindow(Observation):
     """The clear that dropped it; None if it was left when the run ended."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CutWindows(Observation):
+class CutWindows(Observation, kw_only=True):
     """A clear drops the same part of one window after another. The site is the clear."""
 
     kind = "cut-windows"

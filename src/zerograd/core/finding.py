@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from zerograd.core.events import Measured, Site
+from zerograd.core.records import Record
 
 if TYPE_CHECKING:
     from zerograd.core.rule import Rule, Violation
@@ -15,16 +16,14 @@ Place = tuple[str, str, int]
 """A code, a path and a line: findings there are the same finding."""
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Record):
     """The other end of a finding: an earlier (or later) event that belongs to it."""
 
     site: Site
     message: str
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Record):
     """Replace the text between two places (lines and columns from 1, end exclusive) by `text`."""
 
     path: str
@@ -36,8 +35,7 @@ class Edit:
     cell: int | None = None
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(Record):
     """The edits that repair one finding; safe when they change nothing but what the rule demands."""
 
     message: str
@@ -45,8 +43,7 @@ class Fix:
     edits: tuple[Edit, ...]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """One broken rule at one place."""
 
     code: str
@@ -98,8 +95,7 @@ def finding_of(rule: Rule, violation: Violation) -> Finding:
     )
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Record):
     """Something that kept a file from being checked, wholly or in part, and the way out."""
 
     path: str

@@ -22,18 +22,17 @@ from zerograd.core.events import (
     Unscale,
 )
 from zerograd.core.lifecycle import FIELDS, State
+from zerograd.core.records import Record
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Record):
     """An earlier event that belongs to a violation, and its part in it."""
 
     site: Site
     message: str
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(Record):
     """One broken edge: where it shows, why, and since which earlier event."""
 
     site: Site

@@ -71,32 +71,29 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Break:
-    """Where `break` leads: behind this loop."""
+class Label:
+    """Where a jump leads."""
 
-    loop: int
-
-
-@dataclass(frozen=True)
-class Continue:
-    """Where `continue` leads: to the next iteration of this loop."""
-
-    loop: int
+    number: int = 0
+    """The loop or call that it leaves."""
 
 
-@dataclass(frozen=True)
-class Return:
-    """Where `return` leads: behind this call."""
-
-    call: int
+class Break(Label):
+    """Behind a loop."""
 
 
-@dataclass(frozen=True)
-class Raise:
-    """Where an exception leads: to a handler, or out of everything."""
+class Continue(Label):
+    """To the next iteration of a loop."""
 
 
-Label = Break | Continue | Return | Raise
+class Return(Label):
+    """Behind a call."""
+
+
+class Raise(Label):
+    """To a handler, or out of everything."""
+
+
 RAISE = Raise()
 
 

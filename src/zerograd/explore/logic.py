@@ -29,7 +29,6 @@ class Const:
     value: Value
 
 
-@dataclass(frozen=True)
 class Variable:
     """What a test can read and a path can know the value of. `str` tells any two apart."""
 
