@@ -369,6 +369,15 @@ def self_backward(bad: Run, good: Run) -> None:
     assert steps_are_fresh(good)
 
 
+def nonfinite_gradient(bad: Run, good: Run) -> None:
+    import torch
+
+    weights, steps = bad.names["model"].weight, len(bad.names["loader"]) * 4
+    assert bad.open == good.open == steps
+    assert not torch.isfinite(weights).any()
+    assert torch.isfinite(good.names["model"].weight).all()
+
+
 def clip_before_unscale(bad: Run, good: Run) -> None:
     assert norm(good.gradients()[0]) == pytest.approx(1.0, rel=1e-5)
     assert norm(bad.gradients()[0]) == pytest.approx(1 / 65536, rel=1e-5)
@@ -473,6 +482,7 @@ EFFECTS: dict[str, Callable[[Run, Run], None]] = {
     "ZG107": none_gradient,
     "ZG108": orphan_gradient,
     "ZG109": self_backward,
+    "ZG110": nonfinite_gradient,
     "ZG201": clip_before_unscale,
     "ZG202": unclipped,
     "ZG203": unclipped,

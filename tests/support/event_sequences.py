@@ -74,6 +74,7 @@ def _steps() -> Made:
             made.append(replace(event, length=length, guard=guard, idle_loss=at(62)))
     made += [Step(at(51), foreign=True, part=True, scaled=scaled) for scaled in FLAGS]
     made += [Step(at(52), fed=False, again=True), Step(at(52), length=2)]
+    made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]
     return made
 
 

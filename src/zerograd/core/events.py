@@ -199,6 +199,10 @@ class Step(Event):
     """In the last iteration of its loop, where a short window is right."""
     guard: Site | None = None
     """The test that decides whether the window closes."""
+    finite: bool | None = None
+    """Whether the gradients that it uses are finite, as far as is known then; None: nobody looked."""
+    skipped: bool = False
+    """A scaler has skipped it, because the gradients are inf or nan."""
 
 
 class Update(Event):
@@ -249,6 +253,8 @@ class End(Event):
     """How many backward calls a window is meant to have; 0 is not known."""
     idle_loss: Site | None = None
     """A backward whose gradients no step uses."""
+    restored: bool = False
+    """The parameters held inf or nan after a step, and are finite again."""
 
 
 class Observation(Event):

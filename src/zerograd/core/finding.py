@@ -118,6 +118,8 @@ class Watched:
     """The codes of the rules that had something to judge."""
     could_not: dict[str, str] = field(default_factory=dict)
     """The codes of those that had not, and why."""
+    remarks: tuple[str, ...] = ()
+    """What was seen and breaks no rule: `3 steps used gradients that are inf or nan`."""
     unwatched: tuple[str, ...] = ()
     """What looks like an optimizer and is none of torch's: said, not guessed at."""
     ranks: tuple[int, ...] = ()

@@ -44,6 +44,10 @@ class Violation(Record):
     """The step at which it shows, where that is not the site itself."""
     measured: Measured | None = None
     """The gradient norms in the message, where a run has measured them."""
+    remark: str = ""
+    """What a run says of its steps that break the rule, where they are not reported."""
+    reported: bool = True
+    """False if it is worth no more than the remark."""
 
 
 class Windows(Enum):
@@ -99,6 +103,8 @@ class Rule(Page):
     """How many branch decisions a finding in source may depend on."""
     needs: tuple[Callable[[Event], bool], ...] = ()
     """Each is true of at least one event of every sequence that breaks the rule. It saves exploring."""
+    in_a_row: int = 0
+    """So many steps in a row, the last ones of a run, must break it; 0: each violation is reported."""
     yields_to: Rule | None = None
     """The rule that says more: where it finds something at the same place, this one is silent."""
 

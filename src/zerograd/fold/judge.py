@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zerograd.core.automaton import Automaton, Edge, Node
-from zerograd.core.events import Backward, Event, Observation, Step, Sync, Zero
+from zerograd.core.events import Backward, End, Event, Observation, Step, Sync, Zero
 from zerograd.core.finding import Finding, Place, Report, finding_of
 from zerograd.core.rule import Rule, Violation
 from zerograd.fold.window_statistics import Observations, WindowStatistics
@@ -36,6 +36,21 @@ class Track:
         """The node when another subject's step used these gradients: a clear then drops nothing."""
 
 
+@dataclass
+class Streak:
+    """Steps of one subject in a row that break a rule, which is reported if they are a run's last."""
+
+    rule: Rule
+    violation: Violation
+    first: int
+    """The number of the first of them, among the subject's steps."""
+    times: int
+    step: int
+    """The number of the last of them."""
+    steps: int
+    """How many steps all subjects had taken then."""
+
+
 class Judge:
     """Takes the events of every subject and collects what breaks a rule, each place once."""
 
@@ -50,6 +65,10 @@ class Judge:
         self._places: dict[Place, int] = {}
         self._past_steps = 0
         self._past_windows: Counter[int] = Counter()
+        self._streaks: dict[tuple[str, str], Streak] = {}
+        """By the names of subjects and the codes of rules."""
+        self._remarks: dict[tuple[str, str], int] = {}
+        """By code and text: how many steps it is true of."""
 
     def track(self, subject: str) -> Track:
         """The track of a subject; it begins when it is first asked for."""
@@ -79,6 +98,8 @@ class Judge:
         """This process is a child of the one that it was: what that has done does not count here."""
         self._past_steps -= self.steps
         self._past_windows.subtract(self.windows)
+        self._streaks.clear()
+        self._remarks.clear()
 
     def forget(self, subject: str) -> None:
         """The subject is gone: what it has done counts, what it was about to do does not."""
@@ -133,12 +154,28 @@ class Judge:
                 if before is not track.lent:
                     self._observe(track, windows.dropped(event, before.state))
                 windows.open = 0
+        elif type(event) is End and event.restored:
+            for key in [key for key in self._streaks if key[0] == track.name]:
+                del self._streaks[key]
 
     def end(self, *, clean: bool = True) -> None:
         """The run is over; a run that was stopped is not blamed for what it left open."""
         if clean:
             for track in self._tracks.values():
                 self._observe(track, track.windows.ended(track.node.state))
+        for (subject, _), streak in self._streaks.items():
+            if streak.times >= streak.rule.in_a_row and self._is_last(subject, streak):
+                self._remarks[streak.rule.code, streak.violation.remark] -= streak.times
+                self._add(streak.rule, streak.violation, streak.first, streak.times)
+        self._streaks.clear()
+
+    def remarks(self, codes: Collection[str]) -> tuple[str, ...]:
+        """What was seen of steps that break some of these rules, and is not reported."""
+        return tuple(
+            f"{times} step{'' if times == 1 else 's'} {text}"
+            for (code, text), times in self._remarks.items()
+            if times and code in codes
+        )
 
     def _observe(self, track: Track, seen: Observations) -> None:
         for observation in seen:
@@ -148,19 +185,42 @@ class Judge:
         diverged = event.diverged if isinstance(event, Sync) else None
         iteration = track.steps + 1 if diverged is None else diverged.step
         for rule, violation in broken:
-            if rule.code not in event.allowed:
+            if rule.code in event.allowed:
+                continue
+            if rule.in_a_row:
+                self._hold_back(rule, violation, track.name, iteration)
+            else:
                 self._add(rule, violation, iteration)
 
-    def _add(self, rule: Rule, violation: Violation, iteration: int) -> None:
-        """A new finding, or one more time where its place is already known."""
+    def _hold_back(self, rule: Rule, violation: Violation, subject: str, step: int) -> None:
+        """A step breaks a rule that only the last steps of a run can break."""
+        remark = (rule.code, violation.remark)
+        self._remarks[remark] = self._remarks.get(remark, 0) + 1
+        if not violation.reported:
+            return
+        streak = self._streaks.get((subject, rule.code))
+        if streak is None or streak.step != step - 1:
+            streak = Streak(rule, violation, step, 0, 0, 0)
+            self._streaks[subject, rule.code] = streak
+        streak.times, streak.step, streak.steps = streak.times + 1, step, self.steps + 1
+
+    def _is_last(self, subject: str, streak: Streak) -> bool:
+        """Whether the training has not gone on after the streak, neither of its subject nor of others."""
+        track = self._tracks.get(subject)
+        if track is not None and track.steps != streak.step:
+            return False
+        return self.steps - streak.steps < streak.rule.in_a_row
+
+    def _add(self, rule: Rule, violation: Violation, iteration: int, times: int = 1) -> None:
+        """A new finding, or so many times more where its place is already known."""
         finding = finding_of(rule, violation)
         findings = self.report.findings
         number = self._places.setdefault(finding.place, len(findings))
         if number < len(findings):
             finding = findings[number]
-            finding = findings[number] = replace(finding, seen=(finding.seen or 1) + 1)
+            finding = findings[number] = replace(finding, seen=(finding.seen or 1) + times)
         else:
-            finding = replace(finding, site=replace(finding.site, iteration=iteration), seen=1)
+            finding = replace(finding, site=replace(finding.site, iteration=iteration), seen=times)
             findings.append(finding)
         if self._on_finding is not None:
             self._on_finding(finding)

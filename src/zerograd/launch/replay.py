@@ -116,6 +116,7 @@ def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:
         steps=judge.steps,
         windows=dict(sorted(judge.windows.items())),
         ran=tuple(code for code in ran if code not in could_not),
+        remarks=judge.remarks(selection.codes),
         could_not=could_not,
     )
 

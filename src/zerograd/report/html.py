@@ -210,13 +210,18 @@ def _lead(page: Page, kind: str) -> str:
     steps = _count(sum(rank.watched.steps for rank in page.ranks), "step")
     stopped = "".join(f" {_text(_stop(rank))}" for rank in page.ranks if not rank.clean)
     if kind == "good":
-        return f"{steps} watched, and no rule was broken.{stopped}"
+        return f"{steps} watched, and no rule was broken.{_remarks(page)}{stopped}"
     if page.findings:
         worst = page.findings[0].finding
         times = worst.seen or 1
         often = "" if times == 1 else f", {_number(times)} times"
-        return f"{_text(worst.message)}{often}. {steps} watched.{stopped}"
-    return f"{steps} watched.{stopped}"
+        return f"{_text(worst.message)}{often}. {steps} watched.{_remarks(page)}{stopped}"
+    return f"{steps} watched.{_remarks(page)}{stopped}"
+
+
+def _remarks(page: Page) -> str:
+    said = dict.fromkeys(one for rank in page.ranks for one in rank.watched.remarks)
+    return "".join(f" {_text(one)}." for one in said)
 
 
 def _stop(rank: Rank) -> str:
@@ -364,6 +369,7 @@ def _rank(rank: Rank, page: Page) -> Iterator[str]:
         "not watched", [f"{one}: it is not a torch.optim.Optimizer" for one in watched.unwatched]
     )
     yield _fact("steps", [_number(watched.steps)])
+    yield _fact("remarks", watched.remarks)
     yield "</dl>"
     yield f"<h4>Rules that were applied</h4><ul class=rules>{''.join(_rule(c, page) for c in watched.ran)}</ul>"
     if watched.could_not:

@@ -154,6 +154,8 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
             f"{times} of {_count(n, 'backward', 'backwards') or 'none'}" for n, times in lengths
         ]
         yield "windows", ", ".join(told)
+    for remark in watched.remarks:
+        yield "remark", remark
     yield "rules", _codes(watched.ran) or "none"
     for reason in dict.fromkeys(watched.could_not.values()):
         codes = [code for code, why in watched.could_not.items() if why == reason]

@@ -17,6 +17,7 @@ _MODULES = (
     "none_gradient",
     "orphan_gradient",
     "self_backward",
+    "nonfinite_gradient",
     "clip_before_unscale",
     "clip_before_backward",
     "clip_after_step",

@@ -90,6 +90,7 @@ class Engine:
                 if last:
                     engine.hooks.remove()
                     cls.running = None
+                    engine.watcher.ends()
                     engine.judge.end(clean=clean)
                 watch.report.watched = engine.summary(watch)
                 if watch.record is not None and engine._meter is not None:
@@ -151,6 +152,7 @@ class Engine:
             windows=dict(sorted(self.judge.windows.items())),
             ran=tuple(code for code, reason in why.items() if not reason),
             could_not={code: reason for code, reason in why.items() if reason},
+            remarks=self.judge.remarks(watch.codes),
             unwatched=tuple(sorted({type(one).__qualname__ for one in others})),
         )
 

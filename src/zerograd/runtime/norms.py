@@ -29,7 +29,7 @@ _FORGETTING = (Zero, Assign, New, Unknown)
 class _Measurements:
     """What is measured of one subject."""
 
-    __slots__ = ("base", "clipped", "first", "got", "right", "rights", "used")
+    __slots__ = ("base", "clipped", "first", "got", "now", "right", "rights", "used")
 
     def __init__(self) -> None:
         self.first = 1
@@ -43,6 +43,8 @@ class _Measurements:
         """The norm of what was added to them, after the last backward."""
         self.got: Tensor | None = None
         """The norm of the sum, then."""
+        self.now: Tensor | None = None
+        """The norm of the step that is about to be recorded, if it was asked for."""
         self.clipped = False
 
 
@@ -75,6 +77,14 @@ class Meter:
             known = self._known.get(subject.name)
             if known is not None and not known[1].base:
                 known[1].base = copies(subject.params)
+
+    def norm(self, subject: Subject) -> Tensor | None:
+        """The norm that a step, which is about to be recorded, uses; None if the subject is new."""
+        known = self._known.get(subject.name)
+        if known is None:
+            return None
+        known[1].now = self._norm_of(subject)
+        return known[1].now
 
     def flush(self) -> None:
         """Write all norms that were not written yet."""
@@ -113,7 +123,7 @@ class Meter:
 
     def _step(self, subject: Subject, notes: _Measurements, event: Step) -> None:
         state = subject.track.node.state
-        used = self._norm_of(subject)
+        used, notes.now = self._norm_of(subject) if notes.now is None else notes.now, None
         if state.grads is Grads.STALE or state.crossed is not None:
             right = self._right(notes, used, event)
             if right is not None:

@@ -14,6 +14,7 @@ from zerograd.core.events import Assign, Backward, Excuse, Step, Sync, Unknown, 
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
+from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero, norms
 from zerograd.runtime.lanes import OUTSIDE, Lanes
 from zerograd.runtime.posting import Posting
@@ -36,6 +37,7 @@ class StepAndClear:
         lanes: Lanes,
         sync: RankSync,
         replicas: Replicas,
+        finite: FiniteCheck,
         *,
         backwards: Callable[[], int],
         stepped: Callable[[], None],
@@ -49,6 +51,7 @@ class StepAndClear:
         self._lanes = lanes
         self._sync = sync
         self._replicas = replicas
+        self._finite = finite
         self._backwards = backwards
         self._stepped = stepped
         self.length = 0
@@ -99,13 +102,22 @@ class StepAndClear:
         stepping.inner_stepped = stepping.depth > 0
         return event
 
-    def step(self, subject: Subject, scaled: bool, frame: Any) -> Step | None:
+    def skip(self, subject: Subject, frame: Any) -> None:
+        """A scaler has skipped a step. The gradients are used up all the same."""
+        self.step(subject, True, frame, skipped=True)
+
+    def step(
+        self, subject: Subject, scaled: bool, frame: Any, *, skipped: bool = False
+    ) -> Step | None:
         """A step was taken: the event, or None if it is a step of which little can be said."""
         if self._graph_task() != OUTSIDE:
             self._step_in_backward(subject, scaled, frame)
             return None
         lane = self._lanes.here.lane
         event = self._events.step(frame, scaled, self.length)
+        if skipped or subject.finite.suspicious or self._finite.measured is not None:
+            finite = None if skipped else self._finite.of_step(subject)
+            event = self._events.variant(event, finite=finite, skipped=skipped)
         if subject.lane is not lane and not self._lanes.adopt(subject):
             self._post(subject, event)
             self._post(subject, self._events.event(Unknown, NOWHERE))
@@ -133,9 +145,7 @@ class StepAndClear:
         used = subject.used
         if used.met:
             used.came_to_nothing()
-        used.left = None
-        if used.mixed:
-            used.mixed = []
+        used.left, used.mixed = None, []
         if grad is None:
             used.grad = None
         else:

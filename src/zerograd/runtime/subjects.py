@@ -152,6 +152,31 @@ class Stepping:
         """How many backward calls there had been at the last step that had nothing to use."""
 
 
+class Finiteness:
+    """Whether a subject's numbers are finite (`finite_check`)."""
+
+    __slots__ = ("fetching", "known", "skip", "suspicious", "turn", "vain")
+
+    def __init__(self) -> None:
+        self.suspicious = False
+        """A parameter was not finite: the gradients of every step are looked at."""
+        self.known: bool | None = None
+        """Whether the gradients of the latest step that is known about were finite."""
+        self.fetching: list[Any] = []
+        """Numbers that have not arrived, as `finite_check.Fetched`."""
+        self.turn = 0
+        """How many looks there were: each is at another parameter."""
+        self.vain = self.skip = 0
+        """How often the gradients were finite all the same; and how many looks are left out for it."""
+
+    def calm(self) -> None:
+        """The gradients are finite."""
+        self.suspicious, self.known = False, None
+        self.fetching.clear()
+        self.vain += 1
+        self.skip = 1 << min(self.vain, 10)
+
+
 class Subject:
     """A set of parameters that optimizers step."""
 
@@ -159,6 +184,7 @@ class Subject:
         "__weakref__",
         "_names",
         "covers",
+        "finite",
         "ids",
         "lane",
         "last_backward",
@@ -197,6 +223,7 @@ class Subject:
         self.used = UsedGradients()
         self.last_backward = LastBackward()
         self.stepping = Stepping()
+        self.finite = Finiteness()
         self.shared: Any = None
         """What ranks share of it, as a `ranks.sync.Shared`, as far as that was known then."""
         self.shared_at = -1

@@ -13,11 +13,12 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zerograd.core.events import Backward, Clip, Event
+from zerograd.core.events import Backward, Clip, End, Event
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
-from zerograd.runtime.call_sites import Places
+from zerograd.runtime.call_sites import NOWHERE, Places
 from zerograd.runtime.event_cache import EventCache
+from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
 from zerograd.runtime.lanes import OUTSIDE, Lane, Lanes
@@ -77,8 +78,12 @@ class Watcher:
         self._failure: Exception | None = None
         self._meter: Meter | None = None
         self._backwards = 0
+        self._next_look = 1
+        """The backward before which something has to be looked at: the next one of these two."""
         self._next_walk = 1
         """The backward whose graph is walked to find parameters that no optimizer has."""
+        self._next_finite = 1
+        """The backward before which parameters are looked at, whether they are finite."""
         self._clips: dict[object, list[Subject]] = {}
         """By the clipped parameters: whose they are."""
         self._graph_task = torch._C._current_graph_task_id
@@ -103,6 +108,7 @@ class Watcher:
         self.scaling = Scaling(self._places, self._events, posting, self.lanes)
         self.replicas = Replicas(torch, scaler=self.scaling.last_scaler, problem=host.problem)
         self._probe = GradientProbe(self._events, posting, self.sync)
+        self._finite = FiniteCheck(torch)
         self._steps = StepAndClear(
             torch,
             self._events,
@@ -110,6 +116,7 @@ class Watcher:
             self.lanes,
             self.sync,
             self.replicas,
+            self._finite,
             backwards=lambda: self._backwards,
             stepped=host.rank_stepped,
         )
@@ -132,6 +139,7 @@ class Watcher:
         """From now on events are recorded, with what is measured at them; None: no more."""
         self._meter = meter
         self._judge.recorder = meter
+        self._finite.measured = None if meter is None else meter.norm
         self.lanes.leave_loops()
 
     # Backward
@@ -144,8 +152,8 @@ class Watcher:
         if frame.f_code is self._tensor_backward:
             frame = frame.f_back
         lane = self._here.lane
-        if self._backwards >= self._next_walk and not self._failure:
-            self._walk(lane, outputs, frame)
+        if self._backwards >= self._next_look and not self._failure:
+            self._look(lane, outputs, frame)
         return lane.loop.backward_begins(frame) or self._backward_begins(lane, frame, outputs)
 
     def _backward_begins(self, lane: Lane, frame: Any, outputs: Any) -> RunningBackward | None:
@@ -164,6 +172,16 @@ class Watcher:
         if self._meter is not None:
             self._meter.before(lane.used.values())
         return event, self._probe.before(lane, event), lane.probed, frame
+
+    def _look(self, lane: Lane, outputs: Any, frame: Any) -> None:
+        """What is looked at before few of all backward calls."""
+        if self._backwards >= self._next_finite:
+            if self._meter is None and self._finite.look(lane.probed):
+                lane.loop.leave()
+            self._next_finite = self._finite.next(self._backwards)
+        if self._backwards >= self._next_walk:
+            self._walk(lane, outputs, frame)
+        self._next_look = min(self._next_walk, self._next_finite)
 
     def _walk(self, lane: Lane, outputs: Any, frame: Any) -> None:
         """Follow the graph to the parameters that it reaches and no optimizer has."""
@@ -308,12 +326,22 @@ class Watcher:
     def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
         skipped = None if self._failure else self.scaling.step_ended(optimizer, failed)
         if skipped is not None:
-            # The gradients are used up all the same.
-            self._steps.step(skipped, True, _frame(ABOVE_TORCH))
+            self._steps.skip(skipped, _frame(ABOVE_TORCH))
 
     def updated(self) -> None:
         if not self._failure:
             self.scaling.updated(_frame(ABOVE_TORCH))
+
+    # The end
+
+    def ends(self) -> None:
+        """The run is over."""
+        try:
+            for subject in () if self._failure else self._subjects.all:
+                if subject.finite.suspicious and self._finite.is_restored(subject):
+                    self._post(subject, self._events.event(End, NOWHERE, restored=True))
+        except Exception as error:  # a fault of ours never reaches the program
+            self.fault(error)
 
     # Faults of ours
 
@@ -355,6 +383,7 @@ class Watcher:
             or stepping.depth
             or stepping.inner_stepped
             or stepping.norms is not None
+            or subject.finite.suspicious
             or subject.covers
             or subject.overlaps
             or not subject.whole
