@@ -61,7 +61,7 @@ def test_a_clean_check_ends_with_zero(here: Path) -> None:
     done = zerograd("check", ".", cwd=here)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        "checked 1 file: nothing to report\n",
+        "checked 1 file: 1 training loop: 1 right\n",
         "",
     )
 
@@ -80,7 +80,7 @@ def test_a_finding_is_shown_as_the_style_says_and_fails_the_check(here: Path) ->
         "      |     ---------------- used here, in the previous iteration",
     ]
     assert lines[5].startswith("   help  ")
-    assert lines[-1] == "checked 1 file: 1 error"
+    assert lines[-2:] == ["checked 1 file: 1 training loop: 1 wrong", "found 1 error"]
 
 
 def test_without_a_terminal_there_is_no_colour(here: Path) -> None:
@@ -250,7 +250,8 @@ def test_statistics_count_by_rule(here: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         "    2  ZG101  stale-gradient  (error)",
-        "checked 2 files: 2 errors",
+        "checked 2 files: 2 training loops: 2 wrong",
+        "found 2 errors",
     ]
     assert zerograd("check", ".", "--statistics", "--format", "json", cwd=here).returncode == 2
 
@@ -368,7 +369,7 @@ def test_help_teaches_by_examples(here: Path) -> None:
         assert word in inner.stdout
 
 
-@pytest.mark.parametrize("words", [[], ["chekc", "."], ["check"], ["check", ".", "--formt=json"]])
+@pytest.mark.parametrize("words", [[], ["chekc", "."], ["check", ".", "--formt=json"]])
 def test_words_that_make_no_command_end_with_two(here: Path, words: list[str]) -> None:
     done = zerograd(*words, cwd=here)
     assert done.returncode == 2

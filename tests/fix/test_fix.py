@@ -68,7 +68,7 @@ def test_a_file_is_repaired_and_the_check_passes(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": FORGOTTEN_ZERO})
     done = zerograd("check", "--fix", "train.py", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "checked 1 file: nothing to report\n1 fixed, 0 remaining\n"
+    assert done.stdout == "checked 1 file: 1 training loop: 1 right\n1 fixed, 0 remaining\n"
     assert (tmp_path / "train.py").read_text() == MENDED
 
 
@@ -278,7 +278,7 @@ sys.exit(any(name.startswith("zerograd.fix.") for name in sys.modules))
 def test_standard_input_comes_out_repaired_and_nothing_else(tmp_path: Path) -> None:
     done = zerograd("check", "--fix", "-", cwd=tmp_path, stdin=FORGOTTEN_ZERO)
     assert (done.returncode, done.stdout) == (0, MENDED)
-    assert done.stderr == "checked 1 file: nothing to report\n1 fixed, 0 remaining\n"
+    assert done.stderr == "checked 1 file: 1 training loop: 1 right\n1 fixed, 0 remaining\n"
 
 
 @pytest.mark.parametrize("text", [MENDED, NO_REPAIR, "", "for x in\n", "x = 1"])

@@ -13,12 +13,14 @@ import sys
 import time
 import zlib
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 from zerograd import __version__
 from zerograd.check.settings import Settings, load
 from zerograd.core.events import Measured, Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
+from zerograd.core.training_loop import Found, Gap, LoopStep, NotFollowed, TrainingLoop
 from zerograd.static.check_file import CLEAN, Verdict
 
 MAGIC = b"zerograd cache\n"
@@ -30,9 +32,25 @@ FORGOTTEN_S = 30 * 24 * 3600
 Stamp = tuple[int, int]
 """The time of the last change and the size of a file; (0, 0) for a missing file."""
 
-_PACKED: tuple[type[Any], ...] = (Site, Note, Edit, Fix, Measured, Finding, Problem, Verdict)
+_PACKED: tuple[type[Any], ...] = (
+    Site,
+    Note,
+    Edit,
+    Fix,
+    Measured,
+    Finding,
+    Problem,
+    NotFollowed,
+    LoopStep,
+    Found,
+    Gap,
+    TrainingLoop,
+    Verdict,
+)
 _KIND = {kind: number for number, kind in enumerate(_PACKED)}
-_FIELDS = tuple(tuple(kind.__dataclass_fields__) for kind in _PACKED)
+_FIELDS = tuple(
+    ("value",) if issubclass(kind, Enum) else tuple(kind.__dataclass_fields__) for kind in _PACKED
+)
 
 
 def pack(value: object) -> object:

@@ -28,7 +28,9 @@ from zerograd.static.read.load import from_bytes
 from zerograd.static.read.source import Unreadable
 
 if TYPE_CHECKING:
+    from zerograd.check.loop_verdicts import Grade, Seen
     from zerograd.core.rule import Page
+    from zerograd.core.training_loop import Found
     from zerograd.fix.rewrite import Rewriter
 
 Progress = Callable[[int, int], object]
@@ -51,6 +53,8 @@ class Options:
     repair: Literal["", "show", "diff", "fix"] = ""
     """Fixes are: not computed, shown with their findings, shown as a diff, applied."""
     unsafe: bool = False
+    explain: bool = False
+    """Each training loop is accounted for: the cache holds no accounts."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Outcome:
 def run(options: Options, progress: Progress) -> Outcome:
     """Run a check; `UnknownRule` if the command line names a rule that does not exist."""
     chooser = _Chooser(options)
-    memory = Cache(options.paths) if options.cache else None
+    memory = Cache(options.paths) if options.cache and not options.explain else None
     loader = memory.load_settings if memory else load_settings
     discovery = Discovery(options.exclude, include_tests=options.include_tests, loader=loader)
     # A named file is always read, even if it is also in a named directory that excludes it.
@@ -88,10 +92,10 @@ def run(options: Options, progress: Progress) -> Outcome:
             os.path.dirname(os.path.abspath(options.stdin_filename))
         )
         name = options.stdin_filename or "<stdin>"
-        verdict = verdict_on_bytes(stdin, name)
+        verdict = verdict_on_bytes(stdin, name, explain=options.explain)
         if rewriter is not None and chooser.any(verdict, settings):
             stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings))
-        chooser.add(verdict, settings)
+        chooser.add(verdict, settings, name)
         chooser.report.sources.update(_lines(name, stdin))
         chooser.report.files += 1
     verdicts = _verdicts(found.targets, memory, options, progress)
@@ -100,11 +104,12 @@ def run(options: Options, progress: Progress) -> Outcome:
     for target, verdict in zip(found.targets, verdicts, strict=True):
         if target.settings is not DEFAULT:
             chooser.understood(target.settings)
-        if verdict.findings or verdict.problems:
-            chooser.add(verdict, target.settings)
+        if verdict.findings or verdict.problems or verdict.loops:
+            chooser.add(verdict, target.settings, target.path)
     if memory:
         memory.save()
     report = chooser.report
+    chooser.add_loops([target.path for target in found.targets])
     report.files += len(found.targets)
     report.errors[:0] = found.problems
     add_sources(report)
@@ -157,7 +162,7 @@ def _verdicts(
         return [verdict for verdict in known if verdict is not None]
     from zerograd.check.workers import Job, check_all
 
-    jobs = [Job(targets[number].path, targets[number].named) for number in unknown]
+    jobs = [Job(targets[number].path, targets[number].named, options.explain) for number in unknown]
     made = check_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
     for number, verdict in zip(unknown, made, strict=True):
         known[number] = verdict
@@ -183,12 +188,18 @@ class _Chooser:
         self._checked: dict[int, Settings] = {}
         self._selections: dict[object, Selection | None] = {}
         self._seen: set[tuple[str, object]] = set()
+        self._loops: list[Seen] = []
+        self._settings: dict[str, Settings] = {}
+        """The settings of each file that leads to a training loop."""
         for word in (*(options.select or ()), *options.ignore):
             expand(word, _pages())
 
-    def add(self, verdict: Verdict, settings: Settings) -> None:
+    def add(self, verdict: Verdict, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
         self.report.errors += verdict.problems
+        if verdict.loops:
+            self._settings[path] = settings
+            self._loops += [(path, loop) for loop in verdict.loops]
         for finding in verdict.findings:
             # Two files that call the same function both have its findings.
             same = (finding.code, finding.site)
@@ -199,6 +210,24 @@ class _Chooser:
             selection = self._selection(finding.site.path, self.understood(settings))
             explicit = selection is not None and finding.code in selection.explicit
             self.failed |= finding.level == "error" or explicit
+
+    def add_loops(self, checked: list[str]) -> None:
+        """Add the verdicts on the training loops of the checked files."""
+        from zerograd.check.loop_verdicts import verdicts
+
+        names = [*checked, *self._settings]
+        self.report.loops = verdicts(self._loops, names, self.report.findings, self._grade)
+
+    def _grade(self, path: str, found: Found) -> Grade:
+        """What a finding in a training loop counts for, whether a comment allows it or not."""
+        settings = self.understood(self._settings[path])
+        selection = self._selection(found.site.path, settings)
+        if selection is not None and found.code not in selection.codes:
+            return ""
+        if not (found.certain or self._options.pedantic or settings.pedantic):
+            return "possible"
+        explicit = selection is not None and found.code in selection.explicit
+        return "wrong" if found.level == "error" or explicit else "advice"
 
     def wants(self, finding: Finding, settings: Settings) -> bool:
         """Whether the command line and the settings select a finding."""

@@ -45,6 +45,7 @@ class Job(NamedTuple):
 
     path: str
     named: bool = False
+    explain: bool = False
 
 
 Span = deque[tuple[int, Job]]
@@ -61,7 +62,7 @@ def check_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[V
                 return verdicts + pool.run(processes)
             finally:
                 pool.end()
-        verdicts.append(verdict_on_file(job.path, named=job.named))
+        verdicts.append(verdict_on_file(job.path, named=job.named, explain=job.explain))
         progress(len(verdicts))
     return verdicts
 
@@ -80,7 +81,9 @@ def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
         while chunk := pipe.recv():
             for number, job in chunk:
                 begin = partial(pipe.send, (number, None))
-                verdict = verdict_on_file(job.path, named=job.named, begin=begin)
+                verdict = verdict_on_file(
+                    job.path, named=job.named, begin=begin, explain=job.explain
+                )
                 if verdict is not CLEAN:
                     pipe.send((number, verdict))
             pipe.send(None)

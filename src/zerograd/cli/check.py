@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
+import re
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zerograd.cli.options import NoRules, add_output, add_rules, chosen, listed
-from zerograd.cli.output import COULD_NOT, Progress, render, say, write, write_bytes
+from zerograd.cli.output import COULD_NOT, Progress, colored, render, say, write, write_bytes
 from zerograd.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from zerograd.check.check_session import Options, Outcome
+    from zerograd.core.finding import Report
 
 _EXAMPLES = """\
 examples:
@@ -21,6 +24,8 @@ examples:
   zerograd check . --ignore unscaled-window --exclude legacy/
   zerograd check . --format sarif --output zerograd.sarif
   git show HEAD:train.py | zerograd check - --stdin-filename train.py
+  zerograd check src/ --loops             every training loop with its verdict
+  zerograd check --why train.py:40        what was read of the loop at line 40, and what was assumed
   zerograd check . --diff                 show what --fix would change, and change nothing
   zerograd check . --fix                  apply the safe fixes
 
@@ -45,7 +50,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Reads training code without running it, and reports gradient bugs."
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a file, a directory, or - for standard input"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="a file, a directory, or - for standard input; default: this directory",
     )
     chosen = parser.add_argument_group("rules")
     add_rules(chosen)
@@ -90,6 +98,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
+    loops = parser.add_argument_group("training loops")
+    loops.add_argument(
+        "--loops",
+        action="store_true",
+        help="list all training loops: right, wrong, or not followed and why",
+    )
+    loops.add_argument(
+        "--why",
+        type=_line,
+        metavar="FILE[:CELL]:LINE",
+        help="explain the training loops at a line: what fills, uses and clears the gradients",
+    )
     running = parser.add_argument_group("running")
     running.add_argument(
         "--jobs",
@@ -109,8 +129,26 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
+class Line(NamedTuple):
+    """A line of a file, or of a cell of a notebook."""
+
+    path: str
+    cell: int | None
+    line: int
+
+
+def _line(text: str) -> Line:
+    found = re.fullmatch(r"(.+?)(?::(\d+))?:(\d+)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FILE:LINE or FILE:CELL:LINE")
+    path, cell, line = found.groups()
+    return Line(path, int(cell) if cell else None, int(line))
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run a check; the exit code."""
+    if not arguments.paths:
+        arguments.paths = [arguments.why.path if arguments.why else "."]
     # A check creates many objects and few cycles, and the process ends soon.
     gc.disable()
     from zerograd.check import check_session
@@ -127,11 +165,42 @@ def run(arguments: argparse.Namespace) -> int:
         return COULD_NOT
     finally:
         progress.end()
+    if arguments.why:
+        return _explain(outcome.report, arguments)
+    outcome.report.lists_loops = arguments.loops
     if not _tell(outcome, arguments):
         return COULD_NOT
     code = outcome.exit_code
     gc.freeze()
     return 0 if code == 1 and arguments.exit_zero else code
+
+
+def _explain(report: Report, arguments: argparse.Namespace) -> int:
+    """Print the account of the training loops at a line; the exit code."""
+    from zerograd.report import json, loop_text, text
+    from zerograd.report.location import where
+
+    wanted: Line = arguments.why
+    path = os.path.abspath(wanted.path)
+    here = [one for one in report.loops or () if os.path.abspath(one.loop.site.path) == path]
+    found = [
+        one
+        for one in report.loops or ()
+        if any(one.loop.holds(name, wanted.cell, wanted.line) for name in {wanted.path, path})
+    ] or [one for one in here if one.loop.kind in ("module", "notebook")]
+    if not found:
+        for problem in report.errors:
+            say(f"{problem.path} {problem.message}")
+        distance = {where(one.loop.site): abs(one.loop.site.line - wanted.line) for one in here}
+        nearest = min(distance, key=distance.__getitem__, default=None)
+        there = f"the nearest is at {nearest}" if nearest else f"there is none in {wanted.path}"
+        say(f"no training loop at line {wanted.line} of {wanted.path}: {there}")
+        return COULD_NOT
+    if arguments.format == "json":
+        return 0 if write(json.explanation(report, found), arguments.output) else COULD_NOT
+    paint = text.colored if colored(arguments) else text.plain
+    told = loop_text.explanation(found, report.findings, paint)
+    return 0 if write(told, arguments.output) else COULD_NOT
 
 
 def _tell(outcome: Outcome, arguments: argparse.Namespace) -> bool:
@@ -177,6 +246,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         stdin_filename=arguments.stdin_filename,
         repair=_repair(arguments),
         unsafe=arguments.unsafe_fixes,
+        explain=arguments.why is not None,
     )
 
 

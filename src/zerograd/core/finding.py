@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from zerograd.core.events import Measured, Site
 from zerograd.core.records import Record
+from zerograd.core.training_loop import LoopVerdict
 
 if TYPE_CHECKING:
     from zerograd.core.rule import Rule, Violation
@@ -142,6 +143,10 @@ class Report:
     """What a run was watched for; None for a check."""
     fixed: int | None = None
     """How many findings were repaired; None where nobody asked."""
+    loops: list[LoopVerdict] | None = None
+    """The training loops that were checked; None for a run."""
+    lists_loops: bool = False
+    """They are listed one by one, and not only counted."""
 
     @property
     def exit_code(self) -> int:

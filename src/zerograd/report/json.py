@@ -7,28 +7,89 @@ from __future__ import annotations
 
 import json
 
+from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Fix, Report
+from zerograd.core.training_loop import Account, LoopVerdict, Mention
 
 VERSION = 1
 
 
 def render(report: Report, *, color: bool = False) -> str:
     """The report as one JSON object."""
-    return (
-        json.dumps(
+    shown: dict[str, object] = {
+        "version": VERSION,
+        "findings": [_finding(finding) for finding in report.findings],
+        "errors": [
+            {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
+        ],
+        "files": report.files,
+    }
+    if report.lists_loops:
+        shown["loops"] = [_loop(one) for one in report.loops or ()]
+    return json.dumps(shown, indent=2) + "\n"
+
+
+def explanation(report: Report, verdicts: list[LoopVerdict]) -> str:
+    """The loops that `check --why` explains, and the findings that they refer to."""
+    shown = {
+        "version": VERSION,
+        "why": [
+            {**_loop(one), "accounts": [_account(account) for account in one.loop.accounts]}
+            for one in verdicts
+        ],
+        "findings": [_finding(finding) for finding in report.findings],
+        "errors": [
+            {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
+        ],
+    }
+    return json.dumps(shown, indent=2) + "\n"
+
+
+def _loop(one: LoopVerdict) -> dict[str, object]:
+    loop, gap = one.loop, one.gap
+    return {
+        **_place(loop.site),
+        "name": loop.name,
+        "kind": loop.kind,
+        "verdict": one.verdict,
+        "reason_code": gap and gap.why.value,
+        "reason": gap and gap.reason,
+        "cause": gap and _place(gap.site),
+        "findings": list(one.findings),
+        "steps": [
+            {**_place(step.site), "call": step.call, "subject": step.subject} for step in loop.steps
+        ],
+    }
+
+
+def _account(account: Account) -> dict[str, object]:
+    return {
+        "subject": account.subject,
+        "params": list(account.params),
+        "backwards": list(map(_mention, account.backwards)),
+        "clears": list(map(_mention, account.clears)),
+        "clips": list(map(_mention, account.clips)),
+        "guards": list(map(_mention, account.guards)),
+        "assumed": list(account.assumed),
+        "withheld": [
             {
-                "version": VERSION,
-                "findings": [_finding(finding) for finding in report.findings],
-                "errors": [
-                    {"path": one.path, "line": one.line, "message": one.message}
-                    for one in report.errors
-                ],
-                "files": report.files,
-            },
-            indent=2,
-        )
-        + "\n"
-    )
+                **_place(one.site),
+                "code": one.code,
+                "name": one.name,
+                "message": one.message,
+                "when": list(one.when),
+            }
+            for one in account.withheld
+        ],
+    }
+
+
+def _mention(mention: Mention) -> dict[str, object]:
+    return {**_place(mention.site), "call": mention.call, "sure": mention.sure}
+
+
+def _place(site: Site) -> dict[str, object]:
+    return {"path": site.path, "cell": site.cell, "line": site.line, "column": site.column}
 
 
 def _finding(finding: Finding) -> dict[str, object]:

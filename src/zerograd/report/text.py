@@ -12,6 +12,7 @@ from string import digits
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.report.excerpt import Mark, Paint, excerpt
 from zerograd.report.location import visible, where, where_problem
+from zerograd.report.loop_text import counted, listing
 
 _STYLES = {
     "bold": "1",
@@ -42,6 +43,8 @@ def render(report: Report, *, color: bool = False) -> str:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
     if report.watched is not None and report.watched.lost:
         blocks.append("\n".join(_word(*row, paint) for row in _stopped(report.watched)))
+    if report.lists_loops and report.loops:
+        blocks.append(listing(report, paint).rstrip("\n"))
     blocks.append(summary(report))
     return "\n\n".join(blocks) + "\n"
 
@@ -100,15 +103,20 @@ def summary(report: Report) -> str:
         _count(levels["advice"], "advice", "advice"),
         _count(len(report.errors), "problem", "problems"),
     ]
-    told = ", ".join(part for part in parts if part) or "nothing to report"
+    found = ", ".join(part for part in parts if part)
+    told = found or "nothing to report"
     if report.watched is not None:
         steps = _count(report.watched.steps, "step", "steps") or "no step"
         ranks = f" on {len(report.watched.ranks)} ranks" if report.watched.ranks else ""
         return f"watched {steps}{ranks}: {told}"
-    checked = f"checked {_count(report.files, 'file', 'files') or 'no file'}: {told}"
-    return (
-        checked if report.fixed is None else f"{checked}\n{report.fixed} fixed, {remaining(report)}"
-    )
+    files = f"checked {_count(report.files, 'file', 'files') or 'no file'}"
+    if report.loops is None:
+        lines = [f"{files}: {told}"]
+    else:
+        lines = [f"{files}: {counted(report.loops)}", *([f"found {found}"] if found else [])]
+    if report.fixed is not None:
+        lines.append(f"{report.fixed} fixed, {remaining(report)}")
+    return "\n".join(lines)
 
 
 def remaining(report: Report) -> str:

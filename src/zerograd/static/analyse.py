@@ -10,6 +10,7 @@ from zerograd.core.events import End, Event, Site, Step, Unknown, Zero
 from zerograd.core.finding import Finding, finding_of
 from zerograd.core.records import replace
 from zerograd.core.rule import Rule
+from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decisions, opposite, weight
 from zerograd.explore.explore import Outcome, Result, Window, explore
@@ -25,6 +26,7 @@ from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
 from zerograd.static.roots import Root, Roots
+from zerograd.static.training_loops import LoopsOfRoot, not_read, plainly_right
 
 
 @dataclass
@@ -38,10 +40,12 @@ class Analysis:
     """The paths of the other files that were read."""
     cut: str | None = None
     """What was left out, and why."""
+    loops: list[TrainingLoop] = field(default_factory=list)
+    """Where gradients are used again and again."""
 
 
-def analyse(source: Source) -> Analysis:
-    """Everything in a file that breaks a rule."""
+def analyse(source: Source, *, explain: bool = False) -> Analysis:
+    """Everything in a file that breaks a rule, and its training loops; `explain` accounts for each."""
     project = Project()
     module = project.add(source)
     if not module.speaks_torch:
@@ -50,15 +54,40 @@ def analyse(source: Source) -> Analysis:
     cut: dict[str, None] = {}
     roots = Roots(program, cut)
     outcomes = _Outcomes()
+    loops = []
     try:
         for root in roots:
-            _Search(root, module, project.budget, outcomes, cut).explore_root()
+            search = _Search(root, module, project.budget, outcomes, cut, explain)
+            loops.append(search.loops)
+            search.explore_root()
     except Cut:
         cut[f"there is too much to follow, from {roots.current} on"] = None
+        roots.unread += roots.left_out()
     finally:
         program.forget()
     depends = sorted(project.read - {module.path})
-    return Analysis(module.tree, outcomes.findings(), depends, ", ".join(cut) or None)
+    findings = outcomes.findings()
+    return Analysis(
+        module.tree,
+        findings,
+        depends,
+        ", ".join(cut) or None,
+        _training_loops(module, roots, loops, findings),
+    )
+
+
+def _training_loops(
+    module: Module, roots: Roots, loops: list[LoopsOfRoot], findings: list[Finding]
+) -> list[TrainingLoop]:
+    """The training loops of a file, each with those of its findings that are in it."""
+    kept = {
+        (one.code, one.site): Found(one.code, one.level, one.certain, one.site) for one in findings
+    }
+    made = [loop for name, some in roots.plain for loop in plainly_right(module.path, name, some)]
+    made += [loop for fn in roots.unread for loop in not_read(module, fn)]
+    for of_root in loops:
+        made += of_root.finished(kept)
+    return joined(made)
 
 
 class _Search:
@@ -71,12 +100,14 @@ class _Search:
         budget: Budget,
         outcomes: _Outcomes,
         cut: dict[str, None],
+        explain: bool = False,
     ) -> None:
         self.root = root
         self.module = module
         self.budget = budget
         self.outcomes = outcomes
         self.cut = cut
+        self.loops = LoopsOfRoot(root, module, explain=explain)
         self.repeated = root.per_batch or _is_handed_its_counter(root.flow)
         self.flow = _repeat(root.flow) if self.repeated else root.flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
@@ -106,6 +137,7 @@ class _Search:
     def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
         """Follows the gradients of one subject through the flow."""
         flow, windows = pace(self.view(subject, others).of(self.flow))
+        self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
         if windows:
             flow = excused(flow, self.flow, windows[0].symbols)
         events = [part.event for part in walk(flow) if isinstance(part, Emit)]
@@ -113,13 +145,18 @@ class _Search:
             end = End(next(event.site for event in events if isinstance(event, Step)))
             flow = Seq((flow, Emit(end)))
             events.append(end)
-        complete = [self.explore_rules(flow, rules, windows) for rules in _groups(events)]
+        complete = [self.explore_rules(flow, rules, windows, subject) for rules in _groups(events)]
         if not all(complete):
+            self.loops.leave(subject, NotFollowed.TOO_LARGE)
             name = subject.key.plain.shown
             self.cut[f"too many ways for {name} through {self.root.name}"] = None
 
     def explore_rules(
-        self, flow: Flow, rules: list[Rule], windows: tuple[Window, ...] = ()
+        self,
+        flow: Flow,
+        rules: list[Rule],
+        windows: tuple[Window, ...] = (),
+        subject: Subject | None = None,
     ) -> bool:
         """Explores a flow for some rules; False, and no finding, where there is too much to explore."""
         results = []
@@ -135,6 +172,7 @@ class _Search:
             for outcome in result.outcomes:
                 if self.ends_seen or not outcome.rule.judges_ends:
                     self.outcomes.add(outcome, result)
+                    self.loops.add_outcome(outcome, subject)
         return True
 
     def explore_unstepped(self, stepped: list[Subject]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zerograd.core.finding import Finding, Problem, Report
+from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
 from zerograd.static.read.prefilter import worth_parsing
 from zerograd.static.read.source import Source, Unreadable, parse
@@ -31,6 +32,8 @@ class Verdict:
     """The other files that the verdict depends on."""
     lasting: bool = True
     """Whether the same bytes would get the same verdict again."""
+    loops: tuple[TrainingLoop, ...] = ()
+    """The training loops that the file leads to."""
 
 
 CLEAN = Verdict()
@@ -56,11 +59,16 @@ def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Re
 
 
 def verdict_on_file(
-    path: str, *, named: bool = False, begin: Callable[[], object] | None = None
+    path: str,
+    *,
+    named: bool = False,
+    begin: Callable[[], object] | None = None,
+    explain: bool = False,
 ) -> Verdict:
     """The verdict on a file of the disk; `begin` is called before the file is parsed.
 
-    Only a file that the user has named is parsed whatever its bytes say.
+    Only a file that the user has named is parsed whatever its bytes say. `explain` accounts for each
+    training loop.
     """
     try:
         data = read_bytes(path)
@@ -70,14 +78,14 @@ def verdict_on_file(
         return CLEAN
     if begin is not None:
         begin()
-    return verdict_on_bytes(data, path)
+    return verdict_on_bytes(data, path, explain=explain)
 
 
-def verdict_on_bytes(data: bytes, path: str) -> Verdict:
+def verdict_on_bytes(data: bytes, path: str, *, explain: bool = False) -> Verdict:
     """The verdict on a file that holds these bytes: in bounded time, and without an exception."""
     try:
         with time_limit():
-            return _verdict(from_bytes(data, path))
+            return _verdict(from_bytes(data, path), explain)
     except Unreadable as error:
         return Verdict(problems=(error.problem,))
     except Overrun:
@@ -97,13 +105,13 @@ def _bug(error: Exception) -> str:
     return f"was not checked: zerograd failed{where} ({error!r}); report this as a bug in zerograd"
 
 
-def _verdict(source: Source) -> Verdict:
+def _verdict(source: Source, explain: bool = False) -> Verdict:
     """Every finding that no comment allows, with its place as the user sees it."""
     from zerograd.static.analyse import analyse
 
     problems = list(source.problems)
     try:
-        analysis = analyse(source)
+        analysis = analyse(source, explain=explain)
     except Unreadable as error:
         return Verdict(problems=(*problems, error.problem))
     except (RecursionError, MemoryError):
@@ -115,7 +123,12 @@ def _verdict(source: Source) -> Verdict:
     findings = list(analysis.findings)
     if findings or _MARK in source.text:
         findings = _as_reported(source, analysis.tree, findings, complete=not analysis.cut)
-    return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends))
+    loops: list[TrainingLoop] = []
+    if analysis.loops:
+        from zerograd.static.read.positions import Places
+
+        loops = list(map(Places(source).loop_as_seen, analysis.loops))
+    return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends), loops=tuple(loops))
 
 
 def _as_reported(

@@ -10,7 +10,7 @@ from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.interpreter import Interpreter, Program
-from zerograd.static.interp.obviously_right import is_plain
+from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import Facts, blocks, nodes, text_of
@@ -26,6 +26,8 @@ class Root(NamedTuple):
     flow: Flow
     interpreter: Interpreter
     """What has made the flow, and knows the objects in it."""
+    fn: Fn | None = None
+    """The function; None for the top level."""
     per_batch: bool = False
     """A framework calls it once for each batch."""
 
@@ -40,6 +42,10 @@ class Roots:
         """What was left out, and why; here, the roots that were too large."""
         self.current = "the top level"
         """The name of the root that was interpreted last."""
+        self.plain: list[tuple[str, list[Repeated]]] = []
+        """The loops of functions that are obviously right, and were not interpreted."""
+        self.unread: list[Fn | None] = []
+        """The roots that were too large."""
         self._inlined: set[ast.AST] = set()
         """The functions that some root has called."""
 
@@ -53,6 +59,8 @@ class Roots:
         if scout.graph.may_step(None) or _feeds(module.top):
             if managed or not self._is_obviously_right(functions, scout):
                 yield self._interpret(None, self.program.interpreter())
+            else:
+                self._note_plain(module.tree, None)
         whole = module.facts[module.tree]
         called = {name.rpartition(".")[2] for name in whole.calls}
         functions.sort(key=lambda fn: fn.name in called)
@@ -64,6 +72,7 @@ class Roots:
             if whole.mentions and not here:
                 continue
             if here and not managed and scout.obviously_right.is_right(fn):
+                self._note_plain(fn.node, fn)
                 continue
             if not scout.graph.touches_gradients(fn):
                 continue
@@ -87,9 +96,19 @@ class Roots:
             if budget.file < 0:
                 raise
             self.cut[f"{self.current} is too large to be followed"] = None
+            self.unread.append(fn)
             flow = Seq(())
         self._inlined |= interpreter.nesting.inlined
-        return Root(self.current, flow, interpreter, per_batch)
+        return Root(self.current, flow, interpreter, fn, per_batch)
+
+    def left_out(self) -> list[Fn | None]:
+        """What was not interpreted, if there was too much in the file."""
+        functions = (fn for fn in _functions(self.module) if fn.node not in self._inlined)
+        return [None, *functions]
+
+    def _note_plain(self, node: ast.AST, fn: Fn | None) -> None:
+        if loops := repeated_steps(node, self.module):
+            self.plain.append((qualified_name(fn), loops))
 
     def _is_obviously_right(self, functions: list[Fn], scout: Interpreter) -> bool:
         """Whether the top level, and all that it calls that does anything to gradients, is right."""
@@ -98,6 +117,8 @@ class Roots:
         if any(touch.kind != "requires_grad" for touch in top.touches):
             only = sum(bool(facts.touches) for facts in module.facts.values()) == 1
             if not is_plain(top, blocks(module.tree), module.methods, only) or _jumps(module):
+                return False
+            if repeated_steps(module.tree, module) is None:
                 return False
         if not all(
             scout.obviously_right.is_right(fn)
@@ -116,6 +137,13 @@ class Roots:
             scout.names.of_module(module, name) for name in names_called & module.imports.keys()
         )
         return not any(isinstance(value, (Fn, Klass)) for value in imported)
+
+
+def qualified_name(fn: Fn | None) -> str:
+    """`Trainer.fit`, or `<module>` for the top level."""
+    if fn is None:
+        return "<module>"
+    return f"{fn.klass.node.name}.{fn.name}" if fn.klass is not None else fn.name
 
 
 def _functions(module: Module) -> Iterator[Fn]:

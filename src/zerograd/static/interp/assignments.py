@@ -118,7 +118,7 @@ class Assignments:
         thing = Thing(self.env.key(target), role, params)
         if not self.emitter.quiet:
             # It comes from unseen hands: nothing is known of its gradients, each time anew.
-            self.effects.unknown(target, thing.key)
+            self.effects.unknown(target, thing.key, None)
         return thing
 
     def store_item(self, target: ast.Subscript, value: Value) -> None:

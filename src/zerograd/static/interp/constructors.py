@@ -81,7 +81,7 @@ class Constructors:
             self.known.made[key] = self.emitter.site(node)
             if params is None:
                 # What it steps cannot be seen: another optimizer may have left gradients there.
-                self.effects.unknown(node, key)
+                self.effects.unknown(node, key, None)
         return Thing(key, Role.OPTIMIZER, params, klass, made=True)
 
     def several(self, node: ast.Call, items: Sequence[tuple[str, Role] | None]) -> Value:

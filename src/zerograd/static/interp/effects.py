@@ -7,12 +7,14 @@ from functools import lru_cache
 
 from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
 from zerograd.core.records import replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     Grad,
@@ -60,20 +62,24 @@ class Effects:
         """Something clears these gradients."""
         keys, perhaps = roots(owner)
         if any(key.is_called for key in keys):
-            self.unseen(node, frozenset(key.caller if key.is_called else key for key in keys))
+            callers = frozenset(key.caller if key.is_called else key for key in keys)
+            self.unseen(node, callers, NotFollowed.UNCLEAR_CLEAR)
             return
         some = self.mode.some or (isinstance(owner, (Params, Grad)) and owner.some)
         leaf = isinstance(owner, Grad) and owner.leaf
         event = self.emitter.event(Zero, node, to_none=to_none, bare=bare and not some, may=some)
         self.emitter.emit(Act(event, whose=keys | perhaps, anyone=not keys, leaf=leaf))
 
-    def unseen(self, node: ast.AST, keys: frozenset[Key]) -> None:
+    def unseen(self, node: ast.AST, keys: frozenset[Key], gap: NotFollowed | None) -> None:
         """Something that cannot be seen may have been done to these."""
-        self.act_on(Unknown, node, keys)
+        event = self.emitter.event(Unknown, node)
+        self.emitter.emit(Act(event, whose=keys, anyone=not keys, gap=gap))
 
-    def unknown(self, node: ast.AST, key: Key) -> None:
+    def unknown(
+        self, node: ast.AST, key: Key, gap: NotFollowed | None = NotFollowed.UNSEEN_CALL
+    ) -> None:
         """Nothing is known of the gradients of an object from here on."""
-        self.unseen(node, frozenset({key}))
+        self.unseen(node, frozenset({key}), gap)
 
     def backward(
         self,
@@ -115,23 +121,24 @@ class Effects:
     def step(self, node: ast.AST, key: Key, *, scaled: bool | None = False) -> None:
         """A step of the optimizer with this key; `scaled` if a scaler runs it."""
         if key.is_called:
-            self.unknown(node, key.caller)
+            self.unknown(node, key.caller, NotFollowed.UNSEEN_STEP)
             return
         self.known.roles.setdefault(key, Role.OPTIMIZER)
         event = self.emitter.event(Step, node, scaled=scaled)
-        self.emitter.emit(Act(event, whose=frozenset({key})))
+        self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key)))
         if key in self.known.kept:
             self.unknown(node, key)
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
         event = self.emitter.event(Step, node, may=self.mode.some)
-        self.emitter.emit(Act(event, whose=frozenset(key.by_hand() for key in keys)))
+        whose = frozenset(key.by_hand() for key in keys)
+        self.emitter.emit(Act(event, whose=whose, subject=_updated(node)))
 
     def restored(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Weights are set back: what their gradients are kept for from here on cannot be seen."""
         if self.nesting.loop:
-            self.unseen(node, keys)
+            self.unseen(node, keys, NotFollowed.UNSEEN_STEP)
 
     def update(self, node: ast.AST) -> None:
         """A scaler updates its scale."""
@@ -150,7 +157,13 @@ class Effects:
         else:
             self.known.frozen -= keys
 
-    def hand_to_unseen(self, node: ast.Call, arguments: list[Value], name: str) -> None:
+    def hand_to_unseen(
+        self,
+        node: ast.Call,
+        arguments: list[Value],
+        name: str,
+        gap: NotFollowed = NotFollowed.UNSEEN_CALL,
+    ) -> None:
         """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
         quiet = self.emitter.quiet
         if vocabulary.CLEARS.search(name) and not quiet:
@@ -163,7 +176,7 @@ class Effects:
                     if vocabulary.KEEPS.search(name):
                         self.known.kept.add(item.key)
                     if not is_benign(name) and not quiet:
-                        self.unknown(node, item.key)
+                        self.unknown(node, item.key, gap)
 
     def result_of(
         self,
@@ -196,6 +209,30 @@ class Effects:
                 for act in arm:
                     if isinstance(act.event, Backward) and act.event.bypasses:
                         act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
+
+
+def _named(node: ast.AST, key: Key) -> str:
+    """The optimizer of a step, as the code names it: `self.opt` of `scaler.step(self.opt)`."""
+    if not isinstance(node, ast.Call):
+        return key.plain.shown
+    texts = [text_of(argument) for argument in node.args]
+    if isinstance(node.func, ast.Attribute):
+        owner = text_of(node.func.value)
+        texts = [*texts, owner] if texts and node.func.attr == "step" else [owner, *texts]
+    same = (text for text in texts if text.rpartition(".")[2] == key.last_name)
+    return next(same, texts[0] if texts else key.plain.shown)
+
+
+def _updated(node: ast.AST) -> str:
+    """The parameter that is updated by hand, as the code names it."""
+    target = node
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+    elif isinstance(node, ast.AugAssign):
+        target = node.target
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        target = node.func.value
+    return text_of(target).removesuffix(".data") if isinstance(target, ast.expr) else ""
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerograd.core.events import Event, Site, Step, Zero
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Emit, Flow, Seq
 from zerograd.explore.logic import (
     WINDOW_LENGTH,
@@ -40,6 +41,10 @@ class Act(Emit):
     """zero: of one tensor, not of all that a module or an optimizer holds."""
     within: tuple[ast.AST, ...] = ()
     """backward of a loss that is not divided: its loop, and the functions between that and the call."""
+    subject: str = ""
+    """step: the optimizer, as the code names it."""
+    gap: NotFollowed | None = None
+    """unknown: why; None if it is only not known where an object comes from."""
 
 
 class Gate:

@@ -21,6 +21,10 @@ class LoopNode(NamedTuple):
     node: ast.AST
     depth: int
     """How many calls there are around it."""
+    name: str
+    """The function that it is in: `Trainer.fit`."""
+    outer: int
+    """The loop around it; 0 is none."""
 
 
 class Nesting:
@@ -52,6 +56,18 @@ class Nesting:
         """A number for a loop or a frame."""
         self.count += 1
         return self.count
+
+    def enter_loop(self, ident: int, node: ast.AST, frame: Frame) -> None:
+        """From here on the innermost loop is this one."""
+        name = self.function(frame)
+        path, depth = frame.module.path, len(self.stack)
+        self.loop_nodes[ident] = LoopNode(path, node, depth, name, outer=self.loop)
+        self.loops.append(ident)
+
+    def function(self, frame: Frame) -> str:
+        """The name of the function that is read: `Trainer.fit`, or `<module>`."""
+        name = getattr(self.stack[-1], "name", "<lambda>") if self.stack else "<module>"
+        return f"{frame.klass.node.name}.{name}" if frame.klass is not None else name
 
     def around(self) -> tuple[ast.AST, ...]:
         """The innermost loop, and the functions that were called from there to here."""
@@ -102,6 +118,15 @@ class Environment:
         """Lets go of what frames and functions hold of each other: no collector looks for cycles."""
         for frame in self.frames:
             frame.env.clear()
+
+    def names(self) -> dict[Key, str]:
+        """The variable that holds each object, the first there is."""
+        found: dict[Key, str] = {}
+        for frame in self.frames:
+            for name, value in frame.env.items():
+                if isinstance(value, Thing):
+                    found.setdefault(value.key, name)
+        return found
 
     def held(self, name: str) -> Value | None:
         """What a variable of the current frame, or of one around it, holds."""

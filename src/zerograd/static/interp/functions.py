@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from zerograd.core.records import replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Block, Flow, Return, Seq, Set
 from zerograd.explore.logic import Const, Expr, Name
 from zerograd.static.frameworks import registry
@@ -222,7 +223,8 @@ class Functions:
         wanted = force or self.graph.touches_gradients(fn) or _gives_optimizer(fn)
         if not visible or not wanted or self.emitter.quiet > 3:
             if wanted and not self.emitter.quiet:
-                self.effects.hand_to_unseen(node, arguments, fn.name)
+                gap = NotFollowed.UNFOLLOWED_CALL
+                self.effects.hand_to_unseen(node, arguments, fn.name, gap)
             used = self._attributes_used(fn) | self._globals_called(fn)
             result = self.effects.result_of([], arguments, used, node)
             if any(name.endswith(".scale") for name in facts.calls):

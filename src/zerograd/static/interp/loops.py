@@ -20,7 +20,7 @@ from zerograd.explore.logic import Const, Expr, LastIteration, Op, Variable, Win
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.emitter import Act, Emitter
-from zerograd.static.interp.environment import Environment, LoopNode, Mode, Nesting
+from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
@@ -190,9 +190,8 @@ class Loops:
         nesting, frame = self.nesting, self.env.frame
         ident = nesting.number()
         self.forget_literals(node)
-        nesting.loop_nodes[ident] = LoopNode(frame.module.path, node, len(nesting.stack))
+        nesting.enter_loop(ident, node, frame)
         before = dict(frame.env)
-        nesting.loops.append(ident)
         if counter and isinstance(trips, Const) and isinstance(trips.value, int):
             nesting.last_values[counter] = (ident, trips.value - 1)
             targets |= {LastIteration(ident)}
@@ -318,7 +317,7 @@ class Comprehensions:
 
     def repeated(self, node: Comprehension) -> Value:
         """The item of a comprehension; what it does is done in a loop."""
-        self.nesting.loops.append(self.nesting.number())
+        self.nesting.enter_loop(self.nesting.number(), node, self.env.frame)
         out = self.emitter.divert()
         try:
             return self.evaluator.value(node.elt)

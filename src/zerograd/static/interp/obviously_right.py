@@ -6,6 +6,7 @@ obviously right has no finding when it is interpreted, and all other code is int
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 
 from zerograd.static.frameworks import registry
@@ -13,13 +14,17 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Facts, Touch, blocks
+from zerograd.static.read.file_index import Facts, Touch, blocks, text_of
+from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
 
 _SCALED = ".scale("
 """Whether the step knows of the scale is not decided here."""
 _NONE: frozenset[str] = frozenset()
 Methods = Mapping[str, frozenset[str]]
+ForOrWhile = ast.For | ast.AsyncFor | ast.While
+Repeated = tuple[ForOrWhile, list[ast.Call]]
+"""A loop, and the steps that it repeats."""
 
 
 class ObviouslyRight:
@@ -38,8 +43,10 @@ class ObviouslyRight:
                 known = all(self.is_right(inner) for inner in self.callees(fn))
             else:
                 only = sum(bool(other.touches) for other in fn.module.facts.values()) == 1
-                known = is_plain(facts, blocks(fn.node), methods, only) and not any(
-                    self.callees(fn)
+                known = (
+                    is_plain(facts, blocks(fn.node), methods, only)
+                    and not any(self.callees(fn))
+                    and repeated_steps(fn.node, fn.module) is not None
                 )
             fn.module.reached[(fn.node, "right")] = known
         return known
@@ -51,6 +58,59 @@ class ObviouslyRight:
         """
         near = self.graph.near_callees(fn.module, fn.module.facts[fn.node], fn.klass)
         return (inner for inner in near if self.graph.touches_gradients_here(inner))
+
+
+def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
+    """The steps of a function by the loops around them.
+
+    None if one has no loop there, or may be done by something else that gets the optimizer: then
+    interpreting has to show what repeats it, and what becomes of it.
+    """
+    found: list[Repeated] = []
+    handed: set[str] = set()
+    for loop, calls in written_steps(root, module, handed).items():
+        owners = {
+            text_of(call.func.value) for call in calls if isinstance(call.func, ast.Attribute)
+        }
+        bound = _bound(loop)
+        if loop is None or owners & handed or any(name.split(".")[0] in bound for name in owners):
+            return None
+        found.append((loop, calls))
+    return found
+
+
+def written_steps(
+    root: ast.AST, module: Module, handed: set[str] | None = None
+) -> dict[ForOrWhile | None, list[ast.Call]]:
+    """The steps that a function contains, by the innermost loop around each.
+
+    `handed` gets the texts of what is handed to calls that do not just read it.
+    """
+    found: dict[ForOrWhile | None, list[ast.Call]] = {}
+    todo: list[tuple[ast.AST, ForOrWhile | None]] = [(root, None)]
+    while todo:
+        node, loop = todo.pop()
+        if isinstance(node, ast.Call):
+            owner = text_of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            touch = Touch(getattr(node.func, "attr", ""), owner)
+            if touch.kind == "step" and _counts(touch, module.methods):
+                found.setdefault(loop, []).append(node)
+            elif handed is not None:
+                if not vocabulary.BENIGN.search(text_of(node.func).rpartition(".")[2]):
+                    given = (*node.args, *(keyword.value for keyword in node.keywords))
+                    handed.update(map(text_of, given))
+        if node is not root and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        inside = node if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else loop
+        todo += [(inner, inside) for inner in reversed(list(ast.iter_child_nodes(node)))]
+    return found
+
+
+def _bound(loop: ForOrWhile | None) -> set[str]:
+    """The names that a loop gives new values."""
+    if loop is None or isinstance(loop, ast.While):
+        return set()
+    return {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
 
 
 def is_silent(facts: Facts, methods: Methods) -> bool:

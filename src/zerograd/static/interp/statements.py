@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.records import replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import (
     RAISE,
     Alt,
@@ -254,7 +255,7 @@ class Statements:
         frame.env = after_else
         mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
         for key in sorted(mixed, key=str):
-            self.effects.unknown(node.test, key)
+            self.effects.unknown(node.test, key, NotFollowed.UNCLEAR_OBJECT)
 
     def none_check(self, node: ast.If, present: bool) -> None:
         """`if p.grad is not None`: a gradient that is None has nothing to clear.

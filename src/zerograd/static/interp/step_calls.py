@@ -6,6 +6,7 @@ import ast
 
 from zerograd.core.events import Clip, Unscale
 from zerograd.core.records import replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Role, Steps, Whose
 from zerograd.static.frameworks.torch import SCALER
@@ -88,7 +89,7 @@ class StepCalls:
         self.objects.role(replace(owner, role=Role.OPTIMIZER))
         self.effects.step(node, owner.key)
         if seen_to_clear(method) or (arguments and not isinstance(arguments[0], (Fn, Lit))):
-            self.effects.unknown(node, owner.key)
+            self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         return Lit(None)
 
     def _optimizer_step(self, node: ast.Call, owner: Thing, arguments: list[Value]) -> Value:
@@ -98,12 +99,12 @@ class StepCalls:
             self.effects.step(node, owner.key)
             if not owner.made and owner.params is None:
                 # Optimizers that need a closure may clear for it.
-                self.effects.unknown(node, owner.key)
+                self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         elif closure is None or closure == Lit(None):
             self.effects.step(node, owner.key)
         else:
             # Wrappers that take the loss, or a closure that cannot be seen, may do the rest as well.
-            self.effects.unknown(node, owner.key)
+            self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         if is_constant(keyword(node, "zero_grad", "set_to_none", "zero_grads"), True):
             self.effects.clear(owner, node, to_none=True)
         return Lit(None)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding
+from zerograd.core.training_loop import Account, Mention, TrainingLoop
 from zerograd.static.read.load import read
 from zerograd.static.read.source import Source, Unreadable
 
@@ -25,6 +26,16 @@ class Places:
     def as_seen(self, finding: Finding) -> Finding:
         """The finding with columns and paths as the user sees them."""
         return _moved(finding, self._site)
+
+    def loop_as_seen(self, loop: TrainingLoop) -> TrainingLoop:
+        """The training loop with columns, paths and cells as the user sees them."""
+        source = self._source
+
+        def placed(site: Site) -> Site:
+            site = self._site(site)
+            return site if source.cells is None else _in_cell(site, source)
+
+        return moved_loop(loop, placed)
 
     def _site(self, site: Site) -> Site:
         path = self._path(site.path)
@@ -66,15 +77,15 @@ def _characters(lines: list[str], line: int, column: int) -> int:
 
 def in_cell(finding: Finding, source: Source) -> Finding:
     """The finding with positions in this notebook as a cell and a line of the cell."""
+    return _moved(finding, lambda site: _in_cell(site, source))
 
-    def placed(site: Site) -> Site:
-        if site.path != source.path:
-            return site
-        cell, line = source.place(site.line)
-        last = source.place(site.end_line)[1] if site.end_line else 0
-        return replace(site, cell=cell, line=line, end_line=last)
 
-    return _moved(finding, placed)
+def _in_cell(site: Site, source: Source) -> Site:
+    if site.path != source.path:
+        return site
+    cell, line = source.place(site.line)
+    last = source.place(site.end_line)[1] if site.end_line else 0
+    return replace(site, cell=cell, line=line, end_line=last)
 
 
 def edit_in_cell(edit: Edit, source: Source) -> Edit:
@@ -95,6 +106,32 @@ def in_text(finding: Finding, source: Source) -> Finding:
         return replace(site, cell=None, line=site.line + more, end_line=last)
 
     return _moved(finding, placed)
+
+
+def moved_loop(loop: TrainingLoop, move: Callable[[Site], Site]) -> TrainingLoop:
+    """The training loop with all its places moved."""
+    return replace(
+        loop,
+        site=move(loop.site),
+        steps=tuple(replace(step, site=move(step.site)) for step in loop.steps),
+        found=tuple(replace(one, site=move(one.site)) for one in loop.found),
+        gap=loop.gap and replace(loop.gap, site=move(loop.gap.site)),
+        accounts=tuple(_moved_account(account, move) for account in loop.accounts),
+    )
+
+
+def _moved_account(account: Account, move: Callable[[Site], Site]) -> Account:
+    def each(mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
+        return tuple(replace(one, site=move(one.site)) for one in mentions)
+
+    return replace(
+        account,
+        backwards=each(account.backwards),
+        clears=each(account.clears),
+        clips=each(account.clips),
+        guards=each(account.guards),
+        withheld=tuple(replace(one, site=move(one.site)) for one in account.withheld),
+    )
 
 
 def _moved(finding: Finding, move: Callable[[Site], Site]) -> Finding:

@@ -1,0 +1,329 @@
+"""The training loops of a root: where its steps are repeated, and whether all of them were followed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zerograd.core.events import (
+    Assign,
+    Backward,
+    Clip,
+    Event,
+    New,
+    Site,
+    Step,
+    Unknown,
+    Unscale,
+    Zero,
+)
+from zerograd.core.lifecycle import NEW, Grads, State
+from zerograd.core.records import replace
+from zerograd.core.rule import Rule, Violation
+from zerograd.core.training_loop import (
+    Account,
+    Found,
+    Gap,
+    Kind,
+    LoopStep,
+    Mention,
+    NotFollowed,
+    TrainingLoop,
+    Withheld,
+)
+from zerograd.explore import logic
+from zerograd.explore.decisions import weight
+from zerograd.explore.explore import Outcome, explore
+from zerograd.explore.flow import Alt, Emit, Flow, Loop, rebuild, walk
+from zerograd.static.interp.emitter import Act
+from zerograd.static.interp.obviously_right import Repeated, written_steps
+from zerograd.static.projection import Subject
+from zerograd.static.read.file_index import text_of
+from zerograd.static.read.keys import Key
+from zerograd.static.read.module import Module
+from zerograd.static.read.values import Fn
+from zerograd.static.roots import Root, qualified_name
+
+
+@dataclass
+class _Loop:
+    """A training loop while its root is explored."""
+
+    site: Site
+    name: str
+    kind: Kind
+    steps: dict[LoopStep, None] = field(default_factory=dict)
+    outcomes: list[Outcome] = field(default_factory=list)
+    gap: Gap | None = None
+    accounts: list[Account] = field(default_factory=list)
+
+
+class LoopsOfRoot:
+    """Collects the loops of one root: their steps, and what the exploration says about each."""
+
+    def __init__(self, root: Root, module: Module, *, explain: bool = False) -> None:
+        self._root = root
+        self._explain = explain
+        self._module = module
+        self._nodes = root.interpreter.nesting.loop_nodes
+        self._loops: dict[int, _Loop] = {}
+        self._acts = [act for act in walk(root.flow) if isinstance(act, Act)]
+        self._of_step: dict[Site, set[int]] = {}
+        """By the place of a step, the loops that repeat it."""
+        self._around: dict[Site, set[int]] = {}
+        """By the place of any act, the loops around it."""
+        for act in self._acts:
+            around = set(self._outwards(act.event.loop))
+            self._around.setdefault(act.event.site, set()).update(around)
+            unseen = act.gap is NotFollowed.UNSEEN_STEP
+            if isinstance(act.event, Step) or unseen:
+                self._add(act, unseen=unseen)
+
+    def _add(self, act: Act, *, unseen: bool) -> None:
+        event = act.event
+        loop = self._loop(event.loop)
+        subject = act.subject or _owner(event.call)
+        loop.steps[LoopStep(event.site, event.call or "update by hand", subject)] = None
+        self._of_step.setdefault(event.site, set()).add(event.loop)
+        if unseen:
+            self._leave(loop, Gap(NotFollowed.UNSEEN_STEP, event.site, subject, event.call))
+
+    def _loop(self, ident: int) -> _Loop:
+        if ident not in self._loops:
+            node = self._nodes.get(ident)
+            if node is not None:
+                site = _site(node.path, node.node)
+                self._loops[ident] = _Loop(site, node.name, "loop")
+            else:
+                self._loops[ident] = self._without_a_loop()
+        return self._loops[ident]
+
+    def _without_a_loop(self) -> _Loop:
+        fn = self._root.fn
+        name = qualified_name(fn)
+        if fn is None:
+            return _Loop(_whole(self._module), name, _file_kind(self._module))
+        kind: Kind = "per-batch" if self._root.per_batch else "function"
+        return _Loop(_site(fn.module.path, fn.node), name, kind)
+
+    def _outwards(self, ident: int) -> Iterator[int]:
+        """A loop and those around it."""
+        yield ident
+        while (node := self._nodes.get(ident)) is not None:
+            ident = node.outer
+            yield ident
+
+    def steps_of(self, subject: Subject) -> list[_Loop]:
+        """The loops in which a subject is stepped."""
+        idents = {
+            act.event.loop
+            for act in self._acts
+            if isinstance(act.event, Step) and subject.key in act.whose
+        }
+        return [self._loops[ident] for ident in sorted(idents)]
+
+    def add_outcome(self, outcome: Outcome, subject: Subject | None) -> None:
+        """Notes what was found in the loops that it concerns."""
+        violation = outcome.violation
+        site = violation.step or violation.site
+        idents = self._of_step.get(site) or self._around.get(violation.site, set()) & {*self._loops}
+        loops = [self._loops[ident] for ident in idents]
+        if not loops and subject is not None:
+            loops = self.steps_of(subject)
+        for loop in loops:
+            loop.outcomes.append(outcome)
+
+    def leave(self, subject: Subject, why: NotFollowed) -> None:
+        """Notes that the ways of a subject through its loops were not all followed."""
+        for loop in self.steps_of(subject):
+            step = next(iter(loop.steps))
+            self._leave(loop, Gap(why, loop.site, step.subject))
+
+    def _leave(self, loop: _Loop, gap: Gap) -> None:
+        loop.gap = loop.gap or gap
+
+    def follow(self, subject: Subject, flow: Flow, budget: int) -> int:
+        """Notes which steps of a subject are reached with gradients of which nothing is known.
+
+        `flow` is what the subject sees. Gives back how many configurations were gone through.
+        """
+        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+        if self._explain:
+            self._account(subject, flow, events)
+        if not any(isinstance(event, (Backward, Assign, Unknown)) for event in events):
+            self.leave(subject, NotFollowed.NO_BACKWARD)
+            return 0
+        if not any(map(_is_unsure, events)):
+            return 0
+        gaps = {act.event.site: act.gap for act in self._acts if isinstance(act.event, Unknown)}
+        result = explore(_entered_empty(flow, gaps), [_LOST], start=NEW, budget=budget)
+        if result.cut:
+            self.leave(subject, NotFollowed.TOO_LARGE)
+        for outcome in result.outcomes:
+            step = outcome.violation.site
+            unsure = [e for e in events if _is_unsure(e) and gaps.get(e.site, True) is not None]
+            cause = _nearest(unsure, step)
+            for ident in self._of_step.get(step, ()):
+                loop = self._loops[ident]
+                shown = next(s.subject for s in loop.steps if s.site == step)
+                why = gaps.get(cause.site) or _WHY.get(type(cause), NotFollowed.UNSEEN_CALL)
+                self._leave(loop, Gap(why, cause.site, shown, cause.call or shown))
+        return result.spent
+
+    def _account(self, subject: Subject, flow: Flow, events: list[Event]) -> None:
+        """Writes down how a subject's gradients go through its loops."""
+        names = self._root.interpreter.env.names()
+        params = tuple(sorted(_shown(key.plain, names) for key in subject.params or ()))
+        guards = {loop.paced for loop in walk(flow) if isinstance(loop, Loop) and loop.paced}
+        tests = {alt.site: logic.show(alt.test) for alt in walk(flow) if isinstance(alt, Alt)}
+        assumed = []
+        if self._root.fn is not None:
+            assumed.append(f"the gradients are empty when {self._root.name} is entered")
+        if subject.params is None:
+            assumed.append("what it steps cannot be seen: a loss is taken to reach it")
+        if guards:
+            assumed.append("its guard was executed for windows of 2 and 3 micro-batches")
+        for loop in self.steps_of(subject):
+            name = next(
+                step.subject
+                for step in loop.steps
+                for act in self._acts
+                if act.event.site == step.site and subject.key in act.whose
+            )
+            loop.accounts.append(
+                Account(
+                    name,
+                    params,
+                    backwards=_mentions(events, Backward, Assign),
+                    clears=_mentions(events, Zero),
+                    clips=_mentions(events, Clip, Unscale),
+                    guards=tuple(Mention(site, tests.get(site, ""), True) for site in guards),
+                    assumed=tuple(assumed),
+                )
+            )
+
+    def finished(self, kept: Mapping[tuple[str, Site], Found]) -> Iterator[TrainingLoop]:
+        """The loops; `kept` are the findings of the file."""
+        for loop in self._loops.values():
+            broken = {(one.rule.code, one.violation.site): one for one in loop.outcomes}
+            found = [kept[key] for key in broken.keys() & kept.keys()]
+            found.sort(key=lambda one: (one.site.line, one.code))
+            accounts = loop.accounts
+            if accounts:
+                withheld = [one for key, one in broken.items() if key not in kept]
+                accounts[0] = replace(accounts[0], withheld=tuple(map(_withheld, withheld)))
+            yield TrainingLoop(
+                loop.site,
+                loop.name,
+                loop.kind,
+                tuple(loop.steps),
+                tuple(found),
+                loop.gap,
+                tuple(accounts),
+            )
+
+
+def plainly_right(path: str, name: str, loops: list[Repeated]) -> Iterator[TrainingLoop]:
+    """The loops of code that need not be interpreted."""
+    for loop, calls in loops:
+        steps = tuple(_step(path, call) for call in calls)
+        yield TrainingLoop(_site(path, loop), name, "loop", steps)
+
+
+def not_read(module: Module, fn: Fn | None) -> Iterator[TrainingLoop]:
+    """The loops of code that was too large to be interpreted."""
+    root = fn.node if fn is not None else module.tree
+    name = qualified_name(fn)
+    for loop, calls in written_steps(root, module).items():
+        site = _site(module.path, loop or root) if loop or fn else _whole(module)
+        kind: Kind = "loop" if loop is not None else "function"
+        steps = tuple(_step(module.path, call) for call in calls)
+        gap = Gap(NotFollowed.TOO_LARGE, site)
+        yield TrainingLoop(site, name, kind if loop or fn else _file_kind(module), steps, gap=gap)
+
+
+def _step(path: str, call: ast.Call) -> LoopStep:
+    text = text_of(call.func)
+    return LoopStep(_site(path, call), f"{text}()", _owner(text))
+
+
+def _file_kind(module: Module) -> Kind:
+    return "notebook" if module.path.endswith(".ipynb") else "module"
+
+
+def _whole(module: Module) -> Site:
+    last = max((getattr(node, "end_lineno", 0) for node in module.tree.body), default=1)
+    return Site(module.path, 1, 1, last, 1)
+
+
+def _mentions(events: list[Event], *kinds: type[Event]) -> tuple[Mention, ...]:
+    found = {
+        Mention(event.site, event.call, not event.may): None
+        for event in events
+        if isinstance(event, kinds)
+    }
+    return tuple(sorted(found, key=lambda one: (one.site.path, one.site.line, one.site.column)))
+
+
+def _shown(key: Key, names: Mapping[Key, str]) -> str:
+    """A key as the code names it: an object by the variable that holds it."""
+    for end in range(len(key), 0, -1):
+        name = names.get(Key(key[:end]))
+        if name is not None:
+            return name + "".join(f".{part}" for part in key[end:])
+    return key.shown
+
+
+def _withheld(outcome: Outcome) -> Withheld:
+    decisions = min(outcome.decisions, key=weight)
+    when = tuple(sorted({str(decision) for decision in decisions}))
+    rule, violation = outcome.rule, outcome.violation
+    return Withheld(rule.code, rule.name, violation.message, violation.site, when)
+
+
+def _lost(before: State, event: Event) -> Violation | None:
+    """A step whose gradients may be those of an earlier step, for all that was seen."""
+    if not isinstance(event, Step) or event.foreign:
+        return None
+    if before.grads is Grads.UNKNOWN or before.maybe is not None or event.may:
+        return Violation(site=event.site, message="")
+    return None
+
+
+_LOST = Rule(
+    code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
+)
+_WHY = {Zero: NotFollowed.UNCLEAR_CLEAR, Backward: NotFollowed.UNCLEAR_BACKWARD}
+
+
+def _is_unsure(event: Event) -> bool:
+    return isinstance(event, Unknown) or (event.may and not isinstance(event, (Unscale, Clip)))
+
+
+def _entered_empty(flow: Flow, gaps: dict[Site, NotFollowed | None]) -> Flow:
+    """The flow in which an object whose origin is not known begins without gradients."""
+    if isinstance(flow, Emit):
+        origin = isinstance(flow.event, Unknown) and gaps.get(flow.event.site, True) is None
+        return Emit(New(flow.event.site)) if origin else flow
+    return rebuild(flow, lambda part: _entered_empty(part, gaps))
+
+
+def _nearest(events: list[Event], step: Site) -> Event:
+    """The last event before a step in its file, or the first there is."""
+    before = [e for e in events if e.site.path == step.path and e.site.line <= step.line]
+    return max(before, key=lambda e: (e.site.line, e.site.column)) if before else events[0]
+
+
+def _owner(call: str) -> str:
+    return call.removesuffix("()").rpartition(".")[0]
+
+
+def _site(path: str, node: ast.AST) -> Site:
+    return Site(
+        path,
+        getattr(node, "lineno", 1),
+        getattr(node, "col_offset", 0) + 1,
+        getattr(node, "end_lineno", 0) or 0,
+        (getattr(node, "end_col_offset", 0) or 0) + 1,
+    )
