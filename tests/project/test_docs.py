@@ -212,7 +212,8 @@ def test_the_reference_has_every_command_and_every_public_name() -> None:
 
 def test_the_json_page_has_every_field() -> None:
     page = (DOCS / "reference" / "json.md").read_text(encoding="utf-8")
-    done = run_zerograd("check", "--format", "json", "examples/pitfall_none_gradient.py", cwd=ROOT)
+    path = "examples/pitfall_none_gradient.py"
+    done = run_zerograd("check", "--loops", "--format", "json", path, cwd=ROOT)
     written = json.loads(done.stdout)
     fields = {*written, *written["findings"][0]}
     named = "".join(re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE))

@@ -120,7 +120,9 @@ def text_of(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{text_of(node.value)}.{node.attr}"
+        owner = text_of(node.value)
+        bare = isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        return f"{owner}.{node.attr}" if bare else f"({owner}).{node.attr}"
     text: str | None = getattr(node, "text", None)
     if text is None:
         try:
