@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from zerograd.core.events import Step, Unscale
 from zerograd.core.records import replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Seq, Set, walk
 from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
 from zerograd.static.frameworks import registry
@@ -179,7 +180,8 @@ class FrameworkCalls:
         elif isinstance(effect, MayTouch):
             things = _objects(effect.whose, owner, arguments)
             if things or effect.whose is Whose.ANYONE:
-                self.effects.unseen(node, frozenset(thing.key for thing in things))
+                keys = frozenset(thing.key for thing in things)
+                self.effects.unseen(node, keys, NotFollowed.UNSEEN_CALL)
         elif isinstance(effect, Restores):
             if node.args and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript)):
                 self.effects.restored(node, roots(owner)[0])  # a snapshot, not a file
