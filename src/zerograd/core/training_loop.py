@@ -6,11 +6,11 @@ lead to it. A step without a loop belongs to the function that a framework or no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
 from zerograd.core.events import Site
+from zerograd.core.records import Record, replace
 
 Kind = Literal["loop", "per-batch", "function", "module", "notebook"]
 """A loop; a function that a framework calls for each batch; one that nobody calls; a whole file."""
@@ -43,8 +43,7 @@ class NotFollowed(Enum):
     ADVICE = "advice", "there is advice on it ({call}), and no error"
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Record):
     """What was not followed in a loop, and where its cause is."""
 
     why: NotFollowed
@@ -58,8 +57,7 @@ class Gap:
         return self.why.reason.format(subject=self.subject, call=self.call)
 
 
-@dataclass(frozen=True)
-class LoopStep:
+class LoopStep(Record):
     """A step in a training loop."""
 
     site: Site
@@ -68,8 +66,7 @@ class LoopStep:
     """What is stepped, as the code names it."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Record):
     """A finding in a loop, whether a comment allows it or not."""
 
     code: str
@@ -78,8 +75,7 @@ class Found:
     site: Site
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(Record):
     """A call that does something to the gradients of one subject."""
 
     site: Site
@@ -88,8 +84,7 @@ class Mention:
     """Whether it certainly concerns the subject."""
 
 
-@dataclass(frozen=True)
-class Withheld:
+class Withheld(Record):
     """What would have been reported, had no decision weighed against it."""
 
     code: str
@@ -99,8 +94,7 @@ class Withheld:
     when: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(Record):
     """How the gradients of one subject go through a loop: what `check --why` explains."""
 
     subject: str
@@ -115,8 +109,7 @@ class Account:
     withheld: tuple[Withheld, ...] = ()
 
 
-@dataclass(frozen=True)
-class TrainingLoop:
+class TrainingLoop(Record):
     """All that is known about one loop, whatever the user selects."""
 
     site: Site
@@ -156,8 +149,7 @@ class TrainingLoop:
         )
 
 
-@dataclass(frozen=True)
-class LoopVerdict:
+class LoopVerdict(Record):
     """A training loop with its verdict under the rules that were selected."""
 
     loop: TrainingLoop
