@@ -55,8 +55,8 @@ def observed(events: list[Event], *, clean: bool = True) -> list[Observation]:
 @pytest.mark.parametrize("kind", CODES, ids=lambda kind: kind.__name__)
 def test_each_observation_breaks_one_rule_in_any_state(kind: type[Observation]) -> None:
     made: dict[type[Observation], Observation] = {
-        LongWindow: LongWindow(at(3), window=5, usual=4),
-        OddWindow: OddWindow(at(3), window=3, usual=4, backward=at(2)),
+        LongWindow: LongWindow(at(3), window=5),
+        OddWindow: OddWindow(at(3), window=3, meant=4, backward=at(2)),
         PartialWindow: PartialWindow(at(3), backward=at(2), cleared=at(1)),
         CutWindows: CutWindows(at(1), backward=at(2), step=at(3)),
     }
@@ -70,7 +70,7 @@ def test_windows_of_one_length_show_nothing() -> None:
 
 
 def test_a_longer_window_carries_on_what_was_left() -> None:
-    assert observed(windows(4, 4, 4, 5)) == [LongWindow(at(3), window=5, usual=4)]
+    assert observed(windows(4, 4, 4, 5)) == [LongWindow(at(3), window=5)]
 
 
 def test_windows_of_all_lengths_carry_nothing_on() -> None:
@@ -95,20 +95,20 @@ def test_a_part_that_is_left_when_the_run_ends() -> None:
 
 
 def test_a_first_window_that_was_shorter_than_the_next_ones() -> None:
-    assert observed(windows(1, 4, 4)) == [OddWindow(at(3), window=1, usual=4, backward=at(2))]
+    assert observed(windows(1, 4, 4)) == [OddWindow(at(3), window=1, backward=at(2))]
 
 
 def test_a_declared_length_that_most_windows_do_not_have() -> None:
     declared = Step(at(3), length=4)
     events = [event for _ in range(8) for event in window(3, declared)]
-    assert observed(events) == [OddWindow(at(3), window=3, usual=4, backward=at(2))]
+    assert observed(events) == [OddWindow(at(3), window=3, meant=4, backward=at(2))]
     assert observed(events[:-1], clean=False) == []
 
 
-def test_a_clear_that_drops_the_same_part_of_three_windows() -> None:
+def test_a_clear_that_drops_the_same_part_of_eight_windows() -> None:
     cut = [ZERO, BACKWARD, ZERO, BACKWARD, ZERO, BACKWARD, STEP]
-    assert observed(cut * 2) == []
-    assert observed(cut * 3) == [CutWindows(at(1), backward=at(2), step=at(3))]
+    assert observed(cut * 7) == []
+    assert observed(cut * 8) == [CutWindows(at(1), backward=at(2), step=at(3))]
 
 
 def test_an_observation_allows_what_the_event_allowed() -> None:

@@ -18,6 +18,7 @@ from zerograd import __version__
 from zerograd.core.events import (
     KINDS,
     Backward,
+    Decided,
     Diverged,
     Event,
     Excuse,
@@ -88,6 +89,7 @@ def test_every_field_survives() -> None:
         "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),
         "Diverged | None": Diverged("steps", 3, (1, 2), 0, ("weight",), 2, "4", "5"),
         "Excuse | None": Excuse.WEIGHTS_MOVED,
+        "Decided | None": Decided(Site("a.py", 3), 4, chosen=True),
     }
     for kind in KINDS.values():
         plain = kind(Site("train.py", 6))

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
+CONVINCED = 8
+"""So many windows in a row that are cut in the same way are no accident."""
 CHUNKS = 21
 PROGRAMS = 100
 SAMPLE = 60
@@ -97,7 +99,7 @@ class Past:
     unseen: bool = False
     """Gradients that no step had used were cleared by hand, or in part."""
     cleared: bool = False
-    """It was cleared as a whole since it was last used."""
+    """It was cleared as a whole since its last step."""
     dropped: tuple[int, int] | None = None
     """The line and the time of the clear that has last dropped unused gradients of it."""
     drops: list[tuple[int, int]] = field(default_factory=list)
@@ -107,6 +109,8 @@ class Past:
     pattern: list[tuple[int, int]] = field(default_factory=list)
     alike: int = 0
     """How many steps in a row came after the same drops."""
+    convicted: set[tuple[int, int]] = field(default_factory=set)
+    """The clears that drop part of every window, with the line of the backward."""
 
 
 @dataclass
@@ -347,23 +351,27 @@ class Oracle:
         past.cuts.append(past.drops)
         past.drops = []
         for clear in {clear for clear, _ in past.cuts[-1]}:
-            if all(any(one == clear for one, _ in drops) for drops in past.cuts[-3:]):
-                self.may["ZG103", clear] += len(past.cuts) >= 3
+            if all(any(one == clear for one, _ in drops) for drops in past.cuts[-CONVINCED:]):
+                self.may["ZG103", clear] += CONVINCED * (len(past.cuts) >= CONVINCED)
         regular = (
             past.cuts[-1] == [past.cuts[-1][0]] * len(past.cuts[-1]) if past.cuts[-1] else False
         )
         pattern = past.cuts[-1] if regular and past.cuts[-1][0][1] == own else []
         past.alike = past.alike + 1 if pattern and pattern == past.pattern else 1
         past.pattern = pattern
-        if self.plain and pattern and past.alike == 3:
-            self.must["ZG103", pattern[0][0]] += 1
+        if self.plain and pattern:
+            if pattern[0] in past.convicted:
+                self.must["ZG103", pattern[0][0]] += 1
+            elif past.alike == CONVINCED:
+                past.convicted.add(pattern[0])
+                self.must["ZG103", pattern[0][0]] += CONVINCED
 
     def judge_empty(self, past: Past, line: int) -> None:
         """A step with nothing to use: forgotten, or thrown away before."""
         now = len(self.backwards)
         if past.empty_at == now:
-            (self.must if self.plain and past.cleared else self.may)["ZG104", line] += 1
-        past.empty_at = now
+            (self.must if self.plain and past.cleared else self.may)["ZG104", line] += past.cleared
+        past.empty_at, past.cleared = now, False
         if past.dropped is not None:
             clear, when = past.dropped
             since = bool(self.backwards) and self.backwards[-1].time > when

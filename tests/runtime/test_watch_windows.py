@@ -42,7 +42,7 @@ def test_a_clear_in_every_micro_batch_drops_part_of_the_window(right: bool) -> N
     model = net()
     optimizer = sgd(model)
     with zerograd.watch(on="collect") as report:
-        for number, x in enumerate(batches(20), 1):
+        for number, x in enumerate(batches(40), 1):
             if not right:
                 optimizer.zero_grad()  # ZG103
             (loss_of(model, x) / 4).backward()

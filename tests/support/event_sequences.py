@@ -16,6 +16,7 @@ from zerograd.core.events import (
     Backward,
     Clip,
     CutWindows,
+    Decided,
     Diverged,
     End,
     Event,
@@ -75,6 +76,7 @@ def _steps() -> Made:
     made += [Step(at(51), foreign=True, part=True, scaled=scaled) for scaled in FLAGS]
     made += [Step(at(52), fed=False, again=True), Step(at(52), length=2)]
     made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]
+    made += [Step(at(53), decided=Decided(guard, 4, guard is None)) for guard in (None, at(60))]
     return made
 
 
@@ -95,11 +97,15 @@ def _others() -> Made:
 def _observations() -> Made:
     """What a run adds by itself to what happens."""
     return [
-        LongWindow(at(50), window=5, usual=4),
-        OddWindow(at(50), window=3, usual=4, backward=at(40)),
+        LongWindow(at(50), window=5),
+        LongWindow(at(50), window=5, meant=4, guard=at(60)),
+        OddWindow(at(50), window=3, backward=at(40)),
+        OddWindow(at(50), window=3, meant=4, backward=at(40), guard=at(60)),
         PartialWindow(at(50), backward=at(40)),
+        PartialWindow(at(50), backward=at(40), guard=at(60)),
         PartialWindow(at(50), backward=at(40), cleared=at(70)),
         CutWindows(at(70), backward=at(40), step=at(50)),
+        CutWindows(at(70), backward=at(40), step=at(50), guard=at(60)),
     ]
 
 

@@ -62,6 +62,18 @@ class Diverged(Record):
     """The two values, where they say something."""
 
 
+@dataclass(frozen=True)
+class Decided:
+    """What the source around a call says about when the call is made, where a run has read it."""
+
+    guard: Site | None = None
+    """The test of a counter that decides; None if there is none."""
+    length: int = 0
+    """N, if the guard is true every N times; 0 if that is not known."""
+    chosen: bool = False
+    """A test of something else decides, or an exception: a loss that is not finite, a large norm."""
+
+
 class Excuse(Enum):
     """Why an event that looks wrong is not reported. The value is its name in recordings."""
 
@@ -78,6 +90,7 @@ class Excuse(Enum):
     UNSEEN = "unseen", "no call was seen: the gradients were gone when zerograd looked at them"
     ONE_MODULE = "one-module", "it clears one of several modules that the optimizer steps"
     CHOSEN = "chosen", "a test asks for the clear: a batch is kept from the step on purpose"
+    NOT_FINITE = "not-finite", "what it drops is inf or nan: no step should use it"
     OTHER_ARM = "other-arm", "the other arm of the test lets the wrapper run the backward"
     MAY_BE_WHOLE = "may-be-whole", "the loss may already be that of the whole window"
     STATIC_GRAPH = "static-graph", "DDP synchronises all of a static graph's first window"
@@ -203,6 +216,8 @@ class Step(Event):
     """Whether the gradients that it uses are finite, as far as is known then; None: nobody looked."""
     skipped: bool = False
     """A scaler has skipped it, because the gradients are inf or nan."""
+    decided: Decided | None = None
+    """What decides about the step, where a run has read the source."""
 
 
 class Update(Event):
@@ -269,7 +284,10 @@ class LongWindow(Observation, kw_only=True):
 
     kind = "long-window"
     window: int
-    usual: int
+    meant: int = 0
+    """N, as the code or the user says; 0 if that is not known."""
+    guard: Site | None = None
+    """The test that decides whether a window closes, where a run has read it."""
 
 
 class OddWindow(Observation, kw_only=True):
@@ -277,9 +295,12 @@ class OddWindow(Observation, kw_only=True):
 
     kind = "odd-window"
     window: int
-    usual: int
     backward: Site
     """The last backward of the window."""
+    meant: int = 0
+    """N, as the code or the user says; 0 if that is not known."""
+    guard: Site | None = None
+    """The test that decides whether a window closes, where a run has read it."""
 
 
 class PartialWindow(Observation, kw_only=True):
@@ -290,6 +311,8 @@ class PartialWindow(Observation, kw_only=True):
     """The last backward of the part."""
     cleared: Site | None = None
     """The clear that dropped it; None if it was left when the run ended."""
+    guard: Site | None = None
+    """The test that decides whether a window closes, where a run has read it."""
 
 
 class CutWindows(Observation, kw_only=True):
@@ -300,6 +323,8 @@ class CutWindows(Observation, kw_only=True):
     """The backward whose gradients are dropped."""
     step: Site
     """The step that closes the windows."""
+    guard: Site | None = None
+    """The test that decides whether a window closes, where a run has read it."""
 
 
 KINDS: dict[str, type[Event]] = {

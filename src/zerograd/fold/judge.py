@@ -139,6 +139,7 @@ class Judge:
                 and windows.open == windows.usual
                 and (not event.length or event.length == windows.usual)
                 and (not windows.drops or windows.drops == windows.harmless)
+                and not windows.cuts
             ):
                 # It closes a window like the last ones, as long as is meant: nothing to observe.
                 windows.counts[windows.open] += 1

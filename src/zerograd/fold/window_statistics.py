@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from zerograd.core.events import (
     Backward,
     CutWindows,
+    Decided,
     LongWindow,
     Observation,
     OddWindow,
@@ -22,7 +23,7 @@ from zerograd.core.events import (
 )
 from zerograd.core.lifecycle import Grads, State
 
-CONVINCED = 3
+CONVINCED = 8
 """So many steps in a row that drop the same show that it is no accident."""
 ALIKE = 2
 """So many windows in a row of one length show how long they are meant to be."""
@@ -39,6 +40,8 @@ class WindowStatistics:
 
     __slots__ = (
         "_carries",
+        "_convicted",
+        "_decided",
         "_first",
         "_judged",
         "_pattern",
@@ -70,17 +73,21 @@ class WindowStatistics:
         self.drops: list[Dropped] = []
         """The clears since the last step that dropped something."""
         self.cuts = False
-        """A step was preceded by clears that dropped the like of what it used."""
+        """The last step was preceded by clears that dropped the like of what it used: not often enough yet."""
         self._carries = False
         self._run = 0
         self._first = 0
         self._judged = 0
         self._short = 0
         self._step: Step | None = None
+        self._decided: Decided | None = None
+        """What the source says about the steps, where a run has read it."""
         self.harmless: list[Dropped] = []
         """What was dropped before the last step, if nothing like it was used."""
         self._pattern: tuple[int, tuple[Site, Site]] | None = None
         self._patterns = 0
+        self._convicted: set[tuple[Site, Site]] = set()
+        """The clears that drop part of every window, each with the backward."""
 
     def dropped(self, clear: Zero, before: State) -> Observations:
         """A clear came before the window's step."""
@@ -91,17 +98,19 @@ class WindowStatistics:
             self.drops.append((clear, backward))
         if before.grads is Grads.STALE:
             return  # what another phase has left on used gradients is no window
-        if self._step is not None and 0 < self.open < self._meant():
+        if self._step is not None and self._is_part():
             yield PartialWindow(
                 self._step.site,
                 backward=backward.site,
                 cleared=clear.site,
+                guard=self._guard(),
                 allowed=clear.allowed,
             )
 
     def closed(self, step: Step, before: State) -> Observations:
         """A step has used the window."""
         self._step = step
+        self._decided = step.decided or self._decided
         if step.length != self.declared:
             self.declared, self._judged, self._short = step.length, 0, 0
         if not self.open:
@@ -120,12 +129,27 @@ class WindowStatistics:
         """The run is over, and nothing will step what is left."""
         if state.backward is None or state.grads is Grads.STALE or self._carries:
             return
-        if self._step is not None and 0 < self.open < self._meant():
-            yield PartialWindow(self._step.site, backward=state.backward.site)
+        if self._step is not None and self._is_part():
+            yield PartialWindow(self._step.site, backward=state.backward.site, guard=self._guard())
+
+    def _guard(self) -> Site | None:
+        return None if self._decided is None else self._decided.guard
+
+    def _said(self) -> int:
+        """How long the user or the code says that a window is; 0 if neither does."""
+        return self.declared or (0 if self._decided is None else self._decided.length)
 
     def _meant(self) -> int:
         """How long a window is meant to be; 0 while that is not known."""
-        return self.declared or (self.usual if self._run >= ALIKE else 0)
+        if self._said():
+            return self._said()
+        if self._decided is not None and self._decided.guard is None:
+            return 0  # the source was read, and nothing in it counts batches
+        return self.usual if self._run >= ALIKE else 0
+
+    def _is_part(self) -> bool:
+        """Whether the open window is shorter than windows are meant to be, and others were."""
+        return 0 < self.open < self._meant() and self._meant() in self.counts
 
     def _lengths(self, step: Step, backward: Backward | None) -> Observations:
         meant, window = self._meant(), self.open
@@ -135,35 +159,61 @@ class WindowStatistics:
         if meant >= 2 and meant < window < 2 * meant and self.counts.keys() <= {meant, window}:
             self._carries = True
             if last is not None:
-                yield LongWindow(step.site, window=window, usual=meant, allowed=step.allowed)
+                yield LongWindow(
+                    step.site,
+                    window=window,
+                    meant=self._said(),
+                    guard=self._guard(),
+                    allowed=step.allowed,
+                )
         self._first = self._first or window
         if self.declared >= 2:
             self._judged += 1
             self._short += window < meant
             # Every epoch may end on a short window; most of them may not.
             if self._judged == 2 * meant and self._short > meant and last and window != meant:
-                yield OddWindow(
-                    step.site, window=window, usual=meant, backward=last, allowed=step.allowed
-                )
+                yield self._odd(step, window, last)
         self._run = self._run + 1 if window == self.usual else 1
         self.steady = self._run > ALIKE
         self.usual = window
         begun = sum(self.counts.values()) == 1 + ALIKE
-        if begun and self._run == ALIKE and self._first < window and last is not None:
-            yield OddWindow(
-                step.site, window=self._first, usual=window, backward=last, allowed=step.allowed
-            )
+        if begun and self._run == ALIKE and self._first < window == self._meant() and last:
+            yield self._odd(step, self._first, last)
+
+    def _odd(self, step: Step, window: int, last: Site) -> OddWindow:
+        return OddWindow(
+            step.site,
+            window=window,
+            backward=last,
+            meant=self._said(),
+            guard=self._guard(),
+            allowed=step.allowed,
+        )
 
     def _cut(self, step: Step, backward: Backward | None) -> Observations:
         """Whether the clear drops the same part of every window."""
         pattern = None
-        if self.drops and backward is not None:
+        if self.drops and backward is not None and not _by_choice(step):
             sites = {(clear.site, dropped.site) for clear, dropped in self.drops}
             if len(sites) == 1 and self.drops[0][1].site == backward.site:
                 pattern = (len(self.drops), sites.pop())
-                self.cuts = True
-        self._patterns = self._patterns + 1 if pattern == self._pattern and pattern else 1
+        self._patterns = self._patterns + 1 if pattern and pattern == self._pattern else 1
         self._pattern = pattern
-        if pattern and self._patterns == CONVINCED:
+        convicted = pattern is not None and pattern[1] in self._convicted
+        self.cuts = pattern is not None and not convicted
+        if pattern and (convicted or self._patterns == CONVINCED):
+            self._convicted.add(pattern[1])
             clear, dropped = pattern[1]
-            yield CutWindows(clear, backward=dropped, step=step.site, allowed=step.allowed)
+            for _ in range(1 if convicted else CONVINCED):
+                yield CutWindows(
+                    clear,
+                    backward=dropped,
+                    step=step.site,
+                    guard=self._guard(),
+                    allowed=step.allowed,
+                )
+
+
+def _by_choice(step: Step) -> bool:
+    """Whether the source says that something other than a counter keeps batches from the step."""
+    return step.decided is not None and step.decided.guard is None and step.decided.chosen

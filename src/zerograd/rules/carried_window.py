@@ -38,22 +38,24 @@ from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, LongWindow):
-        return _violation(event.site, event.site, event.window, event.usual)
+        label = f"uses {event.window} micro-batches instead of {event.meant or 'N'}"
+        return _violation(event.site, event.guard, label)
     if not isinstance(event, Step) or event.foreign or event.guard is None or event.length < 2:
         return None
     if not before.carried or before.backward is None or before.backward.may:
         return None
     if before.window <= event.length:
         return None
-    return _violation(event.site, event.guard, before.window, event.length)
+    said = event.decided.length if event.decided is not None else 0
+    return _violation(event.site, event.guard, f"uses more than {said or 'N'} micro-batches")
 
 
-def _violation(step: Site, guard: Site, window: int, meant: int) -> Violation:
+def _violation(step: Site, guard: Site | None, label: str) -> Violation:
     return Violation(
         site=step,
         message="the step uses micro-batches that the previous epoch left over",
-        label=f"uses {window} micro-batches instead of {meant}",
-        evidence=(Evidence(guard, "the counter restarts with the loop"),),
+        label=label,
+        evidence=(Evidence(guard, "the counter restarts with the loop"),) if guard else (),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )
 

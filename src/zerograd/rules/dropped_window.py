@@ -37,7 +37,7 @@ from zerograd.rules import carried_window
 
 def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, PartialWindow):
-        return _violation(event.site, event.backward, event.cleared, event.site)
+        return _violation(event.site, event.backward, event.cleared, event.guard)
     held, backward = before.held, before.backward
     if not isinstance(event, (Zero, End)) or event.may or held is None or backward is None:
         return None
@@ -49,16 +49,17 @@ def check(before: State, event: Event) -> Violation | None:
     return _violation(held.site, backward.site, cleared, held.guard or held.site)
 
 
-def _violation(step: Site, backward: Site, cleared: Site | None, guard: Site) -> Violation:
+def _violation(step: Site, backward: Site, cleared: Site | None, guard: Site | None) -> Violation:
+    evidence = [Evidence(backward, "the last micro-batches")]
     if cleared is not None:
-        end = Evidence(cleared, "cleared here")
-    else:
-        end = Evidence(guard, "the guard does not close it")
+        evidence.append(Evidence(cleared, "cleared here"))
+    elif guard is not None:
+        evidence.append(Evidence(guard, "the guard does not close it"))
     return Violation(
         site=step,
         message="the last, partial window is never stepped",
         label="never reached for the remainder",
-        evidence=(Evidence(backward, "the last micro-batches"), end),
+        evidence=tuple(evidence),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )
 

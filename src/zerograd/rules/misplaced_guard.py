@@ -37,7 +37,10 @@ from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
 def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, OddWindow):
-        return _odd(event.site, event.site, event.backward, event.window, event.usual)
+        closes = "step()" if event.guard is None else "the guard"
+        message = f"{closes} closes a window of {event.window} instead of {event.meant or 'N'} micro-batches"
+        other = () if event.guard is None else (Evidence(event.guard, "the guard"),)
+        return _violation(event.site, message, event.backward, other, event.site)
     if isinstance(event, End):
         return _never(before, event)
     if not isinstance(event, Step) or event.foreign or event.guard is None or event.length < 2:
@@ -46,18 +49,22 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     if before.window in (0, event.length):
         return None
-    return _odd(event.guard, event.site, before.backward.site, before.window, event.length)
+    # The guard was executed with a small N, whatever N the code has.
+    than = "fewer" if before.window < event.length else "more"
+    said = event.decided.length if event.decided is not None else 0
+    message = f"the guard closes a window of {than} than {said or 'N'} micro-batches"
+    step = (Evidence(event.site, "the step"),)
+    return _violation(event.guard, message, before.backward.site, step, event.site)
 
 
-def _odd(guard: Site, step: Site, backward: Site, window: int, meant: int) -> Violation:
+def _violation(
+    site: Site, message: str, backward: Site, other: tuple[Evidence, ...], step: Site
+) -> Violation:
     return Violation(
-        site=guard,
-        message=f"the guard closes a window of {window} instead of {meant} micro-batches (N = {meant})",
+        site=site,
+        message=message,
         label="closes the window here",
-        evidence=(
-            Evidence(backward, "the window's last backward"),
-            Evidence(step, "the step"),
-        ),
+        evidence=(Evidence(backward, "the window's last backward"), *other),
         help="count micro-batches from 1: (i + 1) % N == 0",
         step=step,
     )
@@ -74,9 +81,7 @@ def _never(before: State, event: End) -> Violation | None:
         message="the guard does not close a window that is already full",
         label="never true when it should be",
         evidence=(
-            Evidence(
-                backward.site, f"backward number {before.window} of a window of {event.length}"
-            ),
+            Evidence(backward.site, "adds to a window that has N micro-batches"),
             Evidence(held.site, "this step is not reached"),
         ),
         help="count micro-batches from 1: (i + 1) % N == 0",

@@ -35,23 +35,31 @@ from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded, plac
 
 def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, CutWindows):
-        return _violation(event.site, event.backward, "", event.step)
+        if event.guard is None:
+            closes = Evidence(event.step, "the step that closes the windows")
+            return _violation(event.site, event.backward, "", closes)
+        return _violation(event.site, event.backward, "", _kept_open_by(event.guard))
     held, backward = before.held, before.backward
     if not isinstance(event, Zero) or event.may or held is None or backward is None:
         return None
     if event.loop != held.loop or before.carried:
         return None  # dropped-window reports what an earlier run of the loop has left
-    return _violation(event.site, backward.site, place(backward, event), held.guard or held.site)
+    guard = _kept_open_by(held.guard or held.site)
+    return _violation(event.site, backward.site, place(backward, event), guard)
 
 
-def _violation(clear: Site, backward: Site, where: str, guard: Site) -> Violation:
+def _kept_open_by(guard: Site) -> Evidence:
+    return Evidence(guard, "the guard keeps the window open")
+
+
+def _violation(clear: Site, backward: Site, where: str, open_: Evidence) -> Violation:
     return Violation(
         site=clear,
         message="the clear drops gradients of a window that is still open",
         label="drops part of the window",
         evidence=(
             Evidence(backward, "this micro-batch is lost" + where),
-            Evidence(guard, "the guard keeps the window open"),
+            open_,
         ),
         help="clear only where the window closes, after step()",
     )

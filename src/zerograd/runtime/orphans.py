@@ -1,8 +1,9 @@
 """Parameters that receive gradients and belong to no optimizer.
 
-The graph is walked at the first backward calls, and later at one in EVERY. A parameter is reported
-after three sightings, with steps in between, of a gradient that nobody has cleared; and only after a
-search for optimizers that have not been seen yet.
+The graph is walked at the first backward calls, and later at one in EVERY. A parameter that was not
+known makes it be walked again after each of the next steps, so that one that the program has made or
+unfrozen late is soon known, too. A parameter is reported after three sightings, with steps in between,
+of a gradient that nobody has cleared; and only after a search for optimizers that have not been seen yet.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Backward, Event, Measured, Site
-from zerograd.runtime.gradient_values import holding, nonzero
+from zerograd.runtime.gradient_values import holding, is_sharded, nonzero
 from zerograd.runtime.live_objects import instances
 from zerograd.runtime.parameter_names import MOST_NAMES, names_in_modules, names_of
 from zerograd.runtime.subjects import Subjects
@@ -22,7 +23,6 @@ from zerograd.runtime.subjects import Subjects
 if TYPE_CHECKING:
     from torch import Tensor
 
-FIRST = 8
 EVERY = 256
 ENOUGH_SIGHTINGS = 3
 DEPTH = 5
@@ -37,14 +37,23 @@ class Orphans:
         self._subjects = subjects
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
+        """By identity: a parameter of no optimizer, its sightings, and the number of steps at the last."""
+        self._more = 0
+        """How often the graph is walked again because of a parameter that was not known."""
+        self._steps = -1
+        """How many steps there had been at the last walk."""
         self._reported: dict[int, weakref.ref[Any]] = {}
         """By identity: sets would compare tensors by their values."""
 
     def next(self, backwards: int) -> int:
         """The number of the next backward whose graph is to be walked, after this one."""
-        if backwards < ENOUGH_SIGHTINGS or (backwards < FIRST and self._seen):
+        if backwards < ENOUGH_SIGHTINGS or self._more:
             return backwards + 1
         return (backwards // EVERY + 1) * EVERY
+
+    def is_due(self, steps: int) -> bool:
+        """Whether another walk can show more than the last one; there have been `steps` steps."""
+        return not self._more or steps > self._steps
 
     def unclaimed(self, leaves: list[Tensor]) -> bool:
         """Whether some of them are parameters that no optimizer seen so far has."""
@@ -54,20 +63,23 @@ class Orphans:
     def look(self, leaves: list[Tensor], site: Site, steps: int) -> None:
         """A backward is about to reach these leaves; there have been `steps` steps."""
         kind = self._torch.nn.Parameter
-        sightings = {}
+        self._more, self._steps = max(self._more - 1, 0), steps
+        self._seen = {
+            key: (ref, 0 if param.grad is None else times, when)
+            for key, (ref, times, when) in self._seen.items()
+            if (param := ref()) is not None
+        }
         for leaf in leaves:
             if not isinstance(leaf, kind) or self._subjects.owning(leaf) or self._is_reported(leaf):
                 continue
             ref, times, when = self._seen.get(id(leaf), (None, 0, -1))
             if ref is None or ref() is not leaf:
                 ref, times, when = weakref.ref(leaf), 0, -1
-            if leaf.grad is None:
-                times = 0
-            elif steps > max(when, 0):
+                self._more = ENOUGH_SIGHTINGS
+            if leaf.grad is not None and steps > max(when, 0):
                 times += 1
-            sightings[id(leaf)] = (ref, times, steps)
-        self._seen = sightings
-        enough = [ref() for ref, times, _ in sightings.values() if times >= ENOUGH_SIGHTINGS]
+            self._seen[id(leaf)] = (ref, times, steps)
+        enough = [ref() for ref, times, _ in self._seen.values() if times >= ENOUGH_SIGHTINGS]
         if enough:
             self._report([one for one in enough if one is not None], site)
 
@@ -80,10 +92,16 @@ class Orphans:
         for optimizer in ours:
             self._subjects.of(optimizer)
         theirs = set().union(*(_reach(other) for other in others))
+        # While FSDP2 does not synchronise, it keeps gradients in whole copies of its parameters.
+        copied = {
+            one.shape for subject in self._subjects.all for one in subject.params if is_sharded(one)
+        }
         params = [
             param
             for param in nonzero(holding(params))
-            if not self._subjects.owning(param) and id(param) not in theirs
+            if not self._subjects.owning(param)
+            and id(param) not in theirs
+            and param.shape not in copied
         ]
         for param in params:
             self._reported[id(param)] = weakref.ref(param)

@@ -6,6 +6,7 @@ or nothing new, is looked at: somebody may have put gradients there.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from zerograd.runtime.lanes import OUTSIDE, Lanes
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
+from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
@@ -39,6 +41,7 @@ class StepAndClear:
         replicas: Replicas,
         finite: FiniteCheck,
         *,
+        guards: StepGuards,
         backwards: Callable[[], int],
         stepped: Callable[[], None],
     ) -> None:
@@ -52,6 +55,7 @@ class StepAndClear:
         self._sync = sync
         self._replicas = replicas
         self._finite = finite
+        self._guards = guards
         self._backwards = backwards
         self._stepped = stepped
         self.length = 0
@@ -71,9 +75,10 @@ class StepAndClear:
     def backward_reached(self, subject: Subject) -> None:
         """A backward has reached the probe of a subject."""
         param, last, windows = subject.probe.param, subject.last_backward, subject.track.windows
-        last.weights_version = param._version
+        last.weights_version, last.weights, last.finite = param._version, None, True
         if windows.cuts:
             last.weights = param.detach().clone()
+            last.finite = all(map(math.isfinite, norms(holding(subject.params))))
         if windows.drops and param.grad is not None:
             last.grad = weakref.ref(param.grad)
             last.grad_version = param.grad._version
@@ -139,8 +144,14 @@ class StepAndClear:
         elif subject.track.windows.drops and self._rewritten(subject):
             # What was dropped was read before, and went into what is there now.
             self._post(subject, self._events.event(Assign, event.site))
-        if subject.stepping.norms is not None:
-            subject.stepping.norms = norms(holding(subject.params))
+        windows = subject.track.windows
+        if windows.drops or 1 < windows.open != windows.usual:
+            # It is unlike the last windows: what decides about its end is read.
+            event = self._events.variant(event, decided=self._guards.of(frame))
+        stepping, state = subject.stepping, subject.track.node.state
+        if stepping.norms is not None:
+            stepping.norms = norms(holding(subject.params))
+        stepping.clipped = state.clipped is not None or state.grads is Grads.UNKNOWN
         self._post(subject, event)
         used = subject.used
         if used.met:
@@ -219,7 +230,8 @@ class StepAndClear:
             self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
             subject.used.company = NOBODY
         backwards, stepping = self._backwards(), subject.stepping
-        again, stepping.empty_at = stepping.empty_at == backwards, backwards
+        again = stepping.empty_at == backwards and stepping.cleared
+        stepping.empty_at, stepping.cleared = backwards, False
         return self._events.variant(event, fed=False, again=True) if again else event
 
     def _step_of_another(self, other: Subject, subject: Subject, event: Step) -> None:
@@ -244,14 +256,20 @@ class StepAndClear:
 
     # Clears and clips
 
-    def clear(self, subject: Subject, event: Zero) -> None:
-        """The gradients of a subject were cleared."""
+    def clear(self, subject: Subject, event: Zero, frame: Any) -> None:
+        """The gradients of a subject were cleared, by the user's call above a frame."""
         stepping = subject.stepping
+        stepping.cleared = True
         if stepping.depth:
             event = self._events.variant(event, excuse=Excuse.IN_STEP)
         elif subject.track.node.grads is not _SPENT and self._weights_moved(subject):
             # Something was done with the gradients: the weights are not what they were.
             event = self._events.variant(event, excuse=Excuse.WEIGHTS_MOVED)
+        elif subject.track.windows.open and subject.track.node.grads is _LIVE:
+            if not subject.last_backward.finite:
+                event = self._events.variant(event, excuse=Excuse.NOT_FINITE)
+            elif self._guards.chooses(frame):
+                event = self._events.variant(event, excuse=Excuse.CHOSEN)
         if stepping.depth and not stepping.inner_stepped:
             self._posting.hold(subject, event)
         else:
@@ -270,8 +288,22 @@ class StepAndClear:
         # Writing through `.data` leaves the version as it is.
         return weights is not None and not self._torch.equal(weights, param.detach())
 
-    def before_clip(self, subject: Subject) -> None:
-        """A clip of gradients that may have been cleared, or put there, unseen."""
+    def before_clip(self, subjects: list[Subject], *, strangers: bool) -> list[Subject]:
+        """A clip of some subjects, and of parameters of others: those of the subjects that it is meant for."""
+        subjects = [one for one in subjects if any(param.requires_grad for param in one.params)]
+        for subject in subjects:
+            self._before_clip(subject)
+        if strangers or any(one.track.node.grads is _LIVE for one in subjects):
+            # One clip for the phases of all: who was clipped before the last step has no part in it.
+            return [
+                one
+                for one in subjects
+                if one.track.node.grads is not _SPENT or not one.stepping.clipped
+            ]
+        return subjects
+
+    def _before_clip(self, subject: Subject) -> None:
+        """Gradients that are clipped may have been cleared, or put there, unseen."""
         self._posting.release(subject)
         grads = subject.track.node.grads
         if grads is _SPENT and not any_holds(subject.params):

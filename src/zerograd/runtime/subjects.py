@@ -104,13 +104,15 @@ class UsedGradients:
 class LastBackward:
     """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
 
-    __slots__ = ("grad", "grad_version", "weights", "weights_version")
+    __slots__ = ("finite", "grad", "grad_version", "weights", "weights_version")
 
     def __init__(self) -> None:
         self.weights_version = -1
         """The version of the probe itself; -1 after a clear."""
         self.weights: Tensor | None = None
         """A copy of the probe itself, once a clear has dropped something."""
+        self.finite = True
+        """No inf or nan was seen in the gradients; they are looked at once a clear has dropped something."""
         self.grad: weakref.ref[Tensor] | None = None
         self.grad_version = -1
         """The gradient of the probe and its version, since a clear has dropped something."""
@@ -120,6 +122,8 @@ class Stepping:
     """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
 
     __slots__ = (
+        "cleared",
+        "clipped",
         "depth",
         "empty_at",
         "held_clear",
@@ -148,6 +152,10 @@ class Stepping:
         """The norms that the last step used; None until a step has come with no backward before it."""
         self.repeated_at = -1
         """How many backward calls there had been when a step last used the same again."""
+        self.clipped = False
+        """Whether the gradients that the last step used had been clipped, as far as is known."""
+        self.cleared = False
+        """Whether the program has cleared the gradients since the last step that had nothing to use."""
         self.empty_at = -1
         """How many backward calls there had been at the last step that had nothing to use."""
 
@@ -251,6 +259,32 @@ class Subject:
         return names_of(params, self._names)
 
 
+class Among:
+    """Subjects that have parameters among some, each with those of its parameters that are not."""
+
+    __slots__ = ("_partly", "_whole", "strangers")
+
+    def __init__(self, found: list[tuple[Subject, list[Tensor]]], *, strangers: bool) -> None:
+        self.strangers = strangers
+        """Whether some of the parameters are of no subject, as far as is known."""
+        self._whole = [one for one, others in found if not others]
+        self._partly = [(one, others) for one, others in found if others]
+
+    def now(self) -> list[Subject]:
+        """Those all of whose parameters are among them, but for frozen ones that hold no gradients.
+
+        A program freezes and unfreezes parameters as it goes: what is frozen now is asked each time.
+        """
+        if not self._partly:
+            return self._whole
+        partly = [
+            one
+            for one, others in self._partly
+            if not any(param.requires_grad or param.grad is not None for param in others)
+        ]
+        return [*self._whole, *partly]
+
+
 class _Known(NamedTuple):
     """An optimizer, the parameter groups that it had, and the subject that it steps."""
 
@@ -276,7 +310,7 @@ class Subjects:
         self._of_param: dict[int, list[Subject]] = {}
         self.generation = 0
         """Another number whenever a subject has come or gone."""
-        self._modules: dict[int, tuple[weakref.ref[Any], int, list[Subject]]] = {}
+        self._modules: dict[int, tuple[weakref.ref[Any], int, Among]] = {}
         self.all: list[Subject] = []
 
     def of(self, optimizer: Any) -> Subject | None:
@@ -315,16 +349,17 @@ class Subjects:
             key = id(module)
             known = (weakref.ref(module, lambda _: forget(key, None)), self.generation, found)
             self._modules[key] = known
-        return known[2]
+        return known[2].now()
 
-    def among(self, params: Iterable[Tensor]) -> list[Subject]:
-        """The subjects all of whose parameters, but for frozen ones, are among these."""
+    def among(self, params: Iterable[Tensor]) -> Among:
+        """The subjects some of whose parameters are among these."""
         ids = {id(param) for param in params}
-        return [
-            one
+        found = [
+            (one, [param for param in one.params if id(param) not in ids])
             for one in self.all
-            if all(id(param) in ids for param in one.params if param.requires_grad)
+            if not one.ids.isdisjoint(ids)
         ]
+        return Among(found, strangers=not ids <= self._of_param.keys())
 
     def _find(self, optimizer: Any) -> Subject | None:
         groups = optimizer.param_groups

@@ -28,7 +28,8 @@ from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.steady_loop import ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
-from zerograd.runtime.subjects import Subject
+from zerograd.runtime.step_guards import StepGuards
+from zerograd.runtime.subjects import Among, Subject
 
 if TYPE_CHECKING:
     from zerograd.runtime.norms import Meter
@@ -84,7 +85,7 @@ class Watcher:
         """The backward whose graph is walked to find parameters that no optimizer has."""
         self._next_finite = 1
         """The backward before which parameters are looked at, whether they are finite."""
-        self._clips: dict[object, list[Subject]] = {}
+        self._clips: dict[object, Among] = {}
         """By the clipped parameters: whose they are."""
         self._graph_task = torch._C._current_graph_task_id
         # Functions of torch whose frames may be between the user's call and ours.
@@ -117,6 +118,7 @@ class Watcher:
             self.sync,
             self.replicas,
             self._finite,
+            guards=StepGuards(self._places),
             backwards=lambda: self._backwards,
             stepped=host.rank_stepped,
         )
@@ -185,6 +187,9 @@ class Watcher:
 
     def _walk(self, lane: Lane, outputs: Any, frame: Any) -> None:
         """Follow the graph to the parameters that it reaches and no optimizer has."""
+        if not self._orphans.is_due(self._judge.steps):
+            self._next_walk = self._backwards + 1
+            return
         if lane.pending:
             self.lanes.register(lane)
         leaves = autograd_graph.leaves(outputs)
@@ -271,9 +276,9 @@ class Watcher:
         if subject.lane is None and not self.lanes.in_backward:
             self.lanes.adopt(subject)
         event = self._events.zero(frame, to_none)
-        self._steps.clear(subject, event)
+        self._steps.clear(subject, event, frame)
         for other in subject.covers:
-            self._steps.clear(other, event)
+            self._steps.clear(other, event, frame)
         self._note(subject, event, frame, id(optimizer))
 
     def module_zeroed(self, module: Any, to_none: bool) -> None:
@@ -285,7 +290,7 @@ class Watcher:
             self.lanes.register(lane)
         for subject in self._subjects.covered(module):
             event = self._events.zero(frame, to_none)
-            self._steps.clear(subject, event)
+            self._steps.clear(subject, event, frame)
             self._note(subject, event, frame, _ref(module))
 
     def clipped(self, params: list[Any]) -> None:
@@ -298,15 +303,15 @@ class Watcher:
             return
         if lane.pending:
             self.lanes.register(lane)
-        subjects = self._clips.get(key)
-        if subjects is None:
+        among = self._clips.get(key)
+        if among is None:
             if len(self._clips) >= MOST_CLIPS:
                 self._clips.clear()
-            subjects = self._clips[key] = self._subjects.among(params)
+            among = self._clips[key] = self._subjects.among(params)
+        subjects = self._steps.before_clip(among.now(), strangers=among.strangers)
         if subjects:
             event = self._events.event(Clip, self._places.site(frame))
             for subject in subjects:
-                self._steps.before_clip(subject)
                 self._post(subject, event)
                 self._note(subject, event, frame, key)
 
