@@ -34,6 +34,7 @@ class NotFollowed(Enum):
         "{subject} is handed to `{call}`, a generator, a recursion, or too many calls deep",
     )
     UNSEEN_STEP = "unseen-step", "`{call}` may do more than a step: its code cannot be seen"
+    RESTORED_WEIGHTS = "restored-weights", "`{call}` sets weights back that {subject} has stepped"
     UNCLEAR_OBJECT = "unclear-object", "which optimizer {subject} is depends on a test"
     UNCLEAR_CLEAR = "unclear-clear", "`{call}` may or may not clear the gradients of {subject}"
     UNCLEAR_BACKWARD = "unclear-backward", "`{call}` may or may not reach what {subject} steps"

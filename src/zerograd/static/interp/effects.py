@@ -127,7 +127,7 @@ class Effects:
         event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key)))
         if key in self.known.kept:
-            self.unknown(node, key)
+            self.unknown(node, key, NotFollowed.UNSEEN_STEP)
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
@@ -138,7 +138,7 @@ class Effects:
     def restored(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Weights are set back: what their gradients are kept for from here on cannot be seen."""
         if self.nesting.loop:
-            self.unseen(node, keys, NotFollowed.UNSEEN_STEP)
+            self.unseen(node, keys, NotFollowed.RESTORED_WEIGHTS)
 
     def update(self, node: ast.AST) -> None:
         """A scaler updates its scale."""

@@ -255,7 +255,9 @@ class Statements:
         frame.env = after_else
         mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
         for key in sorted(mixed, key=str):
-            self.effects.unknown(node.test, key, NotFollowed.UNCLEAR_OBJECT)
+            # Before a loop it is only not known where the object comes from.
+            gap = NotFollowed.UNCLEAR_OBJECT if self.nesting.loop else None
+            self.effects.unknown(node.test, key, gap)
 
     def none_check(self, node: ast.If, present: bool) -> None:
         """`if p.grad is not None`: a gradient that is None has nothing to clear.
