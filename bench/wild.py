@@ -1,7 +1,8 @@
 """Measures the checker on labelled places in real repositories: recall by kind, and false alarms.
 
-A bug row counts as found if a finding with a code that fits its kind has its site or a note in the
-function of the row: such a bug has two places, and either one leads to it.
+Each checkout is checked as a whole, as a user would do it. A bug row counts as found if a finding with a
+code that fits its kind has its site or a note in the function of the row: such a bug has two places, and
+either one leads to it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import sys
 import time
 import traceback
 import warnings
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerograd.static.check_file import check_file
+from zerograd.check import check_session
+from zerograd.check.check_session import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,6 +60,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "wrapper-backward-bypassed": ("ZG501",),
 }
 
+VISIBILITIES = ("function", "file", "cross-file")
 EVENT = re.compile(r"backward|zero_grad|\bstep\b|clip_|\.grad\b|scaler?\b|optim", re.IGNORECASE)
 
 
@@ -71,6 +75,8 @@ class Row:
     kind: str
     visibility: str
     note: str
+    codes: tuple[str, ...] = ()
+    """The codes that fit, where the row names them itself."""
 
     @property
     def defect(self) -> str:
@@ -84,7 +90,13 @@ class Row:
 
     def accepts(self, code: str) -> bool:
         """An unknown kind accepts every code, and is listed in `unknown_kinds`."""
-        return self.defect not in CODES or code in CODES[self.defect]
+        fits = (*self.codes, *CODES.get(self.defect, ()))
+        return not fits or code in fits
+
+    @property
+    def checkout(self) -> str:
+        """The directory that is checked: a repository at a commit."""
+        return "/".join(self.file.split("/")[:2])
 
 
 @dataclass(frozen=True)
@@ -107,13 +119,15 @@ class Region:
 
 @dataclass(frozen=True)
 class Checked:
-    """The report of the checker for one file."""
+    """The report of the checker for one checkout."""
 
-    file: str
-    findings: list[Finding]
-    near: list[list[Finding]]
-    """For each row of the file, the findings in its function."""
+    findings: dict[str, list[Finding]]
+    """By labelled file, the findings with an end in it."""
+    near: dict[str, list[Finding]]
+    """For each row, by its id, the findings in its function."""
     errors: list[Problem]
+    loops: Counter[str]
+    """How many training loops got each verdict."""
     crash: str
     seconds: float
 
@@ -127,7 +141,7 @@ def read_rows(labels: Path) -> list[Row]:
             file = f"{raw['repo'].replace('/', '+')}/{raw['commit']}/{raw['path']}"
             visibility = raw.get("static_visibility", "")
             place = (raw["id"], file, int(raw["line"]), raw["label"], raw["kind"], visibility)
-            rows.append(Row(*place, raw.get("note", "")))
+            rows.append(Row(*place, raw.get("note", ""), tuple(raw.get("codes", ()))))
     return rows
 
 
@@ -167,38 +181,53 @@ def cell_around(text: str, line: int) -> Region:
     return Region()
 
 
-def check(task: tuple[Path, str, list[int]]) -> Checked:
-    """Check one file in a worker. A crash of the checker is a result and does not end the run."""
-    repos, file, lines = task
-    path = (repos / file).resolve()
+def check(task: tuple[Path, list[Row]]) -> Checked:
+    """Check one checkout in a worker. A crash of the checker is a result and does not end the run."""
+    repos, rows = task
     crash = ""
     began = time.perf_counter()
+    options = Options(
+        paths=(str((repos / rows[0].checkout).resolve()),),
+        pedantic=True,
+        include_tests=True,
+        jobs=1,
+        cache=False,
+    )
     try:
-        report = check_file(path, pedantic=True)
-        findings, errors = report.findings, report.errors
-    except Exception:  # noqa: BLE001 - whatever it is, the other files are still measured
-        findings, errors, crash = [], [], traceback.format_exc()
+        report = check_session.run(options, lambda *_: None).report
+    except Exception:  # noqa: BLE001 - whatever it is, the other checkouts are still measured
+        return Checked({}, {}, [], Counter(), traceback.format_exc(), 0.0)
     seconds = time.perf_counter() - began
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
-    around = cell_around if path.suffix == ".ipynb" else function_around
-    regions = [around(text, line) for line in lines]
-    near = [[f for f in findings if region.touches(f, path)] for region in regions]
-    return Checked(file, findings, near, errors, crash, seconds)
+    files: dict[str, list[Finding]] = {}
+    near = {}
+    paths = {}
+    for row in rows:
+        path = paths[row.file] = (repos / row.file).resolve()
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        around = cell_around if path.suffix == ".ipynb" else function_around
+        region = around(text, row.line)
+        near[row.id] = [f for f in report.findings if region.touches(f, path)]
+        files[row.file] = [f for f in report.findings if Path(f.site.path).resolve() == path]
+    labelled = set(map(str, paths.values()))
+    errors = [one for one in report.errors if str(Path(one.path).resolve()) in labelled]
+    loops = Counter(one.verdict for one in report.loops or ())
+    return Checked(files, near, errors, Counter(loops), crash, seconds)
 
 
 def check_all(rows: list[Row], repos: Path) -> dict[str, Checked]:
-    """Check every labelled file that exists, once."""
-    lines: dict[str, list[int]] = {}
+    """Check every checkout that exists, once."""
+    tasks: dict[str, list[Row]] = {}
     for row in rows:
-        lines.setdefault(row.file, []).append(row.line)
-    tasks = [(repos, f, numbers) for f, numbers in lines.items() if (repos / f).is_file()]
+        if (repos / row.file).is_file():
+            tasks.setdefault(row.checkout, []).append(row)
     checked = {}
     with multiprocessing.Pool(2) as pool:
-        for done, result in enumerate(pool.imap(check, tasks), 1):
-            checked[result.file] = result
+        results = pool.imap(check, [(repos, some) for some in tasks.values()])
+        for done, (name, result) in enumerate(zip(tasks, results, strict=True), 1):
+            checked[name] = result
             if sys.stderr.isatty():
                 end = "\n" if done == len(tasks) else ""
-                print(f"\r{done}/{len(tasks)} files", end=end, file=sys.stderr, flush=True)
+                print(f"\r{done}/{len(tasks)} checkouts", end=end, file=sys.stderr, flush=True)
     return checked
 
 
@@ -235,15 +264,16 @@ class Alarm:
 class Score:
     """All measurements."""
 
-    bugs: list[Verdict]
-    false_alarms: list[Alarm]
-    beside_fixes: list[Alarm]
-    unlabelled: list[Alarm]
-    errors: list[Problem]
-    crashes: list[str]
-    absent: list[Row]
-    unknown_kinds: list[str]
-    seconds: float
+    bugs: list[Verdict] = field(default_factory=list)
+    false_alarms: list[Alarm] = field(default_factory=list)
+    beside_fixes: list[Alarm] = field(default_factory=list)
+    unlabelled: list[Alarm] = field(default_factory=list)
+    errors: list[Problem] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
+    absent: list[Row] = field(default_factory=list)
+    unknown_kinds: list[str] = field(default_factory=list)
+    loops: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
     @property
     def goals_met(self) -> bool:
@@ -267,30 +297,33 @@ def share(verdicts: list[Verdict], hit: Callable[[Verdict], bool]) -> float:
 
 def judge(rows: list[Row], checked: dict[str, Checked], pedantic: bool) -> Score:
     """Compare every finding with the rows of its file."""
-    score = Score([], [], [], [], [], [], [r for r in rows if r.file not in checked], [], 0.0)
+    there = {file for result in checked.values() for file in result.findings}
+    score = Score(absent=[r for r in rows if r.file not in there])
     kinds = {r.defect for r in rows if r.label == "bug" or r.kind.startswith("paired-fix:")}
     score.unknown_kinds = sorted(kinds - CODES.keys())
     score.seconds = sum(c.seconds for c in checked.values())
-    for result in checked.values():
+    for name, result in checked.items():
         score.errors += result.errors
-        score.crashes += [f"{result.file}\n{result.crash}"] if result.crash else []
-        of_file = [r for r in rows if r.file == result.file]
-        near = dict(zip(of_file, result.near, strict=True))
-        for row in of_file:
-            if row.label == "bug":
-                fits = [f for f in near[row] if row.accepts(f.code)]
+        score.loops += result.loops
+        score.crashes += [f"{name}\n{result.crash}"] if result.crash else []
+        near = result.near
+        for row in rows:
+            if row.label == "bug" and row.id in near:
+                fits = [f for f in near[row.id] if row.accepts(f.code)]
                 score.bugs.append(
                     Verdict(
                         row,
                         bool(fits),
                         any(f.certain or f.level == "advice" for f in fits),
                         any(f.certain for f in fits),
-                        sorted({f.code + ("" if f.certain else "?") for f in near[row]}),
+                        sorted({f.code + ("" if f.certain else "?") for f in near[row.id]}),
                     )
                 )
-        for finding in result.findings:
-            if finding.level == "error" and (finding.certain or pedantic):
-                place(score, finding, result.file, [r for r in of_file if finding in near[r]])
+        for file, findings in result.findings.items():
+            of_file = [r for r in rows if r.file == file]
+            for finding in findings:
+                if finding.level == "error" and (finding.certain or pedantic):
+                    place(score, finding, file, [r for r in of_file if finding in near[r.id]])
     return score
 
 
@@ -314,6 +347,10 @@ def table(verdicts: list[Verdict]) -> Iterator[str]:
     groups: dict[str, list[Verdict]] = {}
     for v in sorted(verdicts, key=lambda v: (v.row.family, v.row.kind)):
         groups.setdefault(f"  {v.row.kind}", []).append(v)
+    for visibility in VISIBILITIES:
+        some = [v for v in verdicts if v.row.visibility == visibility]
+        if some:
+            groups[f"visible in: {visibility}"] = some
     for family in sorted({v.row.family for v in verdicts}):
         groups[f"all {family} kinds"] = [v for v in verdicts if v.row.family == family]
     groups["all kinds"] = verdicts
@@ -330,11 +367,9 @@ def table(verdicts: list[Verdict]) -> Iterator[str]:
 def render(score: Score) -> Iterator[str]:
     """The score as text."""
     heads = "".join(f"{h:>17}" for h in ("any confidence", "certain|advice", "certain"))
-    for title, wanted in (("function or file (the goal)", True), ("beyond one file", False)):
-        verdicts = [v for v in score.bugs if is_goal(v) is wanted]
-        if verdicts:
-            yield f"{'Bugs visible in ' + title if wanted else 'Bugs ' + title:<42}{heads}"
-            yield from (*table(verdicts), "")
+    if score.bugs:
+        yield f"{'Bugs':<42}{heads}"
+        yield from (*table(score.bugs), "")
     missed = [v for v in score.bugs if not v.sure]
     yield f"Bugs missed or only possible: {len(missed)}"
     for v in missed:
@@ -352,6 +387,10 @@ def render(score: Score) -> Iterator[str]:
     yield from section("Rows whose file is absent", [f"{r.id} {r.file}" for r in score.absent])
     if score.unknown_kinds:
         yield f"Kinds not in the table, for which any code counts: {', '.join(score.unknown_kinds)}"
+    loops = sum(score.loops.values())
+    followed = loops - score.loops["not followed"]
+    counts = ", ".join(f"{n} {name}" for name, n in score.loops.most_common())
+    yield f"Training loops: {loops}: {counts}; followed {followed / max(loops, 1):.1%}"
     yield f"Checked in {score.seconds:.1f} s. Goals {'met' if score.goals_met else 'not met'}."
 
 
@@ -371,14 +410,21 @@ def main() -> int:
         f"Exits with 0 when {GOAL_ANY:.0%} of the bugs visible in a function or file are found at "
         f"any confidence, {GOAL_SURE:.0%} certain or as advice, and no right place is accused.",
     )
-    parser.add_argument("--labels", type=Path, required=True, metavar="FILE", help="JSON lines")
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="JSON lines; several files are read as one",
+    )
     parser.add_argument("--repos", type=Path, required=True, metavar="DIR", help="see below")
     parser.add_argument(
         "--pedantic", action="store_true", help="also list findings that are only possible"
     )
     parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
     options = parser.parse_args()
-    rows = read_rows(options.labels)
+    rows = [row for labels in options.labels for row in read_rows(labels)]
     score = judge(rows, check_all(rows, options.repos), options.pedantic)
     if options.json:
         print(json.dumps({"goals_met": score.goals_met, **asdict(score)}, indent=1))
