@@ -75,6 +75,9 @@ def _steps() -> Made:
             made.append(replace(event, length=length, guard=guard, idle_loss=at(62)))
     made += [Step(at(51), foreign=True, part=True, scaled=scaled) for scaled in FLAGS]
     made += [Step(at(52), fed=False, again=True), Step(at(52), length=2)]
+    for leaked, through in product(FLAGS, (None, False, True)):
+        made.append(Step(at(54), leaked=leaked))
+        made.append(Step(at(54), foreign=True, through=through))
     made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]
     made += [Step(at(53), decided=Decided(guard, 4, guard is None)) for guard in (None, at(60))]
     return made

@@ -200,6 +200,8 @@ class Step(Event):
     """Of another subject, which may have used this one's gradients."""
     part: bool = False
     """Of another optimizer, which shares parameters with this one."""
+    through: bool | None = None
+    """Whether the other subject's gradients came through this one; None where that is not known."""
     fed: bool = True
     """A backward that may reach this subject is in the same loop."""
     again: bool = False
@@ -218,6 +220,10 @@ class Step(Event):
     """A scaler has skipped it, because the gradients are inf or nan."""
     decided: Decided | None = None
     """What decides about the step, where a run has read the source."""
+    leaked: bool = False
+    """It uses what another subject's backward has left, and its own points against that, as before."""
+    measured: Measured | None = None
+    """What its own backward brought, and what it used, where a run has looked at such a leak."""
 
 
 class Update(Event):

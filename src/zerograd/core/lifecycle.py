@@ -154,8 +154,7 @@ def _backward(state: State, event: Backward) -> State:
     elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
     crossed = state.crossed
-    foreign = state.lent is not None and event.site != state.lent[0].site
-    if foreign and event.alone and grads is not Grads.STALE:
+    if event.alone and grads is not Grads.STALE and _is_foreign(state, event):
         crossed = event
     return replace(
         state,
@@ -176,6 +175,14 @@ def _backward(state: State, event: Backward) -> State:
         local=_local(state, event),
         syncs=min(state.syncs + bool(event.synced), LONGEST_WINDOW),
     )
+
+
+def _is_foreign(state: State, event: Backward) -> bool:
+    """Whether what is there was meant for the other subject alone: a shared trunk learns from both."""
+    if state.lent is None:
+        return False
+    left, step = state.lent
+    return event.site != left.site and step.through is not False
 
 
 def _divisor(event: Backward) -> int | None:

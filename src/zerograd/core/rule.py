@@ -138,7 +138,7 @@ def place(event: Event, seen_from: Event) -> str:
     return ""
 
 
-def numbers(event: Backward) -> str:
+def numbers(event: Backward | Step) -> str:
     """What a run has measured: `: expected |grad| 5, got 8 (weight, bias and 4 more)`."""
     seen = event.measured
     if seen is None:
@@ -147,7 +147,7 @@ def numbers(event: Backward) -> str:
     return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{where}{named(event)}"
 
 
-def named(event: Backward) -> str:
+def named(event: Backward | Step) -> str:
     """The parameters concerned: ` (weight, bias and 4 more)`."""
     if event.measured is None or not event.measured.names:
         return ""

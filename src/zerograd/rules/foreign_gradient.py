@@ -5,6 +5,10 @@ gradients, too. That is harmless if they are cleared before the discriminator's 
 discriminator is cleared only after its step, its next step also uses the generator's gradients, which
 point the other way.
 
+The same happens to the generator if the discriminator's loss reads its output without `detach()`, and
+nothing clears the generator before its own backward: its step then also uses gradients that make its
+output easier to recognise. A run reports it if both point against each other, eight times in a row.
+
 Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there.
 
 ## Bad
@@ -40,15 +44,17 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Event, Step
+from zerograd.core.events import Backward, Event, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.foreign:
+    if not isinstance(event, Step) or event.foreign or before.lent is None:
         return None
-    if before.crossed is None or before.lent is None:
+    if event.leaked and before.backward is not None:
+        return _leak(event, *before.lent, before.backward)
+    if before.crossed is None:
         return None
     left, step = before.lent
     return Violation(
@@ -63,6 +69,23 @@ def check(before: State, event: Event) -> Violation | None:
         help="clear this optimizer before its own backward",
         step=event.site,
         measured=before.crossed.measured,
+    )
+
+
+def _leak(event: Step, left: Backward, used: Step, own: Backward) -> Violation:
+    return Violation(
+        site=left.site,
+        message="backward() also fills the gradients of another optimizer, whose step uses them: "
+        "detach() is missing" + numbers(event),
+        label="reaches the other optimizer's parameters",
+        evidence=(
+            Evidence(used.site, "meant for this step"),
+            Evidence(own.site, "this backward adds the opposite"),
+            Evidence(event.site, "uses the sum"),
+        ),
+        help="detach() the other network's output where this loss reads it",
+        step=event.site,
+        measured=event.measured,
     )
 
 

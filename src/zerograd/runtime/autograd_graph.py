@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MARK = "zerograd.scaled"
@@ -41,6 +41,76 @@ def mark_scaled(output: Any) -> None:
     node = getattr(output, "grad_fn", None)
     if node is not None:
         node.metadata[MARK] = True
+
+
+def reads_apart(outputs: Iterable[Any], own: frozenset[int], other: frozenset[int]) -> bool:
+    """Whether some of the leaves `own` are used where the graph does not lead to any of `other`.
+
+    Data must be read there, too: a weight that is only transformed is not used yet.
+    """
+    roots = [node for node in (getattr(output, "grad_fn", None) for output in outputs) if node]
+    below: dict[Any, tuple[bool, bool, frozenset[int]]] = {}
+    """By node: whether it leads to `other`, whether it reads data, and up to two of `own`."""
+    todo = [(root, False) for root in roots]
+    apart: list[frozenset[int]] = []
+    reached: set[int] = set()
+    while todo and len(below) <= MOST_NODES:
+        node, done = todo.pop()
+        if node in below:
+            continue
+        edges = [edge for edge, _ in node.next_functions]
+        if not done:
+            todo.append((node, True))
+            todo += [(edge, False) for edge in edges if edge is not None and edge not in below]
+            continue
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            ours = id(variable) in own
+            reached |= {id(variable)} if ours else set()
+            data = not ours and id(variable) not in other
+            below[node] = (id(variable) in other, data, frozenset([id(variable)] if ours else ()))
+            continue
+        known = [below[edge] for edge in edges if edge is not None]
+        some = frozenset(sorted(frozenset().union(*(one[2] for one in known)))[:2])
+        leads, data = any(one[0] for one in known), None in edges or any(one[1] for one in known)
+        below[node] = (leads, data, some)
+        if data and not leads and some:
+            apart.append(some)
+    return any(len(some) >= min(2, len(reached)) for some in apart)
+
+
+def passed(outputs: Iterable[Any], owners: Mapping[int, str]) -> set[tuple[str, str]]:
+    """Pairs of owners of leaves: the graph passes through the first on its way to the second.
+
+    It does where parameters of the first, alone or transformed, meet what leads to the second.
+    """
+    below: dict[Any, tuple[bool, frozenset[str]]] = {}
+    """By node: whether it reads data, and the owners that it leads to."""
+    pairs: set[tuple[str, str]] = set()
+    todo = [
+        (node, False) for node in (getattr(output, "grad_fn", None) for output in outputs) if node
+    ]
+    while todo and len(below) <= MOST_NODES:
+        node, done = todo.pop()
+        if node in below:
+            continue
+        edges = [edge for edge, _ in node.next_functions]
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            owner = owners.get(id(variable))
+            below[node] = (owner is None, frozenset() if owner is None else frozenset([owner]))
+        elif not done:
+            todo.append((node, True))
+            todo += [(edge, False) for edge in edges if edge is not None and edge not in below]
+        else:
+            known = [below[edge] for edge in edges if edge is not None]
+            every = frozenset[str]().union(*(one[1] for one in known))
+            below[node] = (None in edges or any(data for data, _ in known), every)
+            if len(every) > 1:
+                for data, some in known:
+                    if len(some) == 1 and not data:
+                        pairs |= {(one, other) for one in some for other in every - some}
+    return pairs
 
 
 def leaves(outputs: Iterable[Any]) -> list[Any]:

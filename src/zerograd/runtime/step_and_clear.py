@@ -18,6 +18,7 @@ from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero, norms
 from zerograd.runtime.lanes import OUTSIDE, Lanes
+from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
@@ -40,6 +41,7 @@ class StepAndClear:
         sync: RankSync,
         replicas: Replicas,
         finite: FiniteCheck,
+        detach: MissingDetach,
         *,
         guards: StepGuards,
         backwards: Callable[[], int],
@@ -56,6 +58,7 @@ class StepAndClear:
         self._replicas = replicas
         self._finite = finite
         self._guards = guards
+        self._detach = detach
         self._backwards = backwards
         self._stepped = stepped
         self.length = 0
@@ -119,10 +122,7 @@ class StepAndClear:
             self._step_in_backward(subject, scaled, frame)
             return None
         lane = self._lanes.here.lane
-        event = self._events.step(frame, scaled, self.length)
-        if skipped or subject.finite.suspicious or self._finite.measured is not None:
-            finite = None if skipped else self._finite.of_step(subject)
-            event = self._events.variant(event, finite=finite, skipped=skipped)
+        event = self._event(subject, scaled, frame, skipped=skipped)
         if subject.lane is not lane and not self._lanes.adopt(subject):
             self._post(subject, event)
             self._post(subject, self._events.event(Unknown, NOWHERE))
@@ -168,6 +168,18 @@ class StepAndClear:
         used.company = NOBODY
         if self._sync.active:
             self._stepped()
+        return event
+
+    def _event(self, subject: Subject, scaled: bool, frame: Any, *, skipped: bool) -> Step:
+        """The event of a step, with what was looked at for it."""
+        event = self._events.step(frame, scaled, self.length)
+        if skipped or subject.finite.suspicious or self._finite.measured is not None:
+            finite = None if skipped else self._finite.of_step(subject)
+            event = self._events.variant(event, finite=finite, skipped=skipped)
+        if subject.lane is not None and len(subject.lane.probed) > 1:
+            leaked, measured = self._detach.stepped(subject)
+            if leaked:
+                event = self._events.variant(event, leaked=True, measured=measured)
         return event
 
     def _say_what_ranks_share(self, subject: Subject, event: Step) -> bool:
@@ -250,9 +262,11 @@ class StepAndClear:
         if not holds(subject.probe.param):
             return  # cleared by hand: the step has used nothing
         before = other.track.node
-        self._post(other, self._events.variant(event, foreign=True))
+        through = self._detach.passes(before.state.backward, other, subject)
+        self._post(other, self._events.variant(event, foreign=True, through=through))
         if other.track.node is not before and other.track.node.state.lent is not None:
             other.lane.used[other.name] = other
+            self._detach.lent(other, subject)
 
     # Clears and clips
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerograd.core.events import Backward, Zero
+from zerograd.core.events import Backward, Measured, Site, Zero
 from zerograd.fold.judge import Track
 from zerograd.runtime import gradient_values
 from zerograd.runtime.parameter_names import names_in_modules, names_of
@@ -185,6 +185,63 @@ class Finiteness:
         self.skip = 1 << min(self.vain, 10)
 
 
+class Leak:
+    """What another subject's backward has left in this one, and its step has used (`missing_detach`)."""
+
+    __slots__ = (
+        "apart",
+        "crossed",
+        "kept",
+        "lender",
+        "lent",
+        "measured",
+        "opposed",
+        "returned",
+        "rounds",
+        "site",
+        "together",
+        "walks",
+    )
+
+    def __init__(self) -> None:
+        self.lender = ""
+        """The name of the other subject."""
+        self.lent = False
+        """It is there: this subject has neither stepped nor been cleared since."""
+        self.site: Site | None = None
+        """The backward that left it."""
+        self.crossed = False
+        """A backward of this subject, which reaches the other one too, has added to it."""
+        self.kept: dict[int, Tensor] = {}
+        """Copies of it, by the identity of the parameter, once the rest holds."""
+        self.rounds = 0
+        """How many steps in a row have used such a sum."""
+        self.opposed = 0
+        """How many of them in a row had parts that point against each other."""
+        self.measured: Measured | None = None
+        """The numbers of the last one that was measured."""
+        self.apart = False
+        """The other subject's window also has a part that does not come through this one."""
+        self.walks = 0
+        """How many graphs were walked to see that."""
+        self.together: frozenset[str] = NOBODY
+        """The subjects that every backward since the clear has reached."""
+        self.returned: set[str] = set()
+        """The subjects whose backward has added to this one since its clear, after it had lent."""
+
+    def lend(self, lender: str, site: Site) -> None:
+        """Another subject's step has used it."""
+        if self.site is not site or self.lender != lender:
+            self.rounds = self.opposed = self.walks = 0
+            self.apart = False
+        self.lender, self.site, self.lent = lender, site, True
+
+    def forget(self) -> None:
+        """It is used, or cleared."""
+        self.lent, self.crossed, self.kept = False, False, {}
+        self.returned.clear()
+
+
 class Subject:
     """A set of parameters that optimizers step."""
 
@@ -196,6 +253,7 @@ class Subject:
         "ids",
         "lane",
         "last_backward",
+        "leak",
         "name",
         "overlaps",
         "owners",
@@ -232,6 +290,7 @@ class Subject:
         self.last_backward = LastBackward()
         self.stepping = Stepping()
         self.finite = Finiteness()
+        self.leak = Leak()
         self.shared: Any = None
         """What ranks share of it, as a `ranks.sync.Shared`, as far as that was known then."""
         self.shared_at = -1
@@ -243,6 +302,8 @@ class Subject:
         if used.mixed:
             used.mixed = []
         self.last_backward.weights_version = -1
+        self.leak.forget()
+        self.leak.together = NOBODY
         if self.lane is not None:
             self.lane.used.pop(self.name, None)
 

@@ -22,6 +22,7 @@ from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
 from zerograd.runtime.lanes import OUTSIDE, Lane, Lanes
+from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.orphans import Orphans
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
@@ -110,6 +111,7 @@ class Watcher:
         self.replicas = Replicas(torch, scaler=self.scaling.last_scaler, problem=host.problem)
         self._probe = GradientProbe(self._events, posting, self.sync)
         self._finite = FiniteCheck(torch)
+        self._detach = MissingDetach(torch)
         self._steps = StepAndClear(
             torch,
             self._events,
@@ -118,6 +120,7 @@ class Watcher:
             self.sync,
             self.replicas,
             self._finite,
+            self._detach,
             guards=StepGuards(self._places),
             backwards=lambda: self._backwards,
             stepped=host.rank_stepped,
@@ -171,6 +174,8 @@ class Watcher:
         for subject in lane.probed:
             if subject.stepping.depth:
                 self._steps.backward_in_step(subject)
+        if len(lane.probed) > 1:
+            self._detach.before_backward(lane.probed, event, outputs)
         if self._meter is not None:
             self._meter.before(lane.used.values())
         return event, self._probe.before(lane, event), lane.probed, frame
@@ -220,6 +225,8 @@ class Watcher:
                     self._post(subject, self.sync.annotate(subject, event))
                 else:
                     self._post(subject, self._events.variant(event, may=True))
+        if len(subjects) > 1 and not failed:
+            self._detach.after_backward(subjects, event)
         if len(subjects) == 1:
             plain = not looks and not failed and subjects[0].probe.hit
             self._note(subjects[0], event, frame if plain else None)
