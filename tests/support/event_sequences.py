@@ -76,7 +76,7 @@ def _steps() -> Made:
     made += [Step(at(51), foreign=True, part=True, scaled=scaled) for scaled in FLAGS]
     made += [Step(at(52), fed=False, again=True), Step(at(52), length=2)]
     for leaked, through in product(FLAGS, (None, False, True)):
-        made.append(Step(at(54), leaked=leaked))
+        made.append(Step(at(54), leaked=leaked, measured=Measured(5.0, 8.0) if through else None))
         made.append(Step(at(54), foreign=True, through=through))
     made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]
     made += [Step(at(53), decided=Decided(guard, 4, guard is None)) for guard in (None, at(60))]
@@ -92,6 +92,7 @@ def _others() -> Made:
     for may, bare in product(FLAGS, FLAGS):
         made += [Clip(at(80), may=may, bare=bare), Assign(at(80), may=may, bare=bare)]
         made += [Unscale(at(80), may=may, bare=bare, scaled=scaled) for scaled in FLAGS]
+    made.append(End(at(91), restored=True))
     for guard, length in ((None, 0), (at(60), 2), (at(61), 3)):
         made += [Hold(at(50), guard=guard), End(at(90), length=length, idle_loss=guard)]
     return made
