@@ -61,9 +61,9 @@ def test_the_catalogue_is_in_the_order_of_codes() -> None:
     assert list(PAGES) == sorted(PAGES, key=lambda page: page.code)
 
 
-def test_only_what_is_about_windows_is_advice() -> None:
+def test_only_what_may_be_meant_is_advice() -> None:
     advice = {rule.code for rule in RULES if rule.level == "advice" and rule.code[:3] != "ZG3"}
-    assert advice == {"ZG403"}
+    assert advice == {"ZG111", "ZG112", "ZG403"}
     assert {rule.level for rule in RULES if rule.code.startswith("ZG3")} == {"advice"}
 
 
@@ -378,6 +378,20 @@ def nonfinite_gradient(bad: Run, good: Run) -> None:
     assert torch.isfinite(good.names["model"].weight).all()
 
 
+def untrained_parameter(bad: Run, good: Run) -> None:
+    first = (good.names["model"].weight, good.names["optimizer"].param_groups[0]["params"][0])
+    assert first[0] is first[1]
+    assert bad.names["model"].weight is not bad.names["optimizer"].param_groups[0]["params"][0]
+    assert bad.names["optimizer"].param_groups[0]["params"][0].grad is None
+
+
+def remade_optimizer(bad: Run, good: Run) -> None:
+    def steps(run: Run) -> Any:
+        return run.names["optimizer"].state[run.names["model"].weight]["step"]
+
+    assert (steps(bad), steps(good)) == (1, len(good.names["loader"]))
+
+
 def clip_before_unscale(bad: Run, good: Run) -> None:
     assert norm(good.gradients()[0]) == pytest.approx(1.0, rel=1e-5)
     assert norm(bad.gradients()[0]) == pytest.approx(1 / 65536, rel=1e-5)
@@ -483,6 +497,8 @@ EFFECTS: dict[str, Callable[[Run, Run], None]] = {
     "ZG108": orphan_gradient,
     "ZG109": self_backward,
     "ZG110": nonfinite_gradient,
+    "ZG111": untrained_parameter,
+    "ZG112": remade_optimizer,
     "ZG201": clip_before_unscale,
     "ZG202": unclipped,
     "ZG203": unclipped,

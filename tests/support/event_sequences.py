@@ -61,6 +61,7 @@ def _backwards() -> Made:
     for leftover, measured, alone in product((None, False, True), (None, numbers), FLAGS):
         made.append(Backward(at(48), leftover=leftover, measured=measured, alone=alone))
     made.append(Backward(at(49), orphan=True, measured=numbers))
+    made.append(Backward(at(42), missed=numbers))
     for why, divisor in product(Excuse, (0, None)):
         made.append(Backward(at(44), excuse=why, divisor=divisor, bypasses="fabric"))
     made.append(Backward(at(43), synced=True, volume=80, excuse=Excuse.STATIC_GRAPH))
@@ -78,6 +79,7 @@ def _steps() -> Made:
     for leaked, through in product(FLAGS, (None, False, True)):
         made.append(Step(at(54), leaked=leaked, measured=Measured(5.0, 8.0) if through else None))
         made.append(Step(at(54), foreign=True, through=through))
+    made.append(Step(at(55), remade=at(56)))
     made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]
     made += [Step(at(53), decided=Decided(guard, 4, guard is None)) for guard in (None, at(60))]
     return made

@@ -150,6 +150,9 @@ class Backward(Event):
     """Whether it adds onto used gradients, where a run has looked; else the state says."""
     measured: Measured | None = None
     """The numbers, where a run has looked."""
+    missed: Measured | None = None
+    """Parameters of an optimizer that no backward reaches; parameters of their shapes, which no
+    optimizer has, are reached."""
     orphan: bool = False
     """It fills gradients that no optimizer steps or clears, as it did the times before."""
     synced: bool | None = None
@@ -220,6 +223,8 @@ class Step(Event):
     """A scaler has skipped it, because the gradients are inf or nan."""
     decided: Decided | None = None
     """What decides about the step, where a run has read the source."""
+    remade: Site | None = None
+    """Where its optimizer is made, if that was made for it alone, as several before it were."""
     leaked: bool = False
     """It uses what another subject's backward has left, and its own points against that, as before."""
     measured: Measured | None = None

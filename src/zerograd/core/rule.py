@@ -149,7 +149,12 @@ def numbers(event: Backward | Step) -> str:
 
 def named(event: Backward | Step) -> str:
     """The parameters concerned: ` (weight, bias and 4 more)`."""
-    if event.measured is None or not event.measured.names:
+    return "" if event.measured is None else listed(event.measured)
+
+
+def listed(seen: Measured) -> str:
+    """The parameters that were seen: ` (weight, bias and 4 more)`."""
+    if not seen.names:
         return ""
-    more = event.measured.count - len(event.measured.names)
-    return f" ({', '.join(event.measured.names)}{f' and {more} more' if more > 0 else ''})"
+    more = seen.count - len(seen.names)
+    return f" ({', '.join(seen.names)}{f' and {more} more' if more > 0 else ''})"

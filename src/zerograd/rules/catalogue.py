@@ -18,6 +18,8 @@ _MODULES = (
     "orphan_gradient",
     "self_backward",
     "nonfinite_gradient",
+    "untrained_parameter",
+    "remade_optimizer",
     "clip_before_unscale",
     "clip_before_backward",
     "clip_after_step",

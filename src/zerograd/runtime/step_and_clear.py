@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from zerograd.core.events import Assign, Backward, Excuse, Step, Sync, Unknown, Zero
+from zerograd.core.events import Assign, Backward, Excuse, Site, Step, Sync, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
@@ -19,6 +19,7 @@ from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero, norms
 from zerograd.runtime.lanes import OUTSIDE, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
+from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
@@ -42,6 +43,7 @@ class StepAndClear:
         replicas: Replicas,
         finite: FiniteCheck,
         detach: MissingDetach,
+        lives: OptimizerLives,
         *,
         guards: StepGuards,
         backwards: Callable[[], int],
@@ -59,6 +61,7 @@ class StepAndClear:
         self._finite = finite
         self._guards = guards
         self._detach = detach
+        self._lives = lives
         self._backwards = backwards
         self._stepped = stepped
         self.length = 0
@@ -94,6 +97,8 @@ class StepAndClear:
         stepping.depth += 1
         if stepping.depth == 1:
             stepping.inner_stepped = False
+            stepping.began_at = self._backwards()
+            self._lives.step_begins(optimizer, subject.params[0])
             if self._sync.active:
                 self._replicas.step_begins(subject, self._sync.stepping(subject), optimizer)
 
@@ -106,7 +111,9 @@ class StepAndClear:
             return None  # the optimizer inside has stepped, and this one wraps it
         stepping.same_optimizer = stepping.optimizer == id(optimizer)
         stepping.optimizer = id(optimizer)
-        event = self.step(subject, scaled, frame)
+        inside = stepping.began_at != self._backwards()
+        remade = self._lives.step_ended(optimizer, subject.params[0], inside=inside)
+        event = self.step(subject, scaled, frame, remade=remade)
         stepping.inner_stepped = stepping.depth > 0
         return event
 
@@ -115,7 +122,13 @@ class StepAndClear:
         self.step(subject, True, frame, skipped=True)
 
     def step(
-        self, subject: Subject, scaled: bool, frame: Any, *, skipped: bool = False
+        self,
+        subject: Subject,
+        scaled: bool,
+        frame: Any,
+        *,
+        skipped: bool = False,
+        remade: Site | None = None,
     ) -> Step | None:
         """A step was taken: the event, or None if it is a step of which little can be said."""
         if self._graph_task() != OUTSIDE:
@@ -123,6 +136,8 @@ class StepAndClear:
             return None
         lane = self._lanes.here.lane
         event = self._event(subject, scaled, frame, skipped=skipped)
+        if remade is not None:
+            event = self._events.variant(event, remade=remade)
         if subject.lane is not lane and not self._lanes.adopt(subject):
             self._post(subject, event)
             self._post(subject, self._events.event(Unknown, NOWHERE))

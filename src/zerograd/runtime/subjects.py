@@ -122,6 +122,7 @@ class Stepping:
     """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
 
     __slots__ = (
+        "began_at",
         "cleared",
         "clipped",
         "depth",
@@ -136,6 +137,8 @@ class Stepping:
     )
 
     def __init__(self) -> None:
+        self.began_at = 0
+        """How many backward calls there had been when the running step began."""
         self.depth = 0
         """How many steps of it are running, one inside the other."""
         self.inner_stepped = False

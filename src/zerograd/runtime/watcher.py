@@ -23,6 +23,7 @@ from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
 from zerograd.runtime.lanes import OUTSIDE, Lane, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
+from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.orphans import Orphans
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
@@ -31,6 +32,7 @@ from zerograd.runtime.steady_loop import ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import Among, Subject
+from zerograd.runtime.untrained import Untrained
 
 if TYPE_CHECKING:
     from zerograd.runtime.norms import Meter
@@ -112,6 +114,8 @@ class Watcher:
         self._probe = GradientProbe(self._events, posting, self.sync)
         self._finite = FiniteCheck(torch)
         self._detach = MissingDetach(torch)
+        self._lives = OptimizerLives()
+        self._untrained = Untrained(torch, self._subjects)
         self._steps = StepAndClear(
             torch,
             self._events,
@@ -121,11 +125,12 @@ class Watcher:
             self.replicas,
             self._finite,
             self._detach,
+            self._lives,
             guards=StepGuards(self._places),
             backwards=lambda: self._backwards,
             stepped=host.rank_stepped,
         )
-        nobody = judge.track("")
+        self._nobody = nobody = judge.track("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.post(nobody, event))
 
     # What the host asks for
@@ -200,8 +205,13 @@ class Watcher:
         leaves = autograd_graph.leaves(outputs)
         if not self.lanes.searched and self._orphans.unclaimed(leaves):
             self.lanes.search(lane, leaves)
-        self._orphans.look(leaves, self._places.site(frame), self._judge.steps)
-        self._next_walk = self._orphans.next(self._backwards)
+        site = self._places.site(frame)
+        self._orphans.look(leaves, site, self._judge.steps)
+        for missed in self._untrained.look(leaves):
+            event = self._events.variant(self._events.event(Backward, site), missed=missed)
+            self._judge.post(self._nobody, event)
+        later = self._orphans.next(self._backwards), self._untrained.next(self._backwards)
+        self._next_walk = min(later)
 
     def backward_ended(self, running: ExpectedCall | RunningBackward, failed: bool) -> None:
         if isinstance(running, ExpectedCall):
@@ -267,6 +277,7 @@ class Watcher:
         lane = self._here.lane
         lane.loop.leave()
         lane.pending.append(_ref(optimizer))
+        self._lives.made(optimizer, self._places.site(_frame(1)))
         return self.sync.grouped(optimizer.param_groups[-1]["params"])
 
     # Clears and clips

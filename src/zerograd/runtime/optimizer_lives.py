@@ -1,0 +1,96 @@
+"""Optimizers that are made for one step, one after the other, over the same parameters.
+
+It counts only where nothing else has written to the parameters between two of them: clients of a
+federated training, or a model that is put back for each sample, begin from other parameters.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from zerograd.core.events import Site
+from zerograd.runtime.gradient_values import is_plain
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ENOUGH = 5
+MOST = 1024
+
+
+class _Life:
+    """The optimizer that has stepped a parameter last, and how many like it there were before."""
+
+    __slots__ = ("left", "optimizer", "param", "row", "site", "steps")
+
+    def __init__(self, param: Tensor) -> None:
+        self.param = weakref.ref(param)
+        self.optimizer: weakref.ref[Any] | None = None
+        self.site: Site | None = None
+        """Where it is made."""
+        self.steps = 0
+        self.row = 0
+        """How many optimizers in a row, before it, were made there and took one step."""
+        self.left: object = None
+        """What its only step has left."""
+
+
+class OptimizerLives:
+    """The optimizers of each set of parameters, which is known by its first one."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[weakref.ref[Any], Site]] = {}
+        self._lives: dict[int, _Life] = {}
+
+    def made(self, optimizer: Any, site: Site) -> None:
+        """An optimizer got parameters."""
+        if id(optimizer) not in self._made:
+            key, forget = id(optimizer), self._made.pop
+            self._made[key] = (weakref.ref(optimizer, lambda _: forget(key, None)), site)
+
+    def step_begins(self, optimizer: Any, param: Tensor) -> None:
+        """An optimizer is about to step; `param` is the first of its parameters."""
+        life = self._lives.get(id(param))
+        if life is None or life.param() is not param:
+            if len(self._lives) >= MOST:
+                self._lives.clear()
+            life = self._lives[id(param)] = _Life(param)
+        if life.optimizer is not None and life.optimizer() is optimizer:
+            return
+        made = self._made.get(id(optimizer))
+        site = None if made is None else made[1]
+        alike = life.steps == 1 and site is not None and life.site == site
+        life.row = life.row + 1 if alike and life.left == _numbers(param) else 0
+        life.optimizer, life.site, life.steps = weakref.ref(optimizer), site, 0
+
+    def step_ended(self, optimizer: Any, param: Tensor, *, inside: bool) -> Site | None:
+        """It has stepped; with `inside`, a backward ran in the step. The place, if it is one of many."""
+        life = self._lives.get(id(param))
+        if life is None:
+            return None
+        life.steps += 1
+        if life.steps > 1:
+            return None
+        if inside or not _remembers(optimizer):
+            life.row, life.left = 0, None
+            return None
+        life.left = _numbers(param)
+        return life.site if life.row >= ENOUGH else None
+
+
+def _numbers(param: Tensor) -> object:
+    """What would be different if anybody had written to a parameter."""
+    first = None
+    if param.device.type == "cpu" and is_plain(param):
+        first = param.detach().as_strided((), ()).item()
+    return (param._version, param.data_ptr(), first)
+
+
+def _remembers(optimizer: Any) -> bool:
+    state = getattr(optimizer, "state", None) or {}
+    return any(
+        value is not None
+        for one in state.values()
+        for value in (one.values() if isinstance(one, dict) else ())
+    )
