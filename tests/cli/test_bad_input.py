@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from support import tiers
 from support.command import FORGOTTEN_ZERO, write, zerograd
 
 # Enough to be looked at: it fills gradients and uses them.
-USE = "loss.backward()\nopt.step()\n"
+USE = "import torch\nloss.backward()\nopt.step()\n"
 BAD: dict[str, tuple[str | bytes, str]] = {
     "broken syntax": (USE + "for\n", "does not parse"),
     "Python 2": (USE + "print 'loss', loss\n", "is Python 2 (a print statement)"),
@@ -163,3 +164,34 @@ def test_a_file_deep_and_wide_ends_in_time(here: Path) -> None:
         assert done.returncode in (0, 1, 2)
         # Two seconds for the file, and the start of the process on a busy machine.
         assert time.monotonic() - start < 4
+
+
+# Files that a directory holds, and nobody named
+
+NEWER = {
+    "a type statement": "type Pair = tuple[int, int]\n",
+    "a generic function": "def first[T](items: list[T]) -> T: ...\n",
+    "a generic class": "class Box[T]: ...\n",
+    "quotes inside an f-string": "print(f'{x['a']}')\n",
+}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python reads them")
+@pytest.mark.parametrize("what", NEWER)
+def test_a_file_for_a_newer_python_is_skipped_unless_it_is_named(here: Path, what: str) -> None:
+    write(here, {"newer.py": USE + NEWER[what]})
+    done = zerograd("check", ".", "--format", "json", cwd=here)
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert report["skipped"] == [{"path": "newer.py", "message": "needs Python 3.12 to read"}]
+    assert report["errors"] == []
+    assert "newer.py:4  skipped" in zerograd("check", ".", cwd=here).stdout
+    assert zerograd("check", "newer.py", cwd=here).returncode == 2
+
+
+def test_a_file_that_does_not_parse_and_does_not_train_is_skipped(here: Path) -> None:
+    write(here, {"template.py": "loss.backward()\nopt.step()\n{{ name }} = = 1\n"})
+    done = zerograd("check", ".", "--format", "json", cwd=here)
+    assert done.returncode == 1
+    assert [one["path"] for one in json.loads(done.stdout)["skipped"]] == ["template.py"]
+    assert zerograd("check", "template.py", cwd=here).returncode == 2

@@ -231,6 +231,7 @@ def test_json_is_exactly_the_contract() -> None:
             }
         ],
         "errors": [{"path": "b.py", "line": 3, "message": "broken"}],
+        "skipped": [],
         "files": 1,
     }
 

@@ -104,7 +104,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     for target, verdict in zip(found.targets, verdicts, strict=True):
         if target.settings is not DEFAULT:
             chooser.understood(target.settings)
-        if verdict.findings or verdict.problems or verdict.loops:
+        if verdict.findings or verdict.problems or verdict.loops or verdict.skipped:
             chooser.add(verdict, target.settings, target.path)
     if memory:
         memory.save()
@@ -197,6 +197,7 @@ class _Chooser:
     def add(self, verdict: Verdict, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
         self.report.errors += verdict.problems
+        self.report.skipped += verdict.skipped
         if verdict.loops:
             self._settings[path] = settings
             self._loops += [(path, loop) for loop in verdict.loops]

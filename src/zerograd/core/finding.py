@@ -104,6 +104,8 @@ class Problem(Record):
     line: int | None = None
     names_rank: bool = False
     """The message itself says which rank it is about."""
+    skippable: bool = False
+    """A file of a directory that has it is left out; only a file that the user names fails for it."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ class Report:
     """What a run was watched for; None for a check."""
     fixed: int | None = None
     """How many findings were repaired; None where nobody asked."""
+    skipped: list[Problem] = field(default_factory=list)
+    """The files of directories that were left out, and why."""
     loops: list[LoopVerdict] | None = None
     """The training loops that were checked; None for a run."""
     lists_loops: bool = False

@@ -22,6 +22,7 @@ def render(report: Report, *, color: bool = False) -> str:
         "errors": [
             {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
         ],
+        "skipped": [{"path": one.path, "message": one.message} for one in report.skipped],
         "files": report.files,
     }
     if report.lists_loops:

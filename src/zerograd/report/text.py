@@ -41,6 +41,8 @@ def render(report: Report, *, color: bool = False) -> str:
     blocks = ["\n".join(_finding(one, report, paint)) for one in report.findings]
     if report.errors:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
+    if report.skipped:
+        blocks.append("\n".join(_skipped(one, paint) for one in report.skipped))
     if report.watched is not None and report.watched.lost:
         blocks.append("\n".join(_word(*row, paint) for row in _stopped(report.watched)))
     if report.lists_loops and report.loops:
@@ -93,6 +95,11 @@ def _word(word: str, text: str, paint: Paint) -> str:
 def _problem(problem: Problem, paint: Paint) -> str:
     place = paint("bold", where_problem(problem))
     return f"{place}  {paint('error', 'problem')}  {visible(problem.message)}"
+
+
+def _skipped(problem: Problem, paint: Paint) -> str:
+    place = paint("bold", where_problem(problem))
+    return f"{place}  {paint('dim', 'skipped')}  {visible(problem.message)}"
 
 
 def summary(report: Report) -> str:

@@ -9,7 +9,7 @@ import ast
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zerograd.core.finding import Finding, Problem, Report
 from zerograd.core.training_loop import TrainingLoop
@@ -34,6 +34,8 @@ class Verdict:
     """Whether the same bytes would get the same verdict again."""
     loops: tuple[TrainingLoop, ...] = ()
     """The training loops that the file leads to."""
+    skipped: tuple[Problem, ...] = ()
+    """Why the file was left out."""
 
 
 CLEAN = Verdict()
@@ -78,7 +80,10 @@ def verdict_on_file(
         return CLEAN
     if begin is not None:
         begin()
-    return verdict_on_bytes(data, path, explain=explain)
+    verdict = verdict_on_bytes(data, path, explain=explain)
+    if named or not any(problem.skippable for problem in verdict.problems):
+        return verdict
+    return replace(verdict, problems=(), skipped=verdict.problems)
 
 
 def verdict_on_bytes(data: bytes, path: str, *, explain: bool = False) -> Verdict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from dataclasses import dataclass
 
@@ -105,8 +106,11 @@ def parse(source: Source) -> ast.Module:
     try:
         return parse_text(source.text)
     except SyntaxError as error:
-        message = why_broken(error, source.text)
-        raise Unreadable(Problem(source.path, message, error.lineno)) from None
+        newer = _newer_python(error, source.text)
+        message = f"needs Python {newer} to read" if newer else why_broken(error, source.text)
+        skippable = bool(newer) or "torch" not in source.text
+        problem = Problem(source.path, message, error.lineno, skippable=skippable)
+        raise Unreadable(problem) from None
     except (RecursionError, MemoryError):
         raise Unreadable(Problem(source.path, _TOO_DEEP)) from None
     except ValueError as error:
@@ -131,6 +135,28 @@ def parse_text(text: str) -> ast.Module:
 
 _ASYNC = re.compile(r"\basync(?=\s*=[^=])")
 """`x.cuda(async=True)` was valid until Python 3.7; it is read with a name of the same length."""
+
+
+_NEWER = (
+    ((3, 11), r"^\s*except\s*\*"),
+    ((3, 12), r"^\s*type\s+\w+\s*(\[.*\])?\s*=[^=]"),
+    ((3, 12), r"^\s*(async\s+)?def\s+\w+\s*\["),
+    ((3, 12), r"^\s*class\s+\w+\s*\["),
+    ((3, 12), r"""\b[rR]?[fF][rR]?(["']).*\{[^{}]*\1.*\1"""),
+    ((3, 14), r"^\s*except\s+[\w.]+(\s*,\s*[\w.]*[A-Z]\w*)+\s*:"),
+    ((3, 14), r"""(^|[^\w.])[rR]?[tT][rR]?["']"""),
+)
+"""The look of a line, and the first Python that reads it."""
+
+
+def _newer_python(error: SyntaxError, text: str) -> str:
+    """The Python that can read a text which this one cannot; nothing if it is just broken."""
+    lines = text.split("\n")
+    line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+    for version, looks in _NEWER:
+        if version > sys.version_info[:2] and re.search(looks, line):
+            return f"{version[0]}.{version[1]}"
+    return ""
 
 
 def why_broken(error: SyntaxError, text: str) -> str:
