@@ -88,7 +88,8 @@ def test_an_empty_report_is_valid(schema: dict[str, Any]) -> None:
 
 def test_what_the_command_writes_is_valid(schema: dict[str, Any], tmp_path: Path) -> None:
     here = write(
-        tmp_path / "here", {"train.py": FORGOTTEN_ZERO, "bad.py": "x.backward()\nopt.step(\n"}
+        tmp_path / "here",
+        {"train.py": FORGOTTEN_ZERO, "bad.py": "import torch\nx.backward()\nopt.step(\n"},
     )
     done = zerograd("check", ".", "--format", "sarif", cwd=here)
     assert done.returncode == 2
