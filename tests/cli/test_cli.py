@@ -15,6 +15,7 @@ import pytest
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from zerograd import __version__
 from zerograd.cli import output
+from zerograd.core.events import Excuse
 
 POSSIBLE = """\
 import torch
@@ -386,6 +387,12 @@ def test_explain_prints_the_page_of_a_rule(here: Path, word: str) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("ZG101 stale-gradient (error)\n\n")
     assert "optimizer.zero_grad()" in done.stdout
+
+
+def test_explain_prints_the_reasons_for_which_a_rule_is_silent(here: Path) -> None:
+    done = zerograd("explain", "ZG501", cwd=here)
+    assert Excuse.OTHER_ARM.value in done.stdout
+    assert Excuse.OTHER_ARM.reason in " ".join(done.stdout.split())
 
 
 def test_explain_alone_lists_every_rule(here: Path) -> None:

@@ -49,8 +49,9 @@ def changed(**fields: object) -> Finding:
 
 def excerpt(finding: Finding, **sources: list[str]) -> list[str]:
     """The lines between the head of a finding and the summary."""
-    told = Report([finding], files=1, sources={"train.py": LINES, **sources})
-    return text.render(told).split("\n\n")[0].splitlines()[1:]
+    report = Report([finding], files=1, sources={"train.py": LINES})
+    report.sources.update(sources.items())
+    return text.render(report).split("\n\n")[0].splitlines()[1:]
 
 
 def test_the_text_is_the_one_of_the_style_guide() -> None:

@@ -15,7 +15,7 @@ from zerograd.check.cache import Cache
 from zerograd.check.discover import Discovery, Target
 from zerograd.check.settings import DEFAULT, Settings
 from zerograd.check.settings import load as load_settings
-from zerograd.core.finding import Finding, Problem, Report
+from zerograd.core.finding import Finding, Problem, Report, SourceKey
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import (
     Verdict,
@@ -119,7 +119,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     return Outcome(report, chooser.failed, rewriter.diff, stdin)
 
 
-def _lines(path: str, data: bytes) -> dict[str, list[str]]:
+def _lines(path: str, data: bytes) -> dict[SourceKey, list[str]]:
     try:
         return lines_of(from_bytes(data, path))
     except Unreadable:

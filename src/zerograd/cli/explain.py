@@ -66,6 +66,8 @@ def _parts(rule: Explained) -> Iterator[Part]:
                 "The finding is not shown here: only a run with torch, and for some rules with ranks, has it."
             )
         yield Code(rule.good, "good")
+        for excuse in rule.page.excuses:
+            yield Say(f"Not reported (`{excuse.value}`): {excuse.reason}.")
         yield Say(f"If the code is right as it is: `# zerograd: allow[{rule.page.name}]`")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zerograd.core.events import Measured, Site
 from zerograd.core.records import Record
@@ -132,6 +132,17 @@ class Watched:
     then is counted."""
 
 
+class Cell(NamedTuple):
+    """A cell of a notebook."""
+
+    path: str
+    number: int
+
+
+SourceKey = str | Cell
+"""What lines of source are known by: the path of a file, or a cell."""
+
+
 @dataclass
 class Report:
     """All findings of one check or one run."""
@@ -139,8 +150,8 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
     files: int = 0
-    sources: dict[str, list[str]] = field(default_factory=dict)
-    """Lines of the files that findings point into (key: path, or `path#cell` for notebooks)."""
+    sources: dict[SourceKey, list[str]] = field(default_factory=dict)
+    """Lines of the files and cells that findings point into."""
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
     fixed: int | None = None

@@ -14,6 +14,7 @@ from zerograd.core.events import (
     Backward,
     End,
     Event,
+    Excuse,
     Hold,
     Measured,
     Observation,
@@ -80,6 +81,8 @@ class Page:
     """What it judges about accumulation windows; None if it is not about them."""
     applies_to: Feature | None = None
     """What a program must use for the rule to apply; None for every training loop."""
+    excuses: tuple[Excuse, ...] = ()
+    """The reasons for which it does not report what looks wrong. `explain` prints them."""
 
     @property
     def summary(self) -> str:

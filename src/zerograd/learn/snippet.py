@@ -31,8 +31,10 @@ class Snippet:
         above = self.given.count("\n")
         report = check_text(self.given + self.code, self.name)
         findings = [_moved(finding, above) for finding in report.findings]
-        sources = {self.name: self.code.splitlines()} if findings else {}
-        return replace(report, findings=findings, sources=sources)
+        report = replace(report, findings=findings, sources={})
+        if findings:
+            report.sources[self.name] = self.code.splitlines()
+        return report
 
     def watch(self, raises: tuple[type[Exception], ...] = ()) -> Report:
         """Run and watch it; exceptions of the types `raises` belong to the example."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from zerograd import __version__
 from zerograd.core.events import Event
-from zerograd.core.finding import Problem, Watched
+from zerograd.core.finding import Problem, SourceKey, Watched
 from zerograd.recording import format_2
 from zerograd.recording.json_codec import Damaged, parsed, parsed_event
 from zerograd.recording.writer import FORMAT, LONGEST_LINE, MOST_EVENTS, MOST_SOURCES
@@ -35,7 +35,7 @@ class Played:
     rank: int | None = None
     titles: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The title of each subject and its number of parameters."""
-    sources: dict[str, list[str]] = field(default_factory=dict)
+    sources: dict[SourceKey, list[str]] = field(default_factory=dict)
     watched: Watched | None = None
 
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from zerograd.core.events import Site
+from zerograd.core.finding import SourceKey
 from zerograd.report.location import key, visible, where
 
 GUTTER = 5
@@ -32,7 +33,7 @@ class Mark(NamedTuple):
 
 
 def excerpt(
-    marks: Sequence[Mark], sources: Mapping[str, Sequence[str]], paint: Paint
+    marks: Sequence[Mark], sources: Mapping[SourceKey, Sequence[str]], paint: Paint
 ) -> Iterator[str]:
     """The marked lines, file by file, beginning with the file of the first mark."""
     files = list(dict.fromkeys(key(mark.site) for mark in marks))

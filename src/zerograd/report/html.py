@@ -19,7 +19,7 @@ from html import escape
 from importlib.resources import files
 
 from zerograd.core.events import Measured
-from zerograd.core.finding import Finding, Problem, Watched
+from zerograd.core.finding import Finding, Problem, SourceKey, Watched
 from zerograd.report import html_excerpt
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import optimizers
@@ -56,7 +56,7 @@ class Page:
     ranks: list[Rank]
     findings: list[Shown]
     errors: list[Problem]
-    sources: Mapping[str, Sequence[str]]
+    sources: Mapping[SourceKey, Sequence[str]]
     rules: Mapping[str, tuple[str, str]]
     """By code: the rule's name and its first line."""
     version: str

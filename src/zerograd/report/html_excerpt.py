@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Finding
+from zerograd.core.finding import Finding, SourceKey
 from zerograd.report.location import key, visible, where
 
 AROUND = 2
@@ -14,7 +14,7 @@ AROUND = 2
 WIDEST = 400
 
 
-def excerpt(finding: Finding, sources: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def excerpt(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> Iterator[str]:
     """The marked lines, file by file, the finding's own file first."""
     marks = [(finding.site, "here", finding.label or "here")]
     marks += [(note.site, "there", note.message) for note in finding.notes]
@@ -23,10 +23,11 @@ def excerpt(finding: Finding, sources: Mapping[str, Sequence[str]]) -> Iterator[
         lines = sources.get(file) or ()
         known = [mark for mark in here if 1 <= mark[0].line <= len(lines)]
         if known:
-            title = f"Source lines of {visible(file)}"
+            path = known[0][0].path
+            title = f"Source lines of {visible(path)}"
             yield f"<div class=source tabindex=0 role=region aria-label='{escape(title)}'>"
             if file != key(finding.site):
-                yield f"<p class=file>{escape(visible(file))}</p>"
+                yield f"<p class=file>{escape(visible(path))}</p>"
             yield from _lines(known, lines)
             yield "</div>"
         for site, kind, said in here:

@@ -56,6 +56,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
+    excuses=(Excuse.OTHER_ARM,),
     needs=(_bypasses,),
     only="static",
 )

@@ -31,7 +31,7 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import End, Event, Step, Zero
+from zerograd.core.events import End, Event, Excuse, Step, Zero
 from zerograd.core.lifecycle import EMPTY, State
 from zerograd.core.rule import Evidence, Rule, Violation, of_kind
 
@@ -75,6 +75,13 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "dropped", "lent", "shared"}),
+    excuses=(
+        Excuse.IN_STEP,
+        Excuse.WEIGHTS_MOVED,
+        Excuse.UNSEEN,
+        Excuse.ONE_MODULE,
+        Excuse.CHOSEN,
+    ),
     needs=(
         lambda event: isinstance(event, Zero) or _never_stepped(event),
         of_kind(Step, End),

@@ -29,7 +29,7 @@ for i, (x, y) in enumerate(loader):
 ```
 """
 
-from zerograd.core.events import Event, Step
+from zerograd.core.events import Event, Excuse, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
 
@@ -61,6 +61,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "window", "divisors"}),
+    excuses=(Excuse.MAY_BE_WHOLE,),
     needs=(guarded,),
     level="advice",
     only="static",

@@ -80,6 +80,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"backward", "syncs", "window"}),
+    excuses=(Excuse.STATIC_GRAPH,),
     level="advice",
     needs=(lambda event: isinstance(event, Backward) and bool(event.synced),),
     only="runtime",

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from zerograd.core.finding import Finding, Problem, Report
+from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
 from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
 from zerograd.static.read.prefilter import worth_parsing
@@ -181,7 +181,7 @@ def _report(source: Source, pedantic: bool) -> Report:
 
 def add_sources(report: Report) -> None:
     """Read the files that the findings point into and that the report does not hold yet."""
-    held = {key.partition("#")[0] for key in report.sources}
+    held = {key.path if isinstance(key, Cell) else key for key in report.sources}
     for finding in report.findings:
         for site in (finding.site, *(note.site for note in finding.notes)):
             if site.path in held:
@@ -194,8 +194,8 @@ def add_sources(report: Report) -> None:
                 continue
 
 
-def lines_of(source: Source) -> dict[str, list[str]]:
-    """The source as a report keeps it for excerpts: by path, or by `path#cell`."""
+def lines_of(source: Source) -> dict[SourceKey, list[str]]:
+    """The source as a report keeps it for excerpts."""
     if source.cells is None:
         return {source.path: source.lines}
-    return {f"{source.path}#{cell.number}": list(cell.lines) for cell in source.cells}
+    return {Cell(source.path, cell.number): list(cell.lines) for cell in source.cells}

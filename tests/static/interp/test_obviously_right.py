@@ -150,6 +150,9 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "an environment's step beside it": (ZERO, BACKWARD, STEP, "env.step(x)", "scheduler.step()"),
     "a report after the round": (ZERO, BACKWARD, STEP, "print(x)"),
     "a continue before the round": ("if on:", "    continue", ZERO, BACKWARD, STEP),
+    "a continue before the backward": (ZERO, "if on:", "    continue", BACKWARD, STEP),
+    "a continue after the round": (ZERO, BACKWARD, STEP, "if on:", "    continue", *OTHER),
+    "a loop of its own between backward and step": (ZERO, BACKWARD, "for _ in x:", "    break", STEP),
 }  # fmt: skip
 NOT_PLAIN: dict[str, tuple[str, ...]] = {
     "no clear": (BACKWARD, STEP),
@@ -163,6 +166,9 @@ NOT_PLAIN: dict[str, tuple[str, ...]] = {
     "the clear of another": (ZERO, BACKWARD, "aux_opt.step()"),
     "two optimizers that clear last": (BACKWARD, STEP, ZERO, BACKWARD, "aux_opt.step()",
                                        "aux_opt.zero_grad()"),
+    "a continue between backward and step": (ZERO, BACKWARD, "if on:", "    continue", STEP),
+    "a break between backward and step": (ZERO, BACKWARD, "if on:", "    break", STEP),
+    "a return between backward and step": (ZERO, BACKWARD, "with x:", "    return", STEP),
     "a continue between step and clear": (BACKWARD, STEP, "if on:", "    continue", ZERO),
     "anything between step and late clear": (BACKWARD, STEP, "check(x)", ZERO),
     "a conditional clear": ("if on:", f"    {ZERO}", BACKWARD, STEP),

@@ -14,7 +14,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Facts, Touch, blocks, text_of
+from zerograd.static.read.file_index import LEAVES, Facts, Touch, blocks, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
 
@@ -126,7 +126,8 @@ def is_plain(facts: Facts, blocks: list[list[Touch]], methods: Methods, only: bo
     if facts.inner_touches:
         return False
     blocks = [[touch for touch in block if _counts(touch, methods)] for block in blocks]
-    if sum(map(len, blocks)) != sum(_counts(touch, methods) for touch in facts.touches):
+    touches = sum(touch.kind != LEAVES for block in blocks for touch in block)
+    if touches != sum(_counts(touch, methods) for touch in facts.touches):
         return False
     stepped = {touch.what for block in blocks for touch in block if touch.kind == "step"}
     late = only and len(stepped) == 1 and len([block for block in blocks if block]) == 1
@@ -149,6 +150,9 @@ def _is_right(block: list[Touch], alone: bool, late: bool) -> bool:
     at = 0
     early = bool(block) and block[0].kind == "zero_grad"
     while at < len(block):
+        if block[at].kind == LEAVES:
+            at += 1
+            continue
         if (block[at].kind == "zero_grad") is not early:
             return False  # what one round leaves, the other would add to
         end = _round(block, at, alone, late)
@@ -163,6 +167,8 @@ def _round(block: list[Touch], at: int, alone: bool, late: bool) -> int | None:
     first = block[at]
     early = first.kind == "zero_grad"
     at += early
+    while at < len(block) and block[at].kind == LEAVES:
+        at += 1  # nothing waits for a step yet
     if at >= len(block) or block[at].kind != "backward" or _SCALED in block[at].what:
         return None
     at += 1

@@ -251,7 +251,7 @@ _NOTED = _WORDS | _TELLING | {"data"}
 
 
 def blocks(root: ast.AST) -> list[list[Touch]]:
-    """What a function does to gradients in statements of their own, block by block."""
+    """What a function does to gradients in statements of their own, block by block, and where it may leave."""
     found = []
     todo = [root]
     while todo:
@@ -269,10 +269,12 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def _block(statements: list[ast.stmt]) -> list[Touch]:
-    """The statements of a block that are one plain call: `loss.backward()`."""
-    block = []
+    """The statements of a block that are one plain call (`loss.backward()`) or that may leave the block."""
+    block: list[Touch] = []
     for at, node in enumerate(statements):
         if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
+            if block and _may_leave(node):
+                block.append(Touch(LEAVES, "", at))
             continue
         call = node.value
         if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
@@ -286,6 +288,29 @@ def _block(statements: list[ast.stmt]) -> list[Touch]:
 
 
 _PLAIN = (ast.Expr, ast.Assign)
+
+LEAVES = "leaves"
+"""The kind of a statement that may leave its block."""
+
+
+def _may_leave(node: ast.AST, in_loop: bool = False) -> bool:
+    """Whether a statement has a `return`, or a `break` or `continue` of a loop around it."""
+    if node.__class__ is ast.Return:
+        return True
+    if node.__class__ in (ast.Break, ast.Continue):
+        return not in_loop
+    if node.__class__ in _FUNCTIONS:
+        return False
+    loop = node.__class__ in _LOOPS
+    return any(
+        _may_leave(inner, in_loop or (loop and name == "body"))
+        for name in _BLOCKS
+        if (inners := getattr(node, name, None)).__class__ is list
+        for inner in inners
+    )
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def _keyword(call: ast.Call, name: str) -> bool:
