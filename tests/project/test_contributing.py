@@ -59,7 +59,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (REPEATED, "ZG150,train.py,8\n"),
         (TRAINER, ""),
-        (DISCARDED, "ZG102,train.py,9\n"),
+        (DISCARDED, "ZG102,train.py,9\nZG150,train.py,10\n"),
     ],
     ids=["rule", "framework, right", "framework, wrong"],
 )
