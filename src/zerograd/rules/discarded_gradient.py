@@ -81,6 +81,7 @@ RULE = Rule(
         Excuse.UNSEEN,
         Excuse.ONE_MODULE,
         Excuse.CHOSEN,
+        Excuse.NOT_FINITE,
     ),
     needs=(
         lambda event: isinstance(event, Zero) or _never_stepped(event),
