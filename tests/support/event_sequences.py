@@ -28,6 +28,7 @@ from zerograd.core.events import (
     Observation,
     OddWindow,
     PartialWindow,
+    ReadBy,
     Site,
     Step,
     Sync,
@@ -62,6 +63,7 @@ def _backwards() -> Made:
         made.append(Backward(at(48), leftover=leftover, measured=measured, alone=alone))
     made.append(Backward(at(49), orphan=True, measured=numbers))
     made.append(Backward(at(42), missed=numbers))
+    made += [Backward(at(41), read_by=what, alone=alone) for what in ReadBy for alone in FLAGS]
     for why, divisor in product(Excuse, (0, None)):
         made.append(Backward(at(44), excuse=why, divisor=divisor, bypasses="fabric"))
     made.append(Backward(at(43), synced=True, volume=80, excuse=Excuse.STATIC_GRAPH))

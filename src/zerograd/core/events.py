@@ -74,6 +74,15 @@ class Decided:
     """A test of something else decides, or an exception: a loss that is not finite, a large norm."""
 
 
+class ReadBy(Enum):
+    """What the modules of another subject read, for the loss of one backward."""
+
+    ONLY = "only"
+    """What this subject has computed, and nothing else."""
+    AND_MORE = "and-more"
+    """That, and in another call something else: real data besides generated data."""
+
+
 class Excuse(Enum):
     """Why an event that looks wrong is not reported. The value is its name in recordings."""
 
@@ -150,6 +159,8 @@ class Backward(Event):
     """Whether it adds onto used gradients, where a run has looked; else the state says."""
     measured: Measured | None = None
     """The numbers, where a run has looked."""
+    read_by: ReadBy | None = None
+    """Whether it goes through another subject's module that reads what this one has computed."""
     missed: Measured | None = None
     """Parameters of an optimizer that no backward reaches; parameters of their shapes, which no
     optimizer has, are reached."""

@@ -1,17 +1,26 @@
-"""ZG106: the clear is moved before the optimizer's own backward."""
+"""ZG106: the clear is moved before the optimizer's own backward, or a `detach()` is inserted."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import partial
 
+from zerograd.core.finding import Edit
 from zerograd.fix.context import Repair, Scene
-from zerograd.fix.edits import Refused
-from zerograd.fix.syntax import CLEAR_WORDS, cleared
+from zerograd.fix.edits import Refused, Span
+from zerograd.fix.syntax import CLEAR_WORDS, calls, cleared
+
+LEAK_NOTES = 3
+"""A leak names three lines besides its own: the other's step, the own backward, the own step."""
+MOST_PROPOSALS = 8
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """A clear right after the step is moved; without one, a clear is inserted."""
+    if len(scene.finding.notes) == LEAK_NOTES:
+        yield from _detached(scene)
+        return
     code, backward, step = scene.code, scene.here, scene.statement(scene.step)
     if code.function(backward) is not code.function(step):
         raise Refused("the backward and the step are in different functions")
@@ -24,3 +33,26 @@ def repairs(scene: Scene) -> Iterator[Repair]:
             yield Repair("move the clear before the backward", moved, safe=False)
     clear = f"{owner}.zero_grad()"
     yield Repair(f"insert {clear}", partial(scene.put, start, clear), safe=False)
+
+
+def _detached(scene: Scene) -> Iterator[Repair]:
+    """`D(fake)` becomes `D(fake.detach())`: the second check drops the calls that do not matter."""
+    code, backward = scene.code, scene.here
+    block = code.block(backward)
+    before = block[: block.index(backward) + 1]
+    arguments = [
+        call.args[0]
+        for statement in reversed(before)
+        for call in calls(statement)
+        if len(call.args) == 1
+        and not call.keywords
+        and isinstance(call.args[0], (ast.Name, ast.Call))
+    ]
+    for argument in arguments[:MOST_PROPOSALS]:
+        inserted = partial(_insert_detach, scene, argument)
+        yield Repair(f"detach {code.text(argument)}", inserted, safe=False)
+
+
+def _insert_detach(scene: Scene, argument: ast.expr) -> tuple[Edit, ...]:
+    end = scene.code.span(argument)[2:]
+    return (scene.code.edit(Span(*end, *end), ".detach()"),)

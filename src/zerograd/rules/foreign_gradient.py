@@ -9,7 +9,8 @@ The same happens to the generator if the discriminator's loss reads its output w
 nothing clears the generator before its own backward: its step then also uses gradients that make its
 output easier to recognise. A run reports it if both point against each other, eight times in a row.
 
-Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there.
+Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there; or `detach()` is
+inserted.
 
 ## Bad
 
@@ -44,7 +45,7 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Backward, Event, Step
+from zerograd.core.events import Backward, Event, ReadBy, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
 
@@ -53,6 +54,9 @@ def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Step) or event.foreign or before.lent is None:
         return None
     if event.leaked and before.backward is not None:
+        return _leak(event, *before.lent, before.backward)
+    if _forgets_detach(before):
+        assert before.backward is not None
         return _leak(event, *before.lent, before.backward)
     if before.crossed is None:
         return None
@@ -70,6 +74,14 @@ def check(before: State, event: Event) -> Violation | None:
         step=event.site,
         measured=before.crossed.measured,
     )
+
+
+def _forgets_detach(before: State) -> bool:
+    """In source: both phases call the other's module on this one's output, and one on more besides."""
+    if before.lent is None or before.backward is None or before.backward.read_by is None:
+        return False
+    left = before.lent[0]
+    return left.read_by is ReadBy.AND_MORE and left.site != before.backward.site
 
 
 def _leak(event: Step, left: Backward, used: Step, own: Backward) -> Violation:

@@ -15,6 +15,7 @@ from zerograd.core.events import (
     Event,
     Excuse,
     New,
+    ReadBy,
     Site,
     Step,
     Unknown,
@@ -99,18 +100,15 @@ class View:
     labels: list[set[Label]] = field(default_factory=lambda: [set()])
     clears: frozenset[Site] = frozenset()
     """Where the subject is cleared. A function that is called twice clears in one place."""
+    backwards: list[Act] = field(default_factory=list)
     busy: bool = False
     """An event of this iteration has been passed."""
 
     def of(self, flow: Flow) -> Flow:
         """The flow as the subject sees it."""
-        self.seen = frozenset().union(
-            *(
-                act.whose | act.perhaps
-                for act in walk(flow)
-                if isinstance(act, Act) and isinstance(act.event, Backward)
-            )
-        )
+        acts_ = (part for part in walk(flow) if isinstance(part, Act))
+        self.backwards = [act for act in acts_ if isinstance(act.event, Backward)]
+        self.seen = frozenset().union(*(act.whose | act.perhaps for act in self.backwards))
         self.note_feeding(flow, [])
         acts = (part for part in walk(flow) if isinstance(part, Act))
         clears = (a for a in acts if isinstance(a.event, Zero) and self.event(a) is not None)
@@ -332,7 +330,24 @@ class View:
             return None
         if mine is None:
             return replace(event, may=True) if self.perhaps(act) or not any(others) else None
-        return replace(event, alone=not any(other is not False for other in others))
+        alone = not any(other is not False for other in others)
+        return replace(event, alone=alone, read_by=None if alone else self.read_by(act))
+
+    def read_by(self, act: Act) -> ReadBy | None:
+        """Whether another subject's module reads what this one's have computed, and what else."""
+        for other in self.others:
+            inputs = [read for key, read in act.calls if _among(key, other.params)]
+            mine = [any(_among(key, self.subject.params) for key in read) for read in inputs]
+            if any(mine):
+                more = not all(mine) or any(self.reads_more(other, act) for act in self.backwards)
+                return ReadBy.AND_MORE if more else ReadBy.ONLY
+        return None
+
+    def reads_more(self, other: Subject, act: Act) -> bool:
+        """Whether a backward reaches another subject, whose modules read what is not this one's."""
+        if self.reach(other, act) is not True or self.reach(self.subject, act) is not False:
+            return False
+        return any(_among(key, other.params) for key, _ in act.calls)
 
     def is_its_own(self, act: Act) -> bool:
         """Whether an act is a backward that reaches the subject, and nobody else."""
@@ -367,6 +382,10 @@ class View:
             key.overlaps(param) for key in act.whose for group in known for param in group
         )
         return False if matched else None
+
+
+def _among(key: Key, params: frozenset[Key] | None) -> bool:
+    return any(key.is_inside(param) or param == key for param in params or ())
 
 
 def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:

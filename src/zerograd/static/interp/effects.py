@@ -111,6 +111,7 @@ class Effects:
             own_gradient=own_gradient,
         )
         act = Act(event, whose=(sure - frozen) | whose, perhaps=perhaps - frozen, wrapped=wrapped)
+        act.calls = tensor.calls
         act.anyone = not act.whose and not act.perhaps and not frozen
         if undivided:
             act.within = self.nesting.around()
@@ -190,6 +191,8 @@ class Effects:
             return Tensor()
         things = frozenset(a.key for a in arguments if isinstance(a, Thing))
         result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
+        read, unsure = roots(mix(arguments))
+        called = () if unsure else [(one.key, read) for one in callees if isinstance(one, Thing)]
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return replace(
             result,
@@ -197,6 +200,7 @@ class Effects:
             divisor=None,
             divided=None if summed else False,
             scaled=bool(result.scaled),
+            calls=result.calls.union(called),
         )
 
     def excuse_bypass(self, then: Flow, orelse: Flow) -> None:

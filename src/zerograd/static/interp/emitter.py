@@ -35,6 +35,8 @@ class Act(Emit):
     """It cannot be seen whose gradients it touches."""
     perhaps: frozenset[Key] = frozenset()
     """backward: objects that the loss may run through."""
+    calls: frozenset[tuple[Key, frozenset[Key]]] = frozenset()
+    """backward: the modules called for the loss, each with what its input was computed through."""
     wrapped: bool = False
     """backward: run by accelerate, Fabric or an engine."""
     leaf: bool = False

@@ -82,6 +82,8 @@ class Tensor:
     divided: bool | None = False
     """None: not known."""
     scaled: bool | None = False
+    calls: frozenset[tuple[Key, frozenset[Key]]] = frozenset()
+    """The modules that were called for it, each with what its input was computed through."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,7 @@ def mix(values: Sequence[Value]) -> Tensor:
     """The result of computing with these values."""
     sure: frozenset[Key] = frozenset()
     maybe = grads = sure
+    calls: frozenset[tuple[Key, frozenset[Key]]] = frozenset()
     scaled: bool | None = False
     divided: Tensor | None = None
     for value in values:
@@ -235,6 +238,7 @@ def mix(values: Sequence[Value]) -> Tensor:
             sure |= value.roots
             maybe |= value.maybe
             grads |= value.grads
+            calls |= value.calls
             if value.scaled is not False and not scaled:
                 scaled = value.scaled
             if divided is None and value.divisor is not None:
@@ -246,8 +250,8 @@ def mix(values: Sequence[Value]) -> Tensor:
             if isinstance(value, Grad):
                 grads |= value.keys
     if divided is None:
-        return Tensor(sure, maybe - sure, grads, scaled=scaled)
-    return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled)
+        return Tensor(sure, maybe - sure, grads, scaled=scaled, calls=calls)
+    return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled, calls)
 
 
 def join(values: list[Value]) -> Value:
