@@ -51,7 +51,7 @@ from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.foreign or before.lent is None:
+    if not isinstance(event, Step) or event.may or event.foreign or before.lent is None:
         return None
     if event.leaked and before.backward is not None:
         return _leak(event, *before.lent, before.backward)

@@ -44,7 +44,7 @@ from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.foreign:
+    if not isinstance(event, Step) or event.may or event.foreign:
         return None
     if event.skipped:
         return Violation(

@@ -39,7 +39,7 @@ from zerograd.core.rule import Evidence, Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.foreign or event.remade is None:
+    if not isinstance(event, Step) or event.may or event.foreign or event.remade is None:
         return None
     return Violation(
         site=event.remade,

@@ -43,7 +43,7 @@ from zerograd.core.rule import Rule, Violation, listed
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Backward) or event.missed is None:
+    if not isinstance(event, Backward) or event.may or event.missed is None:
         return None
     return Violation(
         site=event.site,
