@@ -92,8 +92,12 @@ def directory() -> str:
     return os.path.join(base, "zerograd")
 
 
-Entry = tuple[int, int] | tuple[int, int, object, tuple[tuple[str, int, int], ...]]
-"""Only a stamp for a clean file; else also the packed verdict and the files read for it."""
+Entry = (
+    tuple[int, int]
+    | tuple[int, int, bytes]
+    | tuple[int, int, object, tuple[tuple[str, int, int], ...]]
+)
+"""Only a stamp for a clean file, or also its imports; else the packed verdict and the files read for it."""
 
 
 class Cache:
@@ -133,6 +137,9 @@ class Cache:
         if len(entry) == 2:
             self._new[path] = entry
             return CLEAN
+        if len(entry) == 3:
+            self._new[path] = entry
+            return Verdict(unparsed=entry[2])
         if any(stamp(other) != (time, size) for other, time, size in entry[3]):
             return None
         self._new[path] = entry
@@ -148,6 +155,8 @@ class Cache:
             return
         if verdict == CLEAN:
             self._new[path] = (mtime, size)
+        elif verdict.unparsed:
+            self._new[path] = (mtime, size, verdict.unparsed)
         else:
             self._new[path] = (mtime, size, pack(verdict), depends)
 

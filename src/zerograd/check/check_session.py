@@ -145,7 +145,7 @@ def _rewritten(
     if rewriter.changed:
         for number, target in enumerate(targets):
             if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
-                left[number] = verdict_on_file(target.path, named=target.named)
+                left[number] = verdict_on_file(target.path, named=True)
     return left
 
 
@@ -160,15 +160,31 @@ def _verdicts(
     unknown = [number for number, verdict in enumerate(known) if verdict is None]
     if not unknown:
         return [verdict for verdict in known if verdict is not None]
+    from zerograd.check.drivers import drivers
     from zerograd.check.workers import Job, check_all
 
-    jobs = [Job(targets[number].path, targets[number].named, options.explain) for number in unknown]
-    made = check_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
-    for number, verdict in zip(unknown, made, strict=True):
-        known[number] = verdict
-        if memory is not None:
-            target = targets[number]
-            memory.put(target.path, target.mtime, target.size, verdict)
+    def check(numbers: list[int], *, parse: bool) -> None:
+        jobs = [
+            Job(targets[at].path, targets[at].named or parse, options.explain) for at in numbers
+        ]
+        made = check_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
+        for number, verdict in zip(numbers, made, strict=True):
+            known[number] = verdict
+            if memory is not None:
+                target = targets[number]
+                memory.put(target.path, target.mtime, target.size, verdict)
+
+    check(unknown, parse=False)
+    found = set(drivers({t.path: v for t, v in zip(targets, known, strict=True) if v is not None}))
+    if found:
+        repeating = [at for at, target in enumerate(targets) if target.path in found]
+        unread = {at: known[at] for at in repeating}
+        check(repeating, parse=True)
+        for at in repeating:
+            # A file that nobody named, and that does not parse, is as it was.
+            verdict = known[at]
+            if verdict is not None and any(problem.skippable for problem in verdict.problems):
+                known[at] = unread[at]
     return [verdict for verdict in known if verdict is not None]
 
 

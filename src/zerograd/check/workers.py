@@ -79,14 +79,17 @@ def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
         stranger.close()
     with contextlib.suppress(EOFError, OSError):
         while chunk := pipe.recv():
+            unparsed = {}
             for number, job in chunk:
                 begin = partial(pipe.send, (number, None))
                 verdict = verdict_on_file(
                     job.path, named=job.named, begin=begin, explain=job.explain
                 )
-                if verdict is not CLEAN:
+                if verdict.unparsed:
+                    unparsed[number] = verdict.unparsed
+                elif verdict is not CLEAN:
                     pipe.send((number, verdict))
-            pipe.send(None)
+            pipe.send(unparsed)
 
 
 class _Worker:
@@ -193,9 +196,10 @@ class _Pool:
             self._lose(worker, _DIED)
             return
         worker.since = time.monotonic()
-        if message is None:
+        if isinstance(message, dict):
             # A file without a message is clean.
             self.verdicts.update(dict.fromkeys(worker.chunk, CLEAN))
+            self.verdicts.update((at, Verdict(unparsed=lines)) for at, lines in message.items())
             worker.busy = False
             if chunk := self._next(worker.span):
                 worker.give(chunk)

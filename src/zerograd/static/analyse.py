@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from zerograd.core.events import End, Event, Site, Step, Unknown, Zero
 from zerograd.core.finding import Finding, finding_of
 from zerograd.core.records import replace
-from zerograd.core.rule import Rule
+from zerograd.core.rule import Evidence, Rule
 from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decisions, opposite, weight
@@ -66,6 +66,9 @@ def analyse(source: Source, *, explain: bool = False) -> Analysis:
     finally:
         program.forget()
     depends = sorted(project.read - {module.path})
+    if not module.facts[module.tree].mentions:
+        # Whether a file without gradients repeats a step was worth a try.
+        cut.clear()
     findings = outcomes.findings()
     return Analysis(
         module.tree,
@@ -171,9 +174,24 @@ class _Search:
         for result in results:
             for outcome in result.outcomes:
                 if self.ends_seen or not outcome.rule.judges_ends:
-                    self.outcomes.add(outcome, result)
+                    self.outcomes.add(self.with_loop(outcome), result)
                     self.loops.add_outcome(outcome, subject)
         return True
+
+    def with_loop(self, outcome: Outcome) -> Outcome:
+        """A violation with the loop around it, if that is in another file: others may drive it right."""
+        violation = outcome.violation
+        loops = [
+            part
+            for part in walk(self.flow)
+            if isinstance(part, Loop)
+            if any(isinstance(one, Emit) and one.event.site == violation.site for one in walk(part))
+        ]
+        inner = min(loops, key=lambda loop: sum(1 for _ in walk(loop)), default=None)
+        if inner is None or inner.site.path in ("", violation.site.path):
+            return outcome
+        evidence = (*violation.evidence, Evidence(inner.site, "repeated by this loop"))
+        return replace(outcome, violation=replace(violation, evidence=evidence))
 
     def explore_unstepped(self, stepped: list[Subject]) -> None:
         """Finds optimizers that are built, cleared and given gradients, and never stepped."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
 from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
+from zerograd.static.read.outline import Outline, Outlines, import_lines
 from zerograd.static.read.prefilter import worth_parsing
 from zerograd.static.read.source import Source, Unreadable, parse
 from zerograd.static.time_limit import TOO_LONG, Overrun, time_limit
@@ -36,6 +37,10 @@ class Verdict:
     """The training loops that the file leads to."""
     skipped: tuple[Problem, ...] = ()
     """Why the file was left out."""
+    exports: tuple[bytes, ...] = ()
+    """The names that lead whoever imports them to a step."""
+    unparsed: bytes = b""
+    """The import statements of a file that was not parsed: it may lead to the steps of other files."""
 
 
 CLEAN = Verdict()
@@ -76,8 +81,10 @@ def verdict_on_file(
         data = read_bytes(path)
     except Unreadable as error:
         return Verdict(problems=(error.problem,), lasting=False)
-    if not named and not worth_parsing(data, notebook=path.endswith(".ipynb")):
-        return CLEAN
+    notebook = path.endswith(".ipynb")
+    if not named and not worth_parsing(data, notebook=notebook):
+        lines = b"\n".join(import_lines(data)) if not notebook else b""
+        return Verdict(unparsed=lines) if lines else CLEAN
     if begin is not None:
         begin()
     verdict = verdict_on_bytes(data, path, explain=explain)
@@ -90,7 +97,10 @@ def verdict_on_bytes(data: bytes, path: str, *, explain: bool = False) -> Verdic
     """The verdict on a file that holds these bytes: in bounded time, and without an exception."""
     try:
         with time_limit():
-            return _verdict(from_bytes(data, path), explain)
+            verdict = _verdict(from_bytes(data, path), explain)
+            if path.endswith(".ipynb"):
+                return verdict
+            return replace(verdict, exports=_exports(data, path))
     except Unreadable as error:
         return Verdict(problems=(error.problem,))
     except Overrun:
@@ -98,6 +108,11 @@ def verdict_on_bytes(data: bytes, path: str, *, explain: bool = False) -> Verdic
         return Verdict(problems=(Problem(path, TOO_LONG),), lasting=False)
     except Exception as error:  # noqa: BLE001 (our own bug in one file must not lose the others)
         return Verdict(problems=(Problem(path, _bug(error)),))
+
+
+def _exports(data: bytes, path: str) -> tuple[bytes, ...]:
+    """The names of a file that lead to one of its own steps."""
+    return tuple(Outlines(0).exports(Outline(data, path))) if worth_parsing(data) else ()
 
 
 def _bug(error: Exception) -> str:

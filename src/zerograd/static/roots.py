@@ -9,6 +9,7 @@ from typing import NamedTuple
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
+from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read import vocabulary
@@ -68,9 +69,11 @@ class Roots:
             if fn.node in self._inlined or _is_optimizer_method(fn):
                 continue
             here = scout.graph.touches_gradients_here(fn)
-            # A file that does nothing to gradients itself may still repeat what others do.
-            if whole.mentions and not here:
-                continue
+            if not here:
+                # A function that does nothing to gradients itself may still repeat what others do.
+                repeated = _repeated(fn, scout.graph)
+                if all(self._is_right(inner, scout) for inner in repeated):
+                    continue
             if here and not managed and scout.obviously_right.is_right(fn):
                 self._note_plain(fn.node, fn)
                 continue
@@ -83,6 +86,27 @@ class Roots:
                 for inner in interpreter.env.closures:
                     if inner.node not in self._inlined and scout.graph.touches_gradients(inner):
                         yield self._interpret(inner, interpreter)
+        for klass in module.classes.values():
+            yield from self._inherited(Klass(klass, module, klass.name), scout)
+
+    def _inherited(self, klass: Klass, scout: Interpreter) -> Iterator[Root]:
+        """Inherited methods that repeat what this class, or another base of it, does to gradients."""
+        lineage = scout.classes.lineage(klass)
+        if len(lineage) == 1:
+            return
+        open_methods = _OpenMethods(lineage, scout)
+        for fn in open_methods.roots(Thing(SELF, klass=klass)):
+            reached = [
+                one for one in open_methods.reached(fn) if scout.graph.touches_gradients(one)
+            ]
+            if any(map(scout.graph.may_step, reached)):
+                if not all(self._is_right(one, scout) for one in reached):
+                    yield self._interpret(fn, self.program.interpreter())
+
+    def _is_right(self, fn: Fn, scout: Interpreter) -> bool:
+        """Whether a function of another file is obviously right."""
+        packages = fn.module.packages
+        return registry.MANAGING.isdisjoint(packages) and scout.obviously_right.is_right(fn)
 
     def _interpret(
         self, fn: Fn | None, interpreter: Interpreter, *, per_batch: bool = False
@@ -144,6 +168,104 @@ def qualified_name(fn: Fn | None) -> str:
     if fn is None:
         return "<module>"
     return f"{fn.klass.node.name}.{fn.name}" if fn.klass is not None else fn.name
+
+
+class _OpenMethods:
+    """The methods that a class inherits from bases which do not know all that these methods call.
+
+    A base has the loop, and calls `self.train_step()`: what that does is known in the class alone.
+    """
+
+    def __init__(self, lineage: list[Klass], scout: Interpreter) -> None:
+        self.scout = scout
+        self.owner: dict[str, Klass] = {}
+        """Whose method of a name an object of the class has."""
+        for base in reversed(lineage):
+            self.owner.update(dict.fromkeys(base.module.methods_of(base.node), base))
+        self.bases = lineage[1:]
+        self.known: dict[str, bool] = {}
+
+    def roots(self, me: Thing) -> Iterator[Fn]:
+        """The open methods that no other one calls."""
+        found = [
+            Fn(method, base.module, name, me, None, base)
+            for base in self.bases
+            for name, method in base.module.methods_of(base.node).items()
+            if self.owner[name].node is base.node and self.is_open(name)
+        ]
+        called = set().union(*(fn.module.facts[fn.node].called - {fn.name} for fn in found))
+        for fn in found:
+            if fn.name not in called:
+                yield fn
+
+    def is_open(self, name: str) -> bool:
+        """Whether a method calls one that its own class does not have, and that touches gradients."""
+        known = self.known.get(name)
+        if known is None:
+            self.known[name] = False
+            base = self.owner[name]
+            known = self.known[name] = any(
+                self.is_open(inner) or (self.is_foreign(base, inner) and self.touches(inner))
+                for inner in sorted(self.called(name))
+            )
+        return known
+
+    def called(self, name: str) -> set[str]:
+        """The methods of the object that a method may call."""
+        base = self.owner[name]
+        method = base.method(name)
+        return (base.module.facts[method].called & self.owner.keys()) - {name} if method else set()
+
+    def is_foreign(self, base: Klass, name: str) -> bool:
+        """Whether a base does not have the method of this name that the object has."""
+        owner = self.owner[name].node
+        return all(one.node is not owner for one in self.scout.classes.lineage(base))
+
+    def touches(self, name: str) -> bool:
+        """Whether a method does something to gradients."""
+        return any(map(self.scout.graph.touches_gradients, self.methods(name)))
+
+    def methods(self, name: str) -> Iterator[Fn]:
+        """The method of the object that has this name."""
+        base = self.owner[name]
+        method = base.method(name)
+        if method is not None:
+            yield Fn(method, base.module, name, None, None, base)
+
+    def reached(self, fn: Fn) -> list[Fn]:
+        """A method, and the methods of the object that it calls."""
+        seen: set[str] = set()
+        todo = [fn.name]
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += self.called(name)
+        return [inner for name in sorted(seen) for inner in self.methods(name)]
+
+
+def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
+    """What a function calls in a loop, itself or through a function without gradients, that steps elsewhere."""
+    facts = fn.module.facts[fn.node]
+    callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
+    callees += graph.held_callees(fn)
+    called = _called_in_loops(fn)
+    for inner in callees:
+        if not inner.module.facts[inner.module.tree].mentions:
+            called |= _called_in_loops(inner)
+    return [inner for inner in callees if inner.name in called and graph.reaches(inner, "steps", 2)]
+
+
+def _called_in_loops(fn: Fn) -> set[str]:
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    return {
+        text_of(call.func).rpartition(".")[2]
+        for loop in nodes(fn.node)
+        if isinstance(loop, loops)
+        for statement in loop.body
+        for call in nodes(statement)
+        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
+    }
 
 
 def _functions(module: Module) -> Iterator[Fn]:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterable, Iterator
 
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read.budget import EXPRESSION, Budget
-from zerograd.static.read.file_index import Facts
+from zerograd.static.read.file_index import Facts, parameters
 from zerograd.static.read.module import Module
-from zerograd.static.read.values import Fn, Klass, Origin
+from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
 DEEPEST = 6
 """Calls that are followed from one function to the next."""
 
-Near = dict[Facts, list[Fn]]
-"""By the facts of some code, the functions of its file that it may call."""
+
+class KnownCalls:
+    """What was found out about calls, for all functions of a file that are interpreted."""
+
+    def __init__(self) -> None:
+        self.near: dict[Facts, list[Fn]] = {}
+        """By the facts of some code, the functions of its file that it may call."""
+        self.reached: dict[tuple[ast.AST, str], bool] = {}
+        """Whether a function, or one that it calls, does this."""
 
 
 class CallGraph:
     """Says what a function, or one that it calls, does."""
 
     def __init__(
-        self, budget: Budget, near: Near, top: Module, names: Names, classes: Classes
+        self, budget: Budget, known: KnownCalls, top: Module, names: Names, classes: Classes
     ) -> None:
         self.budget = budget
-        self.near = near
+        self.known = known
         self.top = top
         self.names = names
         self.classes = classes
@@ -36,15 +44,28 @@ class CallGraph:
 
     def class_touches_gradients(self, klass: Klass) -> bool:
         """Whether a method of a class, or of a base, does anything to gradients."""
-        known = klass.module.reached.get((klass.node, "mentions"))
+        known = self.known.reached.get((klass.node, "mentions"))
         if known is None:
             known = any(
                 self.touches_gradients(method)
                 for base in self.classes.lineage(klass)
                 for method in methods_of(base)
             )
-            klass.module.reached[(klass.node, "mentions")] = known
+            self.known.reached[(klass.node, "mentions")] = known
         return known
+
+    def steps_through(self, called: set[str], values: Iterable[Value]) -> bool:
+        """Whether code that calls these names does something to gradients through one of these objects."""
+        for value in values:
+            if isinstance(value, Fn):
+                if self.touches_gradients(value):
+                    return True
+            elif isinstance(value, Thing) and value.klass is not None:
+                for base in self.classes.lineage(value.klass):
+                    for method in self.classes.methods(base):
+                        if method.name in called and self.touches_gradients(method):
+                            return True
+        return False
 
     def may_step(self, fn: Fn | None) -> bool:
         """Whether a function, or the top level, or what it calls, may step, by a call or by hand."""
@@ -64,19 +85,22 @@ class CallGraph:
 
     def reaches(self, fn: Fn, what: str, depth: int) -> bool:
         """Whether a fact holds for a function or for one that it calls."""
-        known = fn.module.reached.get((fn.node, what))
+        known = self.known.reached.get((fn.node, what))
         if known is None:
             self.budget.spend(EXPRESSION)
-            fn.module.reached[(fn.node, what)] = False
+            self.known.reached[(fn.node, what)] = False
             facts = fn.module.facts[fn.node]
             known = getattr(facts, what) or (
-                depth < DEEPEST
-                and any(
-                    self.reaches(inner, what, deep)
-                    for inner, deep in self.callees(fn.module, facts, fn.klass, depth)
+                (
+                    depth < DEEPEST
+                    and any(
+                        self.reaches(inner, what, deep)
+                        for inner, deep in self.callees(fn.module, facts, fn.klass, depth)
+                    )
                 )
+                or any(self.reaches(inner, what, depth + 2) for inner in self.held_callees(fn))
             )
-            fn.module.reached[(fn.node, what)] = known
+            self.known.reached[(fn.node, what)] = known
         return known
 
     def callees(
@@ -95,13 +119,47 @@ class CallGraph:
                 if isinstance(value, Fn):
                     yield value, depth + 2
                 elif isinstance(value, Klass):
-                    yield from ((method, depth + 2) for method in self.classes.methods(value))
+                    for base in self.classes.lineage(value):
+                        yield from ((method, depth + 2) for method in self.classes.methods(base))
+
+    def held_callees(self, fn: Fn) -> Iterator[Fn]:
+        """Methods that a function may call of objects that it is handed, or that others made for it.
+
+        `def run(engine: Engine)`, `self.engine = Engine()` in another method, `engine = Engine()` outside.
+        """
+        module = fn.module
+        notes = {arg.arg: arg.annotation for arg in parameters(fn.node) if arg.annotation}
+        for name in sorted(module.facts[fn.node].calls):
+            owner, _, last = name.rpartition(".")
+            first, _, attr = owner.partition(".")
+            makers: list[tuple[Module, ast.expr]] = []
+            if first in notes and not attr:
+                makers = [(module, notes[first])]
+            elif not attr:
+                makers = [(module, value) for value in module.globals.get(first, ())]
+            elif fn.klass is not None and fn.node.args.args[:1] and "." not in attr:
+                if first == fn.node.args.args[0].arg:
+                    for base in self.classes.lineage(fn.klass):
+                        given = base.module.attributes_of(base.node).get(attr, ())
+                        makers += [(base.module, value) for _, value, _ in given]
+            for where, value in makers:
+                klass = self.names.class_of(where, value)
+                if klass is not None:
+                    yield from self.methods_named(klass, last)
+
+    def methods_named(self, klass: Klass, name: str) -> Iterator[Fn]:
+        """The method of this name that a class defines or inherits."""
+        for base in self.classes.lineage(klass):
+            method = base.method(name)
+            if method is not None:
+                yield Fn(method, base.module, name, None, None, base)
+                return
 
     def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
         """Functions of the same file, and inherited methods, that code with these facts may call."""
-        near = self.near.get(facts)
+        near = self.known.near.get(facts)
         if near is None:
-            near = self.near[facts] = list(_in_file(module, facts))
+            near = self.known.near[facts] = list(_in_file(module, facts))
         yield from near
         if klass is not None:
             for base in self.classes.lineage(klass)[1:]:
@@ -110,14 +168,14 @@ class CallGraph:
 
     def touches_gradients_here(self, fn: Fn) -> bool:
         """Whether a function does something to gradients, itself or through its own file."""
-        known = fn.module.reached.get((fn.node, "here"))
+        known = self.known.reached.get((fn.node, "here"))
         if known is None:
-            fn.module.reached[(fn.node, "here")] = False
+            self.known.reached[(fn.node, "here")] = False
             facts = fn.module.facts[fn.node]
             known = facts.mentions or any(
                 map(self.touches_gradients_here, self.near_callees(fn.module, facts, fn.klass))
             )
-            fn.module.reached[(fn.node, "here")] = known
+            self.known.reached[(fn.node, "here")] = known
         return known
 
 

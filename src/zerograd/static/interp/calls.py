@@ -149,7 +149,7 @@ class Calls:
         klass, owner = self.env.frame.klass, self.env.frame.owner
         if klass is None:
             return NOTHING
-        for base in self.classes.lineage(klass)[1:]:
+        for base in self.classes.after(klass, owner):
             method = base.method(name)
             if method is not None:
                 fn = Fn(method, base.module, name, owner, None, base)

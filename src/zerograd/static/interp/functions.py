@@ -15,7 +15,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.effects import Effects, is_constant
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
@@ -24,6 +24,7 @@ from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import parameters, text_of
 from zerograd.static.read.keys import Key, local
+from zerograd.static.read.module import Module
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -48,17 +49,21 @@ class Activations:
         nesting: Nesting,
         mode: Mode,
         evaluator: Evaluator,
+        names: Names,
     ) -> None:
         self.env = env
         self.emitter = emitter
         self.nesting = nesting
         self.mode = mode
         self.evaluator = evaluator
+        self.names = names
 
     def flow_of(self, fn: Fn) -> Flow:
         """A function as a flow, its parameters unknown."""
         node = fn.node
-        values: dict[str, Value] = {arg.arg: _unknown_argument(arg) for arg in parameters(node)}
+        values: dict[str, Value] = {
+            arg.arg: self._unknown_argument(fn.module, arg) for arg in parameters(node)
+        }
         if isinstance(fn.owner, Thing) and node.args.args:
             values[node.args.args[0].arg] = fn.owner
         out = self.emitter.divert()
@@ -136,11 +141,15 @@ class Activations:
         finally:
             self.emitter.resume(before)
 
-
-def _unknown_argument(arg: ast.arg) -> Value:
-    note = text_of(arg.annotation) if arg.annotation is not None else ""
-    is_optimizer = "Optimizer" in note and "List" not in note and "[" not in note
-    return Thing(local(arg.arg), Role.OPTIMIZER if is_optimizer else Role.NONE)
+    def _unknown_argument(self, module: Module, arg: ast.arg) -> Value:
+        """What is known of an argument that nobody is seen to hand over: what its annotation says."""
+        key = local(arg.arg)
+        if arg.annotation is None:
+            return Thing(key)
+        note = text_of(arg.annotation)
+        if "Optimizer" in note and "List" not in note and "[" not in note:
+            return Thing(key, Role.OPTIMIZER)
+        return Thing(key, klass=self.names.class_of(module, arg.annotation))
 
 
 DEEPEST_CALL = 10
@@ -197,7 +206,7 @@ class Functions:
             init = base.method("__init__")
             if init is not None:
                 fn = Fn(init, base.module, "__init__", thing, None, base)
-                if self.graph.class_touches_gradients(klass):
+                if self.graph.class_touches_gradients(klass) or any(map(self._steps, arguments)):
                     self.call(fn, node, arguments, force=True)
                 break
         for argument in arguments:
@@ -220,11 +229,20 @@ class Functions:
             and fn.node not in self.nesting.stack
             and not facts.yields
         )
-        wanted = force or self.graph.touches_gradients(fn) or _gives_optimizer(fn)
+        wanted = (
+            force
+            or self.graph.touches_gradients(fn)
+            or _gives_optimizer(fn)
+            or self.graph.steps_through(facts.called, arguments)
+            or self._holds_what_steps(fn)
+        )
         if not visible or not wanted or self.emitter.quiet > 3:
             if wanted and not self.emitter.quiet:
                 gap = NotFollowed.UNFOLLOWED_CALL
                 self.effects.hand_to_unseen(node, arguments, fn.name, gap)
+            held = self._held(fn)
+            if held is not None:
+                return held
             used = self._attributes_used(fn) | self._globals_called(fn)
             result = self.effects.result_of([], arguments, used, node)
             if any(name.endswith(".scale") for name in facts.calls):
@@ -232,6 +250,28 @@ class Functions:
             return replace(result, divided=None) if facts.divides else result
         values, aliases, tests = self._bind(fn, node, arguments)
         return self.activations.enter(fn, values, aliases, tests)
+
+    def _steps(self, value: Value) -> bool:
+        """Whether a value is a function, or an object of a class, that does something to gradients."""
+        if isinstance(value, Fn):
+            return self.graph.touches_gradients(value)
+        if not isinstance(value, Thing) or value.klass is None:
+            return False
+        return self.graph.class_touches_gradients(value.klass)
+
+    def _holds_what_steps(self, fn: Fn) -> bool:
+        """Whether the object of a method keeps another one through which its methods step."""
+        if not isinstance(fn.owner, Thing) or fn.klass is None:
+            return False
+        lineage = self.classes.lineage(fn.owner.klass or fn.klass)
+        key = fn.owner.key
+        names = [attr for base in lineage for attr in base.module.attributes_of(base.node)]
+        held = [self.env.heap[key.attribute(n)] for n in names if key.attribute(n) in self.env.heap]
+        if not any(isinstance(value, (Fn, Thing)) for value in held):
+            return False
+        methods = [method for base in lineage for method in self.classes.methods(base)]
+        called = set().union(*(one.module.facts[one.node].called for one in methods))
+        return self.graph.steps_through(called, held)
 
     def _bind(
         self, fn: Fn, node: ast.Call, arguments: list[Value]
@@ -273,6 +313,22 @@ class Functions:
             unknown = NOTHING if arg.arg in ("args", "kwargs") else Thing(local(arg.arg))
             values.setdefault(arg.arg, unknown)
         return values, aliases, tests
+
+    def _held(self, fn: Fn) -> Thing | None:
+        """The object that a method gives back, if it only looks it up: `return self.optimizer`."""
+        returns = fn.module.facts[fn.node].returns
+        if not isinstance(fn.owner, Thing) or not fn.node.args.args or not returns:
+            return None
+        me = fn.node.args.args[0].arg
+        looked_up = [node for node in returns if not is_constant(node, None)]
+        if not all(text_of(node).startswith(f"{me}.") for node in looked_up):
+            return None
+        if not all(isinstance(node, ast.Attribute) for node in looked_up):
+            return None
+        frame = Frame(fn.module, env={me: fn.owner}, klass=fn.klass, owner=fn.owner)
+        values = [self.evaluator.peek_in(frame, node) for node in looked_up]
+        found = join(values) if values else None
+        return found if isinstance(found, Thing) else None
 
     def _attributes_used(self, fn: Fn) -> frozenset[Key]:
         """What a method may compute with: the attributes of its object that it mentions."""

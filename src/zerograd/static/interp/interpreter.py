@@ -8,7 +8,7 @@ from zerograd.core.events import Event, Site
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow
 from zerograd.static.interp.assignments import Assignments
-from zerograd.static.interp.call_graph import CallGraph, Near
+from zerograd.static.interp.call_graph import CallGraph, KnownCalls
 from zerograd.static.interp.calls import Calls
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.constructors import Constructors
@@ -40,7 +40,7 @@ class Program:
         self.project = project
         self.module = module
         self.classes = KnownClasses()
-        self.near: Near = {}
+        self.calls = KnownCalls()
         self.interpreters: list[Interpreter] = []
 
     def interpreter(self) -> Interpreter:
@@ -73,14 +73,14 @@ class Interpreter:
         emitter = self.emitter = Emitter(env, nesting, gate)
         evaluator = self.evaluator = Evaluator(budget, env, emitter)
         names = self.names = Names(project, env, evaluator)
-        classes = Classes(program.classes, evaluator)
-        graph = self.graph = CallGraph(budget, program.near, module, names, classes)
+        classes = self.classes = Classes(program.classes, evaluator)
+        graph = self.graph = CallGraph(budget, program.calls, module, names, classes)
         self.obviously_right = ObviouslyRight(graph)
         objects = Objects(env, known, evaluator, names, classes)
         conditions = self.conditions = Conditions(env, nesting, gate, evaluator, objects)
         effects = Effects(env, emitter, known, nesting, mode)
         constructors = Constructors(env, emitter, known, nesting, evaluator, objects, effects)
-        activations = self.activations = Activations(env, emitter, nesting, mode, evaluator)
+        activations = self.activations = Activations(env, emitter, nesting, mode, evaluator, names)
         functions = Functions(
             env, emitter, known, nesting, evaluator, names, classes, objects, graph,
             conditions, effects, constructors, activations,

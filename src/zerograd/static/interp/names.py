@@ -8,6 +8,7 @@ import builtins
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import local
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -81,6 +82,26 @@ class Names:
         if not tail and (known or head in inner.globals):
             return self.of_module(inner, head, depth + 1)
         return Origin(dotted.lstrip("."))
+
+    def class_of(self, module: Module, node: ast.expr) -> Klass | None:
+        """The class of the project that an annotation names, or that an expression makes an object of."""
+        if isinstance(node, ast.Call):
+            node = node.func
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            name = text_of(node)
+        else:
+            return None
+        first, _, rest = name.partition(".")
+        if not (first in module.classes or first in module.imports):
+            return None
+        value = self.of_module(module, first)
+        for attr in rest.split(".") if rest else ():
+            if not isinstance(value, Origin):
+                return None
+            value = self.attribute(value, attr)
+        return value if isinstance(value, Klass) else None
 
     def variable_of(self, module: Module, name: str) -> Value:
         """What a variable of a module holds, as seen from a function."""

@@ -40,7 +40,7 @@ class KnownClasses:
     """What was found out about classes, for all functions of a file that are interpreted."""
 
     def __init__(self) -> None:
-        self.bases: dict[tuple[ast.ClassDef, int], list[Klass]] = {}
+        self.lineages: dict[ast.ClassDef, list[Klass]] = {}
         self.methods: dict[ast.ClassDef, list[Fn]] = {}
 
 
@@ -51,21 +51,27 @@ class Classes:
         self.known = known
         self.evaluator = evaluator
 
-    def lineage(self, klass: Klass, depth: int = 0) -> list[Klass]:
-        """The class and its visible bases, nearest first."""
-        bases = self.known.bases.get((klass.node, depth))
-        if bases is None:
-            bases = self.known.bases[klass.node, depth] = list(self.bases(klass, depth))
-        return [klass, *bases]
+    def lineage(self, klass: Klass) -> list[Klass]:
+        """The class and its visible bases, in the order in which Python looks for a method."""
+        known = self.known.lineages.get(klass.node)
+        if known is None:
+            # A class that inherits from itself, through others, is its own last base.
+            self.known.lineages[klass.node] = [klass]
+            bases = (self.base(klass, base) for base in klass.node.bases)
+            found = [one for base in bases if isinstance(base, Klass) for one in self.lineage(base)]
+            # What several bases inherit from comes after all of them.
+            last = {one.node: at for at, one in enumerate(found)}
+            ordered = [one for at, one in enumerate(found) if last[one.node] == at]
+            known = [klass, *(one for one in ordered if one.node is not klass.node)]
+            self.known.lineages[klass.node] = known
+        return known
 
-    def bases(self, klass: Klass, depth: int) -> Iterator[Klass]:
-        """The visible bases of a class, and theirs."""
-        if depth > 5:
-            return
-        for base in klass.node.bases:
-            value = self.base(klass, base)
-            if isinstance(value, Klass) and value.node is not klass.node:
-                yield from self.lineage(value, depth + 1)
+    def after(self, klass: Klass, owner: Value | None) -> list[Klass]:
+        """The classes in which `super()` of a method of a class looks, for this object."""
+        own = owner.klass if isinstance(owner, Thing) and owner.klass is not None else klass
+        line = self.lineage(own)
+        at = next((at for at, one in enumerate(line) if one.node is klass.node), None)
+        return self.lineage(klass)[1:] if at is None else line[at + 1 :]
 
     def base(self, klass: Klass, node: ast.expr) -> Value:
         """What a class inherits from."""
@@ -153,9 +159,10 @@ class Objects:
         if isinstance(owner, Origin):
             return self.names.attribute(owner, attr)
         if isinstance(owner, Klass):
-            method = owner.method(attr)
-            if method is not None:
-                return Fn(method, owner.module, attr, None, None, owner)
+            for base in self.classes.lineage(owner):
+                method = base.method(attr)
+                if method is not None:
+                    return Fn(method, base.module, attr, None, None, base)
         return NOTHING
 
     def of_object(self, owner: Thing, attr: str) -> Value:

@@ -36,9 +36,10 @@ class ObviouslyRight:
 
     def is_right(self, fn: Fn) -> bool:
         """Whether a function, and all it calls that does anything to gradients, is obviously right."""
-        known = fn.module.reached.get((fn.node, "right"))
+        reached = self.graph.known.reached
+        known = reached.get((fn.node, "right"))
         if known is None:
-            fn.module.reached[(fn.node, "right")] = False
+            reached[(fn.node, "right")] = False
             facts, methods = fn.module.facts[fn.node], fn.module.methods
             if is_silent(facts, methods):
                 known = all(self.is_right(inner) for inner in self.callees(fn))
@@ -49,7 +50,7 @@ class ObviouslyRight:
                     and not any(self.callees(fn))
                     and repeated_steps(fn.node, fn.module) is not None
                 )
-            fn.module.reached[(fn.node, "right")] = known
+            reached[(fn.node, "right")] = known
         return known
 
     def callees(self, fn: Fn) -> Iterator[Fn]:

@@ -28,7 +28,6 @@ class Module:
     globals: dict[str, list[ast.expr]] = field(default_factory=dict)
     methods: dict[str, frozenset[str]] = field(default_factory=dict)
     """What is called on each receiver, by the receiver's text."""
-    reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     facts: dict[ast.AST, Facts] = field(default_factory=dict)
     top: Facts = field(default_factory=Facts)

@@ -1,0 +1,53 @@
+"""Finds the files that say nothing of gradients, and repeat a step of another file.
+
+The names that stepping files export say which files are worth a look: those that import one of them. Only
+these are read again, and which of them call such a name in a loop is decided by their outlines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from zerograd.static.check_file import Verdict
+from zerograd.static.read.outline import FARTHEST, Outline, Outlines, outline_of
+
+
+def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """The paths of files that were not parsed, and lead from a loop to a step of another file."""
+    silent = {path: verdict.unparsed for path, verdict in verdicts.items() if verdict.unparsed}
+    words: set[bytes] = set()
+    leading: set[str] = set()
+    for path, verdict in verdicts.items():
+        if verdict.exports:
+            leading.add(os.path.abspath(path))
+            words |= {_stem(path), *verdict.exports}
+    found: dict[str, Outline] = {}
+    for _ in range(FARTHEST):
+        # A file that imports a leading name may lead on: a package, a class that inherits.
+        if not words:
+            break
+        imports_one = re.compile(
+            rb"\b(?:" + b"|".join(sorted(map(re.escape, words))) + rb")\b"
+        ).search
+        fresh = [path for path, lines in silent.items() if imports_one(lines)]
+        leads: dict[str, list[bytes]] = {}
+        for path in fresh:
+            del silent[path]
+            outline = outline_of(os.path.abspath(path))
+            if outline is not None:
+                found[path] = outline
+                only = leading | {outline.path}
+                leads[path] = Outlines(FARTHEST, only).exports(outline)
+        leading = leading | {found[path].path for path, names in leads.items() if names}
+        words = {name for path, names in leads.items() if names for name in (_stem(path), *names)}
+    outlines = Outlines(FARTHEST, leading)
+    return [path for path, outline in found.items() if outlines.repeats_a_step(outline)]
+
+
+def _stem(path: str) -> bytes:
+    """The name by which a file is imported."""
+    folder, name = os.path.split(os.path.abspath(path))
+    stem = name.removesuffix(".py")
+    return os.fsencode(os.path.basename(folder) if stem == "__init__" else stem)

@@ -1,0 +1,98 @@
+"""Where on disk an import leads: the file of the project that a dotted name is defined in, by names alone."""
+
+from __future__ import annotations
+
+import os
+import time
+
+
+def locate(path: str, dotted: str) -> tuple[str, str] | None:
+    """The file that `dotted`, imported in the file at `path`, is in, and the rest of the name.
+
+    None for what is not part of the project.
+    """
+    here = os.path.dirname(os.path.abspath(path))
+    if dotted.startswith("."):
+        level = len(dotted) - len(dotted.lstrip("."))
+        for _ in range(level - 1):
+            here = os.path.dirname(here)
+        return _below(here, dotted.lstrip(".").split("."), 0)
+    parts = dotted.split(".")
+    if parts[0] in OUTSIDE:
+        return None
+    for root in _search_path(here):
+        names = listing(root)
+        if parts[0] in names or f"{parts[0]}.py" in names:
+            found = _below(root, parts, 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _below(base: str, parts: list[str], least: int) -> tuple[str, str] | None:
+    """The longest part of a dotted name that is a file below a folder."""
+    parts = [part for part in parts if part]
+    for taken in range(len(parts), least - 1, -1):
+        stem = os.path.join(base, *parts[:taken])
+        folder, name = os.path.split(stem)
+        rest = ".".join(parts[taken:])
+        if taken and f"{name}.py" in listing(folder):
+            return f"{stem}.py", rest
+        if "__init__.py" in listing(stem):
+            return os.path.join(stem, "__init__.py"), rest
+    return None
+
+
+def _search_path(here: str) -> list[str]:
+    """A folder, then upwards to the project's root, with `src/` beside."""
+    now = time.monotonic()
+    since, roots = _PATHS.get(here, (-FRESH, []))
+    if now - since < FRESH:
+        return roots
+    roots = []
+    folder = here
+    for _ in range(8):
+        roots.append(folder)
+        names = listing(folder)
+        if "src" in names and os.path.isdir(os.path.join(folder, "src")):
+            roots.append(os.path.join(folder, "src"))
+        if not names.isdisjoint(_ROOT_MARKS):
+            break
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            break
+        folder = parent
+    _PATHS[here] = (now, roots)
+    return roots
+
+
+_PATHS: dict[str, tuple[float, list[str]]] = {}
+
+_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+OUTSIDE = frozenset(
+    {"torch", "numpy", "os", "sys", "math", "time", "random", "json", "argparse", "logging", "typing",
+     "collections", "functools", "itertools", "tqdm", "torchvision", "torchaudio", "transformers",
+     "accelerate", "lightning", "pytorch_lightning", "datasets", "wandb", "sklearn", "scipy", "pandas",
+     "matplotlib", "PIL", "cv2", "einops", "timm", "deepspeed", "apex", "copy", "pathlib", "re"}
+)  # fmt: skip
+"""Packages that are never part of the project that is read; saves looking for them on disk."""
+
+
+def listing(folder: str) -> frozenset[str]:
+    """What a folder holds; files of one project ask for the same few folders."""
+    now = time.monotonic()
+    since, changed, names = _LISTINGS.get(folder, (-FRESH, None, frozenset()))
+    if now - since >= FRESH:
+        try:
+            last = os.stat(folder).st_mtime_ns
+            if last != changed:
+                changed, names = last, frozenset(os.listdir(folder))
+        except OSError:
+            changed, names = None, frozenset()
+        _LISTINGS[folder] = (now, changed, names)
+    return names
+
+
+_LISTINGS: dict[str, tuple[float, int | None, frozenset[str]]] = {}
+FRESH = 2.0
+"""Seconds for which a folder is taken to hold what it held."""

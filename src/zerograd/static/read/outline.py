@@ -1,0 +1,329 @@
+"""The outline of a file, from its bytes: which of the names that it exports lead to a step.
+
+`for batch in loader: engine.train_step(batch)` says nothing of gradients. Whether such a file has to be parsed is
+decided by the names that it imports: a function that steps, or calls one that does, outside of a loop of its
+own; a class with such methods. Methods are compared by name, without regard to whose they are, so a file
+is parsed once too often rather than not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from zerograd.static.read.load import read_bytes
+from zerograd.static.read.locate import OUTSIDE, locate
+from zerograd.static.read.prefilter import worth_parsing
+from zerograd.static.read.source import Unreadable
+
+FARTHEST = 3
+"""Imports that are followed from one file to the next, where it is known which files step."""
+LARGEST = 600_000
+"""Bytes of a file that is still worth following."""
+
+Names = frozenset[bytes]
+NONE: Names = frozenset()
+
+
+class Part(NamedTuple):
+    """A function or a class at the top level of a file, or all else there, which has no name."""
+
+    bases: list[bytes]
+    once: dict[bytes, set[bytes]]
+    """By function or method: what it calls outside of its loops."""
+    repeated: dict[bytes, set[bytes]]
+    """By function or method: what it calls in a loop."""
+
+
+class Outline:
+    """What the bytes of a file say of it."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.data = data if len(data) <= LARGEST else b""
+
+    @cached_property
+    def steps(self) -> bool:
+        """Whether it fills and uses gradients itself."""
+        return worth_parsing(self.data)
+
+    @cached_property
+    def imports(self) -> dict[bytes, bytes]:
+        """The dotted name that each imported name has, without those of well-known libraries."""
+        return dict(imported_names(import_lines(self.data)))
+
+    @cached_property
+    def located(self) -> dict[bytes, tuple[str, str] | None]:
+        """For each imported name the file of the project that it is in, and the rest of the name."""
+        path = self.path
+        return {
+            name: locate(path, dotted.decode("utf-8", "replace"))
+            for name, dotted in self.imports.items()
+        }
+
+    @cached_property
+    def parts(self) -> dict[bytes, Part]:
+        """What the file defines at its top level, by name."""
+        return _parts(self.data)
+
+    @cached_property
+    def own_steps(self) -> Names:
+        """Functions of this file that step themselves, outside of a loop."""
+        if not self.steps:
+            return NONE
+        return frozenset(
+            name
+            for part in self.parts.values()
+            for name, called in part.once.items()
+            if name and any(map(_STEP.search, called))
+        )
+
+    def repeating(self, names: Names) -> Names:
+        """Its functions that call one of these in a loop, or call a function that does."""
+        if not any(name + b"(" in self.data for name in names):
+            return NONE
+        repeated = {
+            name
+            for part in self.parts.values()
+            for name, called in part.repeated.items()
+            if not names.isdisjoint(called)
+        }
+        if repeated:
+            for part in self.parts.values():
+                both = {name: part.once[name] | part.repeated[name] for name in part.once}
+                repeated |= _closure(both, repeated, NONE)
+        return frozenset(repeated)
+
+
+def _closure(calls: dict[bytes, set[bytes]], found: Collection[bytes], others: Names) -> set[bytes]:
+    """These functions, and those that are, or call, one of them or of the others."""
+    all_found = set(found)
+    grown = True
+    while grown:
+        grown = False
+        for name, called in calls.items():
+            if name and name not in all_found and not _DUNDER.match(name):
+                leads = name in others or not others.isdisjoint(called)
+                if leads or not all_found.isdisjoint(called):
+                    all_found.add(name)
+                    grown = True
+    return all_found
+
+
+class Outlines:
+    """Says which functions lead to a step, in files that import each other."""
+
+    def __init__(self, farthest: int = 1, only: Collection[str] | None = None) -> None:
+        self.farthest = farthest
+        self.only = only
+        """The files that step or lead to a step; None where that is not known."""
+        self._leading: dict[tuple[str, bytes, int], Names] = {}
+        self._imported: dict[tuple[str, int], Names] = {}
+
+    def of(self, path: str) -> Outline | None:
+        """The outline of a file, if it may lead to a step."""
+        return outline_of(path) if self.only is None or path in self.only else None
+
+    def imported(self, outline: Outline, farthest: int) -> Names:
+        """The functions and methods behind all names that a file imports that lead to a step."""
+        key = (outline.path, farthest)
+        if key not in self._imported:
+            self._imported[key] = NONE.union(
+                *(self.behind(outline, name, farthest) for name in outline.imports)
+            )
+        return self._imported[key]
+
+    def behind(self, outline: Outline, name: bytes, farthest: int) -> Names:
+        """The functions and methods behind an imported name that lead to a step."""
+        found = outline.located[name]
+        if found is None or found[0] == outline.path:
+            return NONE
+        path, rest = found
+        if rest:
+            return self.leading(path, rest.partition(".")[0].encode(), farthest)
+        known = self.of(path)
+        if known is None or not known.steps:
+            return NONE
+        return NONE.union(*(self.leading(path, part, farthest) for part in known.parts))
+
+    def leading(self, path: str, name: bytes, farthest: int) -> Names:
+        """The functions and methods behind a name of a file that lead to a step."""
+        key = (path, name, farthest)
+        if key not in self._leading:
+            outline = self.of(path)
+            self._leading[key] = self._leads(outline, name, farthest) if outline else NONE
+        return self._leading[key]
+
+    def _leads(self, outline: Outline, name: bytes, farthest: int) -> Names:
+        if name in outline.imports:
+            return self.behind(outline, name, farthest - 1) if farthest else NONE
+        others = self.imported(outline, farthest - 1) if farthest else NONE
+        part = outline.parts.get(name) if outline.steps or others else None
+        if part is None:
+            return NONE
+        inherited: set[bytes] = set()
+        for base in part.bases if farthest else ():
+            inherited |= self._leads(outline, base, farthest - 1)
+        return frozenset(_closure(part.once, inherited, others | outline.own_steps))
+
+    def exports(self, outline: Outline) -> list[bytes]:
+        """The names of a file behind which something leads to a step."""
+        path = outline.path
+        if not outline.steps and not self.imported(outline, self.farthest):
+            return []
+        names = [*outline.parts, *outline.imports]
+        return [name for name in names if name and self.leading(path, name, self.farthest)]
+
+    def all_leading(self, outline: Outline) -> Names:
+        """All functions that lead to a step, in a file and behind its imports."""
+        found = self.imported(outline, self.farthest)
+        return found.union(*(self._leads(outline, name, self.farthest) for name in outline.parts))
+
+    def repeats_a_step(self, outline: Outline) -> bool:
+        """Whether a file that says nothing of gradients leads from a loop to a step in another file."""
+        exported = self.imported(outline, self.farthest)
+        if not exported:
+            return False
+        parts = outline.parts.values()
+        own = {name: called for part in parts for name, called in part.once.items()}
+        if outline.repeating(frozenset(_closure(own, exported, NONE))):
+            return True
+        # The loop may be in a file of its own, which is handed the object that steps.
+        loops: set[bytes] = set()
+        for path in sorted({found[0] for found in outline.located.values() if found}):
+            known = outline_of(path)
+            if known is not None and not known.steps:
+                loops |= known.repeating(exported) - {b""}
+        called = (
+            set().union(*part.once.values(), *part.repeated.values())
+            for part in outline.parts.values()
+        )
+        return any(not loops.isdisjoint(names) for names in called)
+
+    def is_led(self, path: str, names: Names) -> bool:
+        """Whether a file that says nothing of gradients leads to a step, or repeats one of these."""
+        outline = outline_of(path)
+        if outline is None:
+            return False
+        if outline.repeating(names - _COMMON) - {b""}:
+            return True
+        return bool(self.imported(outline, 0)) and bool(self.exports(outline))
+
+
+def outline_of(path: str) -> Outline | None:
+    """The outline of a file; None if it cannot be read."""
+    try:
+        status = os.stat(path)
+        stamp = (status.st_mtime_ns, status.st_size)
+        known = _OUTLINES.get(path)
+        if known is None or known[0] != stamp:
+            if status.st_size > LARGEST:
+                return None
+            known = _OUTLINES[path] = (stamp, Outline(read_bytes(path), path))
+    except (OSError, Unreadable):
+        return None
+    return known[1]
+
+
+_OUTLINES: dict[str, tuple[tuple[int, int], Outline]] = {}
+
+_COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
+"""Methods that torch's own objects, environments and meters have, too."""
+_STEP = re.compile(rb"(?:^|_)step$|caler$")
+_DUNDER = re.compile(rb"__\w+__$")
+_IMPORT = re.compile(
+    rb"[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(.*)|import[ \t]+(.+))", re.DOTALL
+)
+_LISTED = re.compile(rb"([\w.]+)(?:\s+as\s+(\w+))?")
+_OUTSIDE = frozenset(name.encode() for name in OUTSIDE)
+_LINE = re.compile(rb"^([ \t]*)([^\s#][^\n]*)", re.MULTILINE)
+_OPENS = (b"def ", b"class ", b"for ", b"while ", b"async ")
+_BLOCK = re.compile(
+    rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w., \t]*)\)[ \t]*:)?"
+)
+_CALL = re.compile(rb"(\w+)[ \t]*\(")
+
+
+def import_lines(data: bytes) -> list[bytes]:
+    """The statements of a file that import something that is not of a well-known library."""
+    lines = []
+    at = data.find(b"import")
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        head = data[start:at].strip()
+        if not head or head.startswith(b"from"):
+            if data.find(b"(", at, end) >= 0 and head:
+                closed = data.find(b")", at)
+                end = closed if closed >= 0 else end
+            first = (head[4:] or data[at + 6 : end]).strip().partition(b".")[0]
+            if first.partition(b" ")[0] not in _OUTSIDE:
+                lines.append(data[start:end].strip())
+        at = data.find(b"import", end)
+    return lines
+
+
+def imported_names(lines: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The names that import statements define, and the dotted name that each of them has."""
+    for line in lines:
+        match = _IMPORT.match(line.partition(b"#")[0] if b"(" not in line else line)
+        if match is None:
+            continue
+        module, names, modules = match.groups()
+        if module is None:
+            for dotted, name in _LISTED.findall(modules):
+                if dotted.partition(b".")[0] not in _OUTSIDE:
+                    yield name or dotted, dotted
+        else:
+            joint = b"" if module.endswith(b".") else b"."
+            for dotted, name in _LISTED.findall(names):
+                yield name or dotted, module + joint + dotted
+
+
+class _Block(NamedTuple):
+    """A block of the file that is being read: where its lines belong."""
+
+    indent: int
+    part: Part
+    function: bytes
+    looped: bool
+
+
+def _parts(data: bytes) -> dict[bytes, Part]:
+    top = Part([], {b"": set()}, {b"": set()})
+    parts = {b"": top}
+    outermost = _Block(-1, top, b"", False)
+    blocks = [outermost]
+    for match in _LINE.finditer(data):
+        indent, text = match.groups()
+        deep = len(indent)
+        opened = _BLOCK.match(text) if text.startswith(_OPENS) else None
+        if opened is None:
+            if b"(" not in text:
+                continue
+            # A line of a string may be further to the left: it closes no block.
+            block = next((one for one in reversed(blocks) if one.indent < deep), outermost)
+            calls = block.part.repeated if block.looped else block.part.once
+            calls[block.function].update(_CALL.findall(text))
+            continue
+        while blocks[-1].indent >= deep:
+            blocks.pop()
+        _, part, function, looped = blocks[-1]
+        kind, name, bases = opened.groups()
+        if kind in (b"for", b"while"):
+            part.once[function].update(_CALL.findall(text))
+            looped = True
+        else:
+            if not deep:
+                listed = re.findall(rb"\w+", bases or b"") if kind == b"class" else []
+                part = parts[name] = Part(listed, {b"": set()}, {b"": set()})
+            if kind == b"def":
+                part.once.setdefault(name, set())
+                part.repeated.setdefault(name, set())
+            function, looped = (name, False) if kind == b"def" else (b"", False)
+        blocks.append(_Block(deep, part, function, looped))
+    return parts

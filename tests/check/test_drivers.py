@@ -1,0 +1,100 @@
+"""A directory is checked as a program: a loop in one file, and the step that it repeats in another."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from zerograd.check.check_session import Options, run
+from zerograd.check.drivers import drivers
+from zerograd.static.check_file import Verdict, verdict_on_file
+
+ENGINE = """
+import torch
+class Engine:
+    def __init__(self, net):
+        self.net = net
+        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    def train_step(self, x):
+        self.net(x).mean().backward()
+        self.opt.step()
+"""
+QUIET = ENGINE.replace("def train_step", "def other")
+LOOP = """
+from engine import Engine
+def main(net, loader):
+    engine = Engine(net)
+    for batch in loader:
+        engine.train_step(batch)
+"""
+LONG_AGO = 1_600_000_000
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZEROGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def put(path: Path, text: str, when: int = LONG_AGO) -> None:
+    path.write_text(text)
+    os.utime(path, (when, when))
+
+
+def test_a_finding_names_the_loop_that_repeats_its_step(here: Path) -> None:
+    put(here / "engine.py", ENGINE + "    def reset(self):\n        self.opt.zero_grad()\n")
+    put(here / "bad.py", LOOP)
+    put(here / "good.py", LOOP.replace("        engine", "        engine.reset()\n        engine"))
+    report = run(Options((".",), cache=False, jobs=1), lambda _done, _all: None).report
+    (finding,) = report.findings
+    assert finding.site.path == "engine.py"
+    assert ("bad.py", 5) in [(note.site.path, note.site.line) for note in finding.notes]
+
+
+def found(*, cache: bool = True) -> list[tuple[str, str, int]]:
+    outcome = run(Options((".",), cache=cache, jobs=1), lambda _done, _all: None)
+    assert not outcome.report.errors
+    return [(one.code, one.site.path, one.site.line) for one in outcome.report.findings]
+
+
+STALE = ("ZG101", "engine.py", 8)
+
+
+def test_a_loop_without_gradients_is_read_with_the_step_it_repeats(here: Path) -> None:
+    put(here / "engine.py", ENGINE)
+    put(here / "train.py", LOOP)
+    assert found(cache=False) == [STALE]
+
+
+def test_a_warm_check_finds_what_a_cold_one_does(here: Path) -> None:
+    put(here / "engine.py", ENGINE)
+    put(here / "train.py", LOOP)
+    assert found() == found() == found(cache=False) == [STALE]
+
+
+def test_an_unchanged_loop_is_read_again_if_the_step_appears(here: Path) -> None:
+    put(here / "engine.py", QUIET)
+    put(here / "train.py", LOOP)
+    assert found() == []
+    put(here / "engine.py", ENGINE, LONG_AGO + 1)
+    assert found() == [STALE]
+    put(here / "engine.py", QUIET, LONG_AGO + 2)
+    assert found() == []
+
+
+def test_the_order_of_files_does_not_matter(here: Path) -> None:
+    for name in ("a", "b", "engine", "z"):
+        put(here / f"{name}.py", ENGINE if name == "engine" else LOOP)
+    verdicts = {name: verdict_on_file(name) for name in ("a.py", "b.py", "engine.py", "z.py")}
+    forwards = drivers(verdicts)
+    backwards = drivers(dict(reversed(verdicts.items())))
+    assert sorted(forwards) == sorted(backwards) == ["a.py", "b.py", "z.py"]
+
+
+def test_a_file_that_imports_nothing_of_the_project_is_not_read_again() -> None:
+    assert drivers({"a.py": Verdict(unparsed=b"import glob"), "b.py": Verdict()}) == []
