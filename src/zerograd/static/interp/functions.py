@@ -326,9 +326,12 @@ class Functions:
         if not all(isinstance(node, ast.Attribute) for node in looked_up):
             return None
         frame = Frame(fn.module, env={me: fn.owner}, klass=fn.klass, owner=fn.owner)
+        # The one that the object is seen to have, or the first.
+        looked_up.sort(key=lambda node: node.lineno)
         values = [self.evaluator.peek_in(frame, node) for node in looked_up]
-        found = join(values) if values else None
-        return found if isinstance(found, Thing) else None
+        things = [value for value in values if isinstance(value, Thing)]
+        things.sort(key=lambda thing: not self.objects.role(thing))
+        return things[0] if things else None
 
     def _attributes_used(self, fn: Fn) -> frozenset[Key]:
         """What a method may compute with: the attributes of its object that it mentions."""
