@@ -426,7 +426,7 @@ def test_torch_is_not_imported_before_the_script_does_it(here: Path) -> None:
 
 
 @tiers.long
-@pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "sarif"])
+@pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "junit", "sarif"])
 def test_the_report_in_every_format(here: Path, name: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = watched("--format", name, "train.py", cwd=here)

@@ -208,7 +208,7 @@ def test_a_recording_is_judged_without_torch(here: Path) -> None:
     assert zerograd("replay", "bad.jsonl", "--exit-zero", cwd=here).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "sarif"])
+@pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "junit", "sarif"])
 def test_a_replay_in_every_format(here: Path, name: str) -> None:
     recorded(here / "bad.jsonl", FORGOTTEN)
     words = ["replay", "bad.jsonl", "--format", name]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem, Report, Watched
-from zerograd.report import concise, github, gitlab, sarif, text
+from zerograd.report import concise, github, gitlab, junit, sarif, text
 from zerograd.report import json as json_report
 
 LINES = """\
@@ -203,7 +203,11 @@ def test_json_is_exactly_the_contract() -> None:
                 "path": "train.py",
                 "line": 5,
                 "column": 5,
+                "end_line": 5,
+                "end_column": 20,
                 "cell": None,
+                "help": "call optimizer.zero_grad() after step()",
+                "url": None,
                 "when": ["(i + 1) % 4 == 0"],
                 "seen": 3,
                 "rank": 0,
@@ -234,6 +238,8 @@ def test_json_is_exactly_the_contract() -> None:
         "errors": [{"path": "b.py", "line": 3, "message": "broken"}],
         "skipped": [],
         "files": 1,
+        "known": 0,
+        "unchanged": 0,
     }
 
 
@@ -337,3 +343,26 @@ def test_every_report_can_be_rendered(
         assert render(told) == render(told)
     for render in (json_report.render, gitlab.render, sarif.render):
         json.loads(render(told))
+
+
+def test_junit_fails_for_errors_only() -> None:
+    from xml.etree import ElementTree as ET
+
+    advice = changed(level="advice", message="a < b & \x00 \x1b")
+    read = ET.fromstring(
+        junit.render(report(FINDING, advice, problems=[Problem("x.py", "broken")]))
+    )
+    (suite,) = read
+    assert suite.attrib == {"name": "zerograd", "tests": "3", "failures": "1", "errors": "1"}
+    failed, passed, error = suite
+    assert [one.tag for one in (failed[0], passed[0], error[0])] == [
+        "failure",
+        "system-out",
+        "error",
+    ]
+    assert failed.attrib["name"] == "ZG101 stale-gradient (train.py:5:5)"
+    assert (failed.attrib["file"], failed.attrib["line"]) == ("train.py", "5")
+    assert "call optimizer.zero_grad() after step()" in (failed[0].text or "")
+    assert "a < b & \N{REPLACEMENT CHARACTER}" in (passed[0].text or "")
+    ((clean,),) = ET.fromstring(junit.render(Report(files=1)))
+    assert len(clean) == 0

@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from zerograd.check.baseline import Baseline
+from zerograd.check.baseline import write as write_baseline
 from zerograd.check.cache import Cache
+from zerograd.check.changes import Changes
 from zerograd.check.discover import Discovery, Target
+from zerograd.check.function_texts import Files
 from zerograd.check.settings import DEFAULT, Settings
 from zerograd.check.settings import load as load_settings
-from zerograd.core.finding import Finding, Problem, Report, SourceKey
+from zerograd.core.finding import Finding, Level, Problem, Report, SourceKey
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import (
     Verdict,
@@ -55,6 +59,13 @@ class Options:
     unsafe: bool = False
     explain: bool = False
     """Each training loop is accounted for: the cache holds no accounts."""
+    config: str | None = None
+    """The file whose settings are used for all files."""
+    fail_on: Literal["", "error", "advice"] = ""
+    """What fails a check; without it, errors and advice that was selected by its code or name."""
+    baseline: str | None = None
+    write_baseline: str | None = None
+    diff_base: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,11 +86,17 @@ class Outcome:
 
 
 def run(options: Options, progress: Progress) -> Outcome:
-    """Run a check; `UnknownRule` if the command line names a rule that does not exist."""
+    """Run a check.
+
+    It raises `UnknownRule` for a rule that does not exist, `Unusable` for a baseline that cannot be used,
+    and `NoRevision` for a revision that there is not.
+    """
     chooser = _Chooser(options)
     memory = Cache(options.paths) if options.cache and not options.explain else None
     loader = memory.load_settings if memory else load_settings
-    discovery = Discovery(options.exclude, include_tests=options.include_tests, loader=loader)
+    discovery = Discovery(
+        options.exclude, include_tests=options.include_tests, loader=loader, config=options.config
+    )
     # A named file is always read, even if it is also in a named directory that excludes it.
     for path in sorted(options.paths, key=os.path.isdir):
         if path != "-":
@@ -95,8 +112,10 @@ def run(options: Options, progress: Progress) -> Outcome:
         verdict = verdict_on_bytes(stdin, name, explain=options.explain)
         if rewriter is not None and chooser.any(verdict, settings):
             stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings))
+        lines = _lines(name, stdin)
+        chooser.files.give(name, lines)
+        chooser.report.sources.update(lines)
         chooser.add(verdict, settings, name)
-        chooser.report.sources.update(_lines(name, stdin))
         chooser.report.files += 1
     verdicts = _verdicts(found.targets, memory, options, progress)
     if rewriter is not None:
@@ -113,6 +132,9 @@ def run(options: Options, progress: Progress) -> Outcome:
     report.files += len(found.targets)
     report.errors[:0] = found.problems
     add_sources(report)
+    if options.write_baseline is not None:
+        write_baseline(options.write_baseline, report.findings, chooser.files)
+        return Outcome(report, failed=False)
     if rewriter is None:
         return Outcome(report, chooser.failed)
     report.fixed = rewriter.fixed if rewriter.mode != "show" else None
@@ -205,6 +227,10 @@ class _Chooser:
         self._selections: dict[object, Selection | None] = {}
         self._seen: set[tuple[str, object]] = set()
         self._loops: list[Seen] = []
+        self.files = Files()
+        self._baseline = None if options.baseline is None else Baseline(options.baseline)
+        self._changes = _changes(options)
+        self._severities: dict[int, dict[str, str]] = {}
         self._settings: dict[str, Settings] = {}
         """The settings of each file that leads to a training loop."""
         for word in (*(options.select or ()), *options.ignore):
@@ -223,10 +249,47 @@ class _Chooser:
             if same in self._seen or not self.wants(finding, settings):
                 continue
             self._seen.add(same)
+            if self._is_hidden(finding):
+                continue
+            level = self._level(finding, settings)
+            self.failed |= self._fails(finding, level, settings)
+            pages = settings.rule_pages.rstrip("/")
+            if pages or level != finding.level:
+                url = f"{pages}/{finding.code}.html" if pages else ""
+                finding = replace(finding, level=level, url=url)
             self.report.findings.append(finding)
-            selection = self._selection(finding.site.path, self.understood(settings))
-            explicit = selection is not None and finding.code in selection.explicit
-            self.failed |= finding.level == "error" or explicit
+
+    def _is_hidden(self, finding: Finding) -> bool:
+        """Whether a finding is counted only: nothing near it has changed, or a baseline knows it."""
+        if self._changes is not None and not self._changes.touch(finding, self.files):
+            self.report.unchanged += 1
+            return True
+        known = self._baseline is not None and self._baseline.take(finding, self.files)
+        self.report.known += known
+        return known
+
+    def _level(self, finding: Finding | Found, settings: Settings) -> Level:
+        """What the rule of a finding counts for: the settings decide, or else the rule."""
+        level = self._severity(settings).get(finding.code, finding.level)
+        return "error" if level == "error" else "advice"
+
+    def _severity(self, settings: Settings) -> dict[str, str]:
+        """The severities that the settings give, by code; a narrow name is stronger than a wide one."""
+        if not settings.severity:
+            return {}
+        known = self.understood(settings)
+        if id(known) not in self._severities:
+            graded = [(expand(word, _pages()), level) for word, level in known.severity]
+            graded.sort(key=lambda one: -len(one[0]))
+            self._severities[id(known)] = {code: level for codes, level in graded for code in codes}
+        return self._severities[id(known)]
+
+    def _fails(self, finding: Finding | Found, level: Level, settings: Settings) -> bool:
+        """Whether a finding fails the check."""
+        if level == "error" or self._options.fail_on:
+            return level == "error" or self._options.fail_on == "advice"
+        selection = self._selection(finding.site.path, self.understood(settings))
+        return selection is not None and finding.code in selection.explicit
 
     def add_loops(self, checked: list[str]) -> None:
         """Add the verdicts on the training loops of the checked files."""
@@ -241,14 +304,18 @@ class _Chooser:
         selection = self._selection(found.site.path, settings)
         if selection is not None and found.code not in selection.codes:
             return ""
+        if self._severity(settings).get(found.code) == "off":
+            return ""
         if not (found.certain or self._options.pedantic or settings.pedantic):
             return "possible"
-        explicit = selection is not None and found.code in selection.explicit
-        return "wrong" if found.level == "error" or explicit else "advice"
+        level = self._level(found, settings)
+        return "wrong" if self._fails(found, level, settings) else "advice"
 
     def wants(self, finding: Finding, settings: Settings) -> bool:
         """Whether the command line and the settings select a finding."""
         if not (finding.certain or self._options.pedantic or settings.pedantic):
+            return False
+        if self._severity(settings).get(finding.code) == "off":
             return False
         selection = self._selection(finding.site.path, self.understood(settings))
         return selection is None or finding.code in selection.codes
@@ -281,7 +348,13 @@ class _Chooser:
                 select=settings.select and (self._known(settings.select, settings) or None),
                 ignore=self._known(settings.ignore, settings),
                 per_file_ignores=tuple((one, self._known(n, settings)) for one, n in by_file),
+                severity=tuple(
+                    (word, level)
+                    for word, level in settings.severity
+                    if self._known([word], settings)
+                ),
             )
+            self._checked[id(self._checked[id(settings)])] = self._checked[id(settings)]
         return self._checked[id(settings)]
 
     def _known(self, words: Iterable[str], settings: Settings) -> tuple[str, ...]:
@@ -294,6 +367,14 @@ class _Chooser:
             else:
                 known.append(word)
         return tuple(known)
+
+
+def _changes(options: Options) -> Changes | None:
+    """With `--diff-base`, the changes in the repository of the first path."""
+    if options.diff_base is None:
+        return None
+    first = os.path.abspath(next((path for path in options.paths if path != "-"), "."))
+    return Changes(options.diff_base, first if os.path.isdir(first) else os.path.dirname(first))
 
 
 def _unknown(word: str) -> str:

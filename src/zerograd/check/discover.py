@@ -75,6 +75,7 @@ class Discovery:
         *,
         include_tests: bool = False,
         loader: Loader = load_settings,
+        config: str | None = None,
     ) -> None:
         self.found = Found()
         self._exclude = Patterns(exclude)
@@ -84,6 +85,12 @@ class Discovery:
         self._taken: set[str] = set()
         self._met = 0
         self._tests_left_out = False
+        self._fixed: Settings | None = None
+        """The settings of all files, where the user has named them."""
+        if config is not None:
+            fixed, problems = load_settings(config, os.getcwd())
+            self._fixed = fixed or DEFAULT
+            self.found.problems += problems
 
     def add(self, path: str) -> None:
         """Add a file, or every file below a directory that should be checked."""
@@ -106,6 +113,8 @@ class Discovery:
 
     def settings_above(self, directory: str) -> Settings:
         """The settings of the nearest pyproject.toml that has any, from here upwards."""
+        if self._fixed is not None:
+            return self._fixed
         while True:
             if os.path.isfile(os.path.join(directory, PYPROJECT)):
                 own = self._settings_in(directory)
@@ -177,7 +186,7 @@ class Discovery:
         settings = here.settings
         if ".gitignore" in names:
             ignores.append((_read_ignore(here.absolute), ""))
-        if PYPROJECT in names:
+        if PYPROJECT in names and self._fixed is None:
             settings = self._settings_in(here.absolute) or settings
             if settings is not here.settings:
                 own = (settings.excluded, "")

@@ -1,4 +1,4 @@
-"""`[tool.zerograd]` of the nearest pyproject.toml above a file.
+"""`[tool.zerograd]` of the nearest pyproject.toml above a file, and of the files that it extends.
 
 Settings that cannot be read are reported as a `Problem`, and the check goes on without them.
 """
@@ -18,11 +18,16 @@ FILE = "pyproject.toml"
 _LISTS = ("select", "ignore", "exclude")
 _FLAGS = ("include-tests", "pedantic")
 _TABLES = ("per-file-ignores",)
-KEYS = (*_LISTS, *_FLAGS, *_TABLES)
+_GRADES = ("severity",)
+_TEXTS = ("extend", "rule-pages")
+KEYS = (*_LISTS, *_FLAGS, *_TABLES, *_GRADES, *_TEXTS)
+SEVERITIES = ("error", "advice", "off")
 _SHAPES = {
     **dict.fromkeys(_LISTS, "a list of strings"),
     **dict.fromkeys(_FLAGS, "true or false"),
     **dict.fromkeys(_TABLES, "a table of lists of strings"),
+    **dict.fromkeys(_GRADES, 'a table of rules, each "error", "advice" or "off"'),
+    **dict.fromkeys(_TEXTS, "a string"),
 }
 
 
@@ -38,6 +43,10 @@ class Settings:
     include_tests: bool = False
     pedantic: bool = False
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    severity: tuple[tuple[str, str], ...] = ()
+    """What rules count for; a narrow name is stronger than a wide one."""
+    rule_pages: str = ""
+    """The address of the pages of the rules."""
     excluded: Patterns = field(default=Patterns(()), compare=False)
 
     def ignored_in(self, path: str) -> tuple[str, ...]:
@@ -59,22 +68,67 @@ def relative_to(path: str, root: str) -> str:
     return os.path.relpath(path, root or ".").replace(os.sep, "/")
 
 
-def load(path: str) -> tuple[Settings | None, list[Problem]]:
-    """The settings of one pyproject.toml, None without any; and its problems."""
+def load(path: str, root: str | None = None) -> tuple[Settings | None, list[Problem]]:
+    """The settings of one file, None without any; and its problems.
+
+    Patterns are relative to `root`, which is the directory of the file unless another one is given.
+    """
+    problems: list[Problem] = []
+    values = _values(path, problems, ())
+    if values is None:
+        return None, problems
+    root = os.path.dirname(path) if root is None else root
+    excluded = Patterns(values.get("exclude", ()))
+    for key in (*_TABLES, *_GRADES):
+        field_name = key.replace("-", "_")
+        values[field_name] = tuple(values.get(field_name, {}).items())
+    return Settings(root=root, path=path, excluded=excluded, **values), problems
+
+
+def _values(path: str, problems: list[Problem], above: tuple[str, ...]) -> dict[str, Any] | None:
+    """The settings of a file and of those that it extends; None if it has none.
+
+    Its own lists, flags and strings take the place of those that it extends; tables are merged.
+    """
+    section = _section(path, problems)
+    if section is None:
+        return None
+    if not isinstance(section, dict):
+        message = "[tool.zerograd] is not a table; its settings are not used"
+        problems.append(Problem(path, message))
+        return None
+    own = _understood(path, section, problems)
+    extended = own.pop("extend", None)
+    if extended is None:
+        return own
+    base = os.path.normpath(os.path.join(os.path.dirname(path), os.path.expanduser(extended)))
+    if base in (path, *above):
+        message = f"[tool.zerograd] extend leads back to {base}; it is not used"
+        problems.append(Problem(path, message, _line_of(path, "extend")))
+        return own
+    values = _values(base, problems, (path, *above)) or {}
+    for key, value in own.items():
+        values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
+    return values
+
+
+def _section(path: str, problems: list[Problem]) -> object:
+    """`[tool.zerograd]`, or all of a file that is only about zerograd; None without settings."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
     except OSError as error:
-        return None, [Problem(path, f"cannot be read: {error.strerror}; its settings are not used")]
+        message = f"cannot be read: {error.strerror}; its settings are not used"
+        problems.append(Problem(path, message))
+        return None
     try:
         table = _parse(data)
     except (ValueError, RecursionError) as error:
-        return None, [_broken(path, error, data)]
-    section = table.get("tool", {})
-    section = section.get("zerograd") if isinstance(section, dict) else None
-    if section is None:
-        return None, []
-    return _settings(path, section)
+        problems.append(_broken(path, error, data))
+        return None
+    tool = table.get("tool", {})
+    section = tool.get("zerograd") if isinstance(tool, dict) else None
+    return table if section is None and os.path.basename(path) != FILE else section
 
 
 def _parse(data: bytes) -> Mapping[str, Any]:
@@ -97,32 +151,34 @@ def _broken(path: str, error: ValueError | RecursionError, data: bytes) -> Probl
     return Problem(path, f"is not valid TOML ({reason}); its settings are not used", line)
 
 
-def _settings(path: str, section: object) -> tuple[Settings | None, list[Problem]]:
-    problems: list[Problem] = []
+def _understood(path: str, section: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    """The settings that have the right shape, by the names of the fields of `Settings`."""
 
-    def wrong(message: str, key: str = "") -> None:
-        line = _line_of(path, key) if key else None
-        problems.append(Problem(path, f"[tool.zerograd] {message}", line))
+    def wrong(message: str, key: str) -> None:
+        problems.append(Problem(path, f"[tool.zerograd] {message}", _line_of(path, key)))
 
-    if not isinstance(section, dict):
-        wrong("is not a table; its settings are not used")
-        return None, problems
     values: dict[str, Any] = {}
     for key, value in section.items():
+        name = key.replace("-", "_")
         if key in _LISTS and _is_list(value):
-            values[key] = tuple(value)
-        elif key in _FLAGS and isinstance(value, bool):
-            values[key.replace("-", "_")] = value
+            values[name] = tuple(value)
+        elif (key in _FLAGS and isinstance(value, bool)) or (
+            key in _TEXTS and isinstance(value, str)
+        ):
+            values[name] = value
         elif key in _TABLES and isinstance(value, dict) and all(map(_is_list, value.values())):
-            names = ((pattern, tuple(names)) for pattern, names in value.items())
-            values[key.replace("-", "_")] = tuple(names)
+            values[name] = {pattern: tuple(names) for pattern, names in value.items()}
+        elif key in _GRADES and isinstance(value, dict) and all(map(_is_severity, value.values())):
+            values[name] = dict(value)
         elif key in KEYS:
             wrong(f"{key} must be {_SHAPES[key]}; it is not used", key)
         else:
             wrong(f"has no setting {key!r}{_hint(key)}", key)
-    root = os.path.dirname(path)
-    excluded = Patterns(values.get("exclude", ()))
-    return Settings(root=root, path=path, excluded=excluded, **values), problems
+    return values
+
+
+def _is_severity(value: object) -> bool:
+    return isinstance(value, str) and value in SEVERITIES
 
 
 def _is_list(value: object) -> bool:

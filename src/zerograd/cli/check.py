@@ -28,6 +28,9 @@ examples:
   zerograd check --why train.py:40        what was read of the loop at line 40, and what was assumed
   zerograd check . --diff                 show what --fix would change, and change nothing
   zerograd check . --fix                  apply the safe fixes
+  zerograd check . --write-baseline known.json     remember the findings of today
+  zerograd check . --baseline known.json           … and report only new ones
+  zerograd check . --diff-base main       only findings in functions that this branch changes
 
 to allow a finding, put a comment on its line, above the function, or at the top of the file:
   loss.backward()  # zerograd: allow[stale-gradient]
@@ -38,9 +41,11 @@ settings come from the nearest pyproject.toml above each file:
   exclude = ["legacy"]
   include-tests = true                    # default: false
   per-file-ignores = { "examples/*" = ["ZG3"] }
+  severity = { ZG303 = "error", ZG304 = "off" }
+  extend = "../policy/zerograd.toml"      # settings of another file, which this one overrides
 
 exit: 0 no errors (advice alone does not count), 1 errors, or advice that was selected by its code
-      or name, 2 something could not be checked; with --fix, the findings that are left count;
+      or name (--fail-on decides otherwise), 2 something could not be checked; with --fix, the findings that are left count;
       with --diff, 1 also if something would change
 """
 
@@ -61,6 +66,22 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--pedantic",
         action="store_true",
         help="also show findings that are possible but not certain",
+    )
+    chosen.add_argument(
+        "--config", metavar="FILE", help="use the settings of this file for all files"
+    )
+    old = parser.add_argument_group("old code")
+    baseline = old.add_mutually_exclusive_group()
+    baseline.add_argument(
+        "--write-baseline", metavar="FILE", help="write all findings to a file, and exit with 0"
+    )
+    baseline.add_argument(
+        "--baseline", metavar="FILE", help="count the findings of this file, and do not show them"
+    )
+    old.add_argument(
+        "--diff-base",
+        metavar="REV",
+        help="only findings in functions that differ from the merge base of REV and HEAD",
     )
     fixes = parser.add_argument_group("fixes")
     fixes.add_argument("--fix", action="store_true", help="apply the safe fixes")
@@ -94,6 +115,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_output(output)
     output.add_argument(
         "--statistics", action="store_true", help="show only how many findings each rule has"
+    )
+    output.add_argument(
+        "--fail-on",
+        choices=("error", "advice"),
+        help="what fails the check; default: errors, and advice that was selected",
     )
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
@@ -152,27 +178,45 @@ def run(arguments: argparse.Namespace) -> int:
     # A check creates many objects and few cycles, and the process ends soon.
     gc.disable()
     from zerograd.check import check_session
+    from zerograd.check.baseline import Unusable
+    from zerograd.check.changes import NoRevision
     from zerograd.rules.selection import UnknownRule
 
     if arguments.statistics and not FORMATS[arguments.format].for_people:
         say(f"--statistics works with --format text, not with {arguments.format}")
         return COULD_NOT
+    if _repair(arguments) in ("diff", "fix") and not (
+        arguments.baseline is None and arguments.diff_base is None
+    ):
+        say("fixes are for all findings: leave --baseline and --diff-base out")
+        return COULD_NOT
     progress = Progress("checking: {done} of {total} files")
     try:
         outcome = check_session.run(_options(arguments), progress.tell)
-    except (NoRules, UnknownRule) as error:
+    except (NoRevision, NoRules, UnknownRule, Unusable) as error:
         say(str(error))
         return COULD_NOT
     finally:
         progress.end()
     if arguments.why:
         return _explain(outcome.report, arguments)
+    if arguments.write_baseline is not None:
+        return _baseline_written(outcome, arguments.write_baseline)
     outcome.report.lists_loops = arguments.loops
     if not _tell(outcome, arguments):
         return COULD_NOT
     code = outcome.exit_code
     gc.freeze()
     return 0 if code == 1 and arguments.exit_zero else code
+
+
+def _baseline_written(outcome: Outcome, path: str) -> int:
+    """Say what the baseline knows; the exit code."""
+    for problem in outcome.report.errors:
+        say(f"{problem.path} {problem.message}")
+    number = len(outcome.report.findings)
+    say(f"{path} knows {number} finding{'' if number == 1 else 's'}; use it with --baseline {path}")
+    return outcome.exit_code
 
 
 def _explain(report: Report, arguments: argparse.Namespace) -> int:
@@ -247,6 +291,11 @@ def _options(arguments: argparse.Namespace) -> Options:
         repair=_repair(arguments),
         unsafe=arguments.unsafe_fixes,
         explain=arguments.why is not None,
+        config=arguments.config,
+        fail_on=arguments.fail_on or "",
+        baseline=arguments.baseline,
+        write_baseline=arguments.write_baseline,
+        diff_base=arguments.diff_base,
     )
 
 

@@ -69,6 +69,8 @@ class Finding(Record):
     """Why there is no fix, where one was looked for."""
     measured: Measured | None = None
     """The gradient norms in the message, where a run has measured them."""
+    url: str = ""
+    """The address of the rule's page, where one is configured."""
 
     @property
     def place(self) -> Place:
@@ -160,6 +162,10 @@ class Report:
     """The files of directories that were left out, and why."""
     loops: list[LoopVerdict] | None = None
     """The training loops that were checked; None for a run."""
+    known: int = 0
+    """How many findings are not shown because a baseline knows them."""
+    unchanged: int = 0
+    """How many findings are not shown because no function that they are in has changed."""
     lists_loops: bool = False
     """They are listed one by one, and not only counted."""
 

@@ -1,4 +1,4 @@
-"""Renders a report: text, JSON, SARIF, GitHub, GitLab, HTML. Data in, text out.
+"""Renders a report: text, JSON, SARIF, GitHub, GitLab, JUnit, HTML. Data in, text out.
 
 A format is one module with a function `render`, and one line in `formats`.
 

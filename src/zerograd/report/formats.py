@@ -24,6 +24,7 @@ FORMATS = {
     "json": Format(shows_fixes=True),
     "github": Format(),
     "gitlab": Format(),
+    "junit": Format(),
     "sarif": Format(shows_fixes=True),
 }
 """By name of the module, which has a function `render(report, *, color)`."""

@@ -24,6 +24,8 @@ def render(report: Report, *, color: bool = False) -> str:
         ],
         "skipped": [{"path": one.path, "message": one.message} for one in report.skipped],
         "files": report.files,
+        "known": report.known,
+        "unchanged": report.unchanged,
     }
     if report.lists_loops:
         shown["loops"] = [_loop(one) for one in report.loops or ()]
@@ -104,7 +106,11 @@ def _finding(finding: Finding) -> dict[str, object]:
         "path": site.path,
         "line": site.line,
         "column": site.column,
+        "end_line": site.end_line or None,
+        "end_column": site.end_column or None,
         "cell": site.cell,
+        "help": finding.help or None,
+        "url": finding.url or None,
         "when": list(finding.when),
         "seen": finding.seen,
         "rank": finding.rank,

@@ -26,10 +26,11 @@ _LEVELS = {"error": "error", "advice": "note"}
 def render(report: Report, *, color: bool = False) -> str:
     """The report as one SARIF log with one run."""
     index = {rule.code: number for number, rule in enumerate(PAGES)}
+    urls = {finding.code: finding.url for finding in report.findings}
     driver: dict[str, Any] = {
         "name": "zerograd",
         "semanticVersion": __version__,
-        "rules": [_rule(rule) for rule in PAGES],
+        "rules": [_rule(rule, urls.get(rule.code, "")) for rule in PAGES],
     }
     run = {
         "tool": {"driver": driver},
@@ -49,9 +50,10 @@ def render(report: Report, *, color: bool = False) -> str:
     return json.dumps(log, indent=2) + "\n"
 
 
-def _rule(rule: Page) -> dict[str, Any]:
+def _rule(rule: Page, url: str) -> dict[str, Any]:
     page = rule.doc.strip()
     return {
+        **({"helpUri": url} if url else {}),
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.summary},

@@ -121,6 +121,12 @@ def summary(report: Report) -> str:
         lines = [f"{files}: {told}"]
     else:
         lines = [f"{files}: {counted(report.loops)}", *([f"found {found}"] if found else [])]
+    hidden = (
+        f"{report.known} known" if report.known else "",
+        f"{report.unchanged} in unchanged functions" if report.unchanged else "",
+    )
+    if any(hidden):
+        lines.append(f"not shown: {', '.join(filter(None, hidden))}")
     if report.fixed is not None:
         lines.append(f"{report.fixed} fixed, {remaining(report)}")
     return "\n".join(lines)
