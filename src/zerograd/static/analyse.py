@@ -20,7 +20,7 @@ from zerograd.static.accumulation import pace
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
-from zerograd.static.projection import Subject, View, parts, subjects
+from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -120,6 +120,7 @@ class _Search:
     def explore_root(self) -> None:
         """Explores the flow for each of its subjects."""
         stepped = subjects(self.flow, self.root.interpreter.known.params)
+        stepped += leaves(self.flow, self.root.interpreter.known.fresh, stepped)
         if not self.module.imports_torch:
             stepped = [subject for subject in stepped if not subject.key.is_by_hand]
         # Each part of the flow is compared with each subject, and each subject with the others.

@@ -66,7 +66,7 @@ def _told(node: ast.AST) -> Iterator[ast.expr]:
     """What a call is handed, and what is divided by."""
     if isinstance(node, ast.Call):
         name = text_of(node.func).rpartition(".")[2]
-        if name not in _ASK_ONLY and vocabulary.BENIGN.search(name) is None:
+        if name not in _ASK_ONLY and not vocabulary.is_benign(name):
             yield from (arg for arg in node.args if isinstance(arg, (ast.Name, ast.Attribute)))
             yield from (keyword.value for keyword in node.keywords)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):

@@ -73,6 +73,16 @@ def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[Subje
     ]
 
 
+def leaves(flow: Flow, fresh: set[Key], stepped: list[Subject]) -> list[Subject]:
+    """The leaf tensors that a flow makes and clears, and that nothing steps."""
+    keys: dict[Key, None] = {}
+    for act in walk(flow):
+        if isinstance(act, Act) and isinstance(act.event, Zero) and act.leaf:
+            keys.update(dict.fromkeys(sorted(act.whose & fresh, key=str)))
+    known = {key for subject in stepped for key in (subject.key.plain, *(subject.params or ()))}
+    return [Subject(key.by_hand(), frozenset({key})) for key in keys if key not in known]
+
+
 def parts(subject: Subject) -> list[Subject]:
     """A subject that steps several modules is looked at one module at a time."""
     if subject.params is None or not 1 < len(subject.params) <= MOST_PARTS:
@@ -239,6 +249,8 @@ class View:
             return self.step(act, event)
         if isinstance(event, Update):
             return event
+        if isinstance(event, Unknown) and act.unless_cleared and self.clears:
+            return None
         if isinstance(event, Unknown):
             return event if act.anyone or any(map(self.touched, act.whose)) else None
         if isinstance(event, New):
@@ -312,6 +324,8 @@ class View:
             return True
         if any(param.overlaps(key) for param in params):
             return None
+        if any(key.overlaps(other) for other in self.subject.beside):
+            return False  # an optimizer steps no parameter twice
         elsewhere = any(
             param.overlaps(key) for other in self.others for param in other.params or ()
         )

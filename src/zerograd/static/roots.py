@@ -290,7 +290,7 @@ def _jumps(module: Module) -> bool:
 
 def _feeds(facts: Facts) -> bool:
     """Whether some code clears and runs backward, though it never steps."""
-    return {"zero_grad", "backward"} <= facts.called
+    return "backward" in facts.called and not facts.called.isdisjoint(("zero_grad", "zero_"))
 
 
 def _is_optimizer_method(fn: Fn) -> bool:

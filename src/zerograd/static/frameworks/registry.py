@@ -26,6 +26,7 @@ from zerograd.static.frameworks.table import (
 _MODULES = (
     "accelerate",
     "lightning",
+    "colossalai",
     "deepspeed",
     "apex",
     "timm",

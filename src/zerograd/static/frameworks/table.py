@@ -142,6 +142,13 @@ class ResultOf:
         self.method = method
 
 
+class HandsBack:
+    """What it was handed, in the order of its parameters."""
+
+    def __init__(self, *parameters: str) -> None:
+        self.parameters = parameters
+
+
 class On(Enum):
     """What a method is called on, if not on an object of a certain role."""
 
@@ -162,7 +169,7 @@ class Call:
         name: str,
         *does: Effect,
         on: Role | On = On.UNSEEN,
-        gives: Gives | ResultOf = Gives.NOTHING,
+        gives: Gives | ResultOf | HandsBack = Gives.NOTHING,
         given: Role | None = None,
         arguments: int = 0,
         always: bool = False,

@@ -62,14 +62,17 @@ class Assignments:
         if isinstance(target, ast.Attribute) and target.attr in ("grad", "data", "requires_grad"):
             owner = self.evaluator.peek(target.value)
             self.parameters.store(owner, target.attr, value, source, node)
-            return
-        if isinstance(target, ast.Subscript):
-            self.store_item(target, value)
+            made = self.parameters.made_leaf(owner, target, value)
+            if made is not None and isinstance(target.value, ast.Name):
+                self.env.frame.env[target.value.id] = made
             return
         variable = self.env.name(target) if self.is_tested(target) else None
         if variable is not None:
             expr = self.conditions.meaning(source) if source is not None else None
             self.emitter.add(Set(variable, expr))
+        if isinstance(target, ast.Subscript):
+            self.store_item(target, value)
+            return
         value = self.as_used(target, value, source)
         if isinstance(target, ast.Name):
             self.env.frame.env[target.id] = value
@@ -97,6 +100,8 @@ class Assignments:
     def is_tested(self, target: ast.expr) -> bool:
         """Whether some test may depend on what is stored here."""
         tested = self.env.frame.module.tested
+        if isinstance(target, ast.Subscript):
+            return self.is_tested(target.value)
         if isinstance(target, ast.Name):
             return target.id in tested
         return isinstance(target, ast.Attribute) and target.attr in tested

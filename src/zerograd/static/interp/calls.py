@@ -10,7 +10,7 @@ from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import Effects, is_benign
+from zerograd.static.interp.effects import Effects
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
@@ -160,7 +160,7 @@ class Calls:
             self.effects.clear(owner, node, to_none=True)
         elif name == "step" and self.classes.role(klass) is Role.OPTIMIZER:
             self.effects.step(node, owner.key)
-        elif not is_benign(name):
+        elif not vocabulary.is_benign(name):
             self.effects.unknown(node, owner.key)
         return NOTHING
 
@@ -179,7 +179,7 @@ class Calls:
         arguments = self.evaluator.arguments(node)
         self.objects.role(owner, func.value)
         if owner.klass is not None or owner.key == SELF:
-            if vocabulary.MEDDLES.search(func.attr) and not is_benign(func.attr):
+            if vocabulary.meddles(func.attr):
                 self.unseen_method(node, owner)
             return self.effects.result_of([method], arguments, frozenset({owner.key}), node)
         return self.foreign_method(node, func, owner, method, arguments)
@@ -194,7 +194,9 @@ class Calls:
     ) -> Value:
         """A method of an object whose class cannot be seen."""
         role = self.objects.role(owner, func.value)
-        if role is Role.OPTIMIZER and not (is_benign(func.attr) or func.attr in _OPTIMIZER_READS):
+        if role is Role.OPTIMIZER and not (
+            vocabulary.is_benign(func.attr) or func.attr in _OPTIMIZER_READS
+        ):
             self.effects.unknown(node, owner.key)
         self.effects.hand_to_unseen(node, arguments, func.attr)
         if func.attr in vocabulary.CUT:
@@ -248,6 +250,10 @@ class Calls:
             method = self.objects.attribute(callee, "__call__")
             if isinstance(method, Fn) and self.graph.touches_gradients(method):
                 return self.functions.call(method, node, arguments)
+            if self._is_stepped_in_parts(callee):
+                forward = self.objects.attribute(callee, "forward")
+                if isinstance(forward, Fn):
+                    return self.functions.result(forward, node, arguments)
         handled = self.frameworks.called(node, role, arguments)
         if handled is not None:
             return handled
@@ -259,9 +265,15 @@ class Calls:
         made = Role.NONE if role else vocabulary.role_of_call(last)
         if made:
             return self.constructors.make(node, last, made, arguments)
-        if last[:1].isupper() and not last.isupper() and callee.klass is None:
+        if vocabulary.is_class_name(last) and callee.klass is None:
             return self.constructors.built_object(node, arguments)
         return None
+
+    def _is_stepped_in_parts(self, module: Thing) -> bool:
+        """Whether an optimizer steps a part of a module: then it matters what its forward uses."""
+        stepped = self.objects.known.params.values()
+        parts = (part for params in stepped for part in params or ())
+        return any(part != module.key and part.is_inside(module.key) for part in parts)
 
 
 def is_super(node: ast.expr) -> bool:

@@ -11,6 +11,7 @@ from zerograd.explore.logic import (
     LastIteration,
     Op,
     Opaque,
+    Synchronises,
     Variable,
     WindowLength,
     evaluate,
@@ -88,7 +89,7 @@ class Conditions:
                 if isinstance(value, (bool, int, float, str, type(None)))
                 else self._opaque(node)
             )
-        if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return self._name(node)
         if isinstance(node, ast.BoolOp):
             op = "and" if isinstance(node.op, ast.And) else "or"
@@ -178,14 +179,18 @@ class Conditions:
         pairs = [self._in_last_iteration(pair) for pair in pairs]
         return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
 
-    def _name(self, node: ast.Name | ast.Attribute) -> Expr:
+    def _name(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Expr:
         if isinstance(node, ast.Attribute) and node.attr == "requires_grad":
             return Const(True)
         if isinstance(node, ast.Attribute) and node.attr in registry.CLOSES_WINDOW:
-            return self.gate.synchronises()
+            if self.gate.accumulating:
+                return self.gate.synchronises()
+            return Synchronises(text_of(node.value))  # what the last `accumulate` has said
         variable = self.env.name(node)
         if variable is None:
             return self._opaque(node)
+        if isinstance(node, ast.Subscript):
+            return variable  # an entry may change where the variable that holds it does not
         value = self.evaluator.peek(node)
         if isinstance(value, Lit):
             return Const(value.value)

@@ -94,7 +94,7 @@ class Constructors:
             )
         )
 
-    def built_object(self, node: ast.Call, arguments: list[Value] | None = None) -> Thing:
+    def built_object(self, node: ast.expr, arguments: list[Value] | None = None) -> Thing:
         """A new object of a class that cannot be seen; it may share what it was handed."""
         key = self.env.frame.new_key(node)
         if not any(isinstance(argument, (Thing, Params)) for argument in arguments or ()):

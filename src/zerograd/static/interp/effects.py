@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 
 from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
 from zerograd.core.records import replace
 from zerograd.core.training_loop import NotFollowed
-from zerograd.explore.flow import Flow, walk
+from zerograd.explore.flow import Alt, Flow, Seq, walk
+from zerograd.explore.logic import Opaque
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
@@ -128,7 +128,9 @@ class Effects:
         event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key)))
         if key in self.known.kept:
-            self.unknown(node, key, NotFollowed.UNSEEN_STEP)
+            event = self.emitter.event(Unknown, node)
+            gap = NotFollowed.UNSEEN_STEP
+            self.emitter.emit(Act(event, whose=frozenset({key}), unless_cleared=True, gap=gap))
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
@@ -147,7 +149,7 @@ class Effects:
 
     def announce(self, node: ast.AST, key: Key) -> None:
         """New parameters have no gradients; those of a module are announced with the module."""
-        if not self.emitter.quiet and self.env.frame.owner is None:
+        if not self.emitter.quiet and (self.env.frame.owner is None or self.nesting.loop):
             self.act_on(New, node, frozenset({key}))
 
     def freeze(self, owner: Value, frozen: bool) -> None:
@@ -176,8 +178,19 @@ class Effects:
                         self.known.handed.add(item.key)
                     if vocabulary.KEEPS.search(name):
                         self.known.kept.add(item.key)
-                    if not is_benign(name) and not quiet:
-                        self.unknown(node, item.key, gap)
+                    if not vocabulary.is_benign(name) and not quiet:
+                        self._hand_over(node, item.key, name, gap)
+
+    def _hand_over(self, node: ast.Call, key: Key, name: str, gap: NotFollowed) -> None:
+        """An unseen function gets an optimizer: it may do anything, and rarely does if no name says so."""
+        if vocabulary.works_on_optimizers(name):
+            self.unknown(node, key, gap)
+            return
+        out = self.emitter.divert()
+        self.unknown(node, key, gap)
+        touched = Seq(tuple(self.emitter.restore(out)))
+        test = Opaque(f"{name}() touches the gradients", call=self.env.frame.call)
+        self.emitter.add(Alt(test, touched, Seq(()), self.emitter.site(node)))
 
     def result_of(
         self,
@@ -237,12 +250,6 @@ def _updated(node: ast.AST) -> str:
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         target = node.func.value
     return text_of(target).removesuffix(".data") if isinstance(target, ast.expr) else ""
-
-
-@lru_cache(maxsize=4096)
-def is_benign(name: str) -> bool:
-    """Whether an unseen function of this name only reads what it is handed."""
-    return vocabulary.BENIGN.search(name) is not None
 
 
 def keyword(node: ast.Call, *wanted: str) -> ast.expr | None:

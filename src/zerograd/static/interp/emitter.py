@@ -41,6 +41,8 @@ class Act(Emit):
     """backward: run by accelerate, Fabric or an engine."""
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
+    unless_cleared: bool = False
+    """unknown: only where the code never clears: if it does, it does not count on what was unseen."""
     within: tuple[ast.AST, ...] = ()
     """backward of a loss that is not divided: its loop, and the functions between that and the call."""
     subject: str = ""

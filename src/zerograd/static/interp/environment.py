@@ -156,6 +156,9 @@ class Environment:
         if isinstance(node, ast.Attribute):
             base = self.variable(node.value)
             return base.attribute(node.attr) if base is not None else None
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            base = self.variable(node.value)
+            return base.item(repr(node.slice.value)) if base is not None else None
         return None
 
     def name(self, node: ast.AST) -> Name | None:

@@ -28,7 +28,7 @@ class Evaluator:
         self.env = env
         self.emitter = emitter
         self.expressions: dict[type[ast.AST], Callable[[Any], Value]] = {}
-        self.statements: dict[type[ast.AST], Callable[[Any], None]] = {}
+        self.statements: dict[type[ast.AST], Callable[[Any], bool | None]] = {}
 
     def forget(self) -> None:
         """Lets go of the parts, which hold this: no collector looks for cycles."""
@@ -69,14 +69,14 @@ class Evaluator:
         finally:
             self.env.frame = here
 
-    def run(self, body: Sequence[ast.stmt]) -> None:
-        """Interprets statements in order."""
+    def run(self, body: Sequence[ast.stmt]) -> bool:
+        """Interprets statements in order; True if what follows them is never reached."""
         for node in body:
             handler = self.statements.get(node.__class__)
-            if handler is not None:
-                handler(node)
-            if node.__class__ in _LEAVES:
-                return
+            left = handler(node) if handler is not None else None
+            if left or node.__class__ in _LEAVES:
+                return True
+        return False
 
     def collect(self, body: Sequence[ast.stmt]) -> Flow:
         """The flow of some statements."""

@@ -18,6 +18,7 @@ from zerograd.static.frameworks.table import (
     Divided,
     Effect,
     Gives,
+    HandsBack,
     MayTouch,
     On,
     Prepares,
@@ -149,6 +150,8 @@ class FrameworkCalls:
             self._do(effect, node, owner, arguments)
         if isinstance(call.gives, ResultOf):
             return self._configured(owner, call) if isinstance(owner, Thing) else NOTHING
+        if isinstance(call.gives, HandsBack):
+            return _handed_back(call.gives, node, arguments)
         if call.gives is Gives.UNKNOWN:
             return Tensor()
         if call.gives is Gives.ARGUMENTS:
@@ -269,6 +272,15 @@ def _objects(whose: Whose, owner: Value | None, arguments: list[Value]) -> list[
     if whose is Whose.EACH_OF_FIRST:
         found = [item for value in arguments[:1] for item in _each(value)]
     return [value for value in found if isinstance(value, Thing)]
+
+
+def _handed_back(gives: HandsBack, node: ast.Call, arguments: list[Value]) -> Value:
+    """The arguments of a call, in the order of the parameters."""
+    named = {
+        kw.arg: value for kw, value in zip(node.keywords, arguments[len(node.args) :], strict=True)
+    }
+    given = dict(zip(gives.parameters, arguments[: len(node.args)], strict=False)) | named
+    return Many(tuple(given.get(name, NOTHING) for name in gives.parameters))
 
 
 def _each(value: Value) -> Iterator[Value]:

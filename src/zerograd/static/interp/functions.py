@@ -273,6 +273,14 @@ class Functions:
         called = set().union(*(one.module.facts[one.node].called for one in methods))
         return self.graph.steps_through(called, held)
 
+    def result(self, fn: Fn, node: ast.Call, arguments: list[Value]) -> Value:
+        """What a function of the project gives back, without its effects."""
+        before = self.emitter.silence()
+        try:
+            return self.call(fn, node, arguments, force=True)
+        finally:
+            self.emitter.resume(before)
+
     def _bind(
         self, fn: Fn, node: ast.Call, arguments: list[Value]
     ) -> tuple[dict[str, Value], dict[str, Key], dict[str, Expr]]:

@@ -17,9 +17,10 @@ from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import reached, text_of
 from zerograd.static.read.values import (
     Fn,
+    Frame,
     Grad,
     Klass,
     Lit,
@@ -89,7 +90,7 @@ class ClearCalls:
 
 def seen_to_clear(method: Fn) -> bool:
     """Whether a method visibly clears gradients."""
-    for node in ast.walk(method.node):
+    for node in reached(method.node):
         if isinstance(node, ast.Attribute) and node.attr in (
             "zero_grad",
             "zero_",
@@ -132,10 +133,13 @@ class BackwardCalls:
             if isinstance(self.objects.attribute(owner, func.attr), Fn):
                 return None
             call = registry.call_on("backward", self.objects.role(owner, func.value))
-            if call is None and node.args and self._is_wrapper(node, func, owner):
+            loss = keyword(node, "loss", "losses")
+            if call is None and (loss or (node.args and self._is_wrapper(node, func, owner))):
                 call = _WRAPPER
             if call is not None:
                 arguments = self.evaluator.arguments(node)
+                if loss is not None and not node.args:
+                    arguments.insert(0, self.evaluator.peek(loss))
                 return self.frameworks.perform(call, node, owner, arguments)
         elif isinstance(owner, (Origin, Fn, Klass)):
             arguments = self.evaluator.arguments(node)
@@ -233,14 +237,27 @@ class ParameterCalls:
     def parameters(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`module.parameters()` and its like."""
         self.evaluator.arguments(node)
-        if isinstance(owner, Thing) and isinstance(self.objects.attribute(owner, func.attr), Fn):
-            return Params(frozenset({owner.key}))
+        if isinstance(owner, Thing):
+            method = self.objects.attribute(owner, func.attr)
+            if isinstance(method, Fn):
+                return self._own_parameters(owner, method)
         keys, _ = roots(owner)
         if isinstance(owner, Tensor):
             # What has parameters is an object, whatever it was computed from.
             keys = frozenset({self.env.key(func.value)})
         params = Params(keys)
         return Many((Lit("name"), params)) if func.attr.startswith("named") else params
+
+    def _own_parameters(self, owner: Thing, method: Fn) -> Params:
+        """What a project's own `parameters` returns: those of some parts, or all."""
+        returns = method.module.facts[method.node].returns
+        if len(returns) == 1 and method.node.args.args:
+            env: dict[str, Value] = {method.node.args.args[0].arg: owner}
+            frame = Frame(method.module, env=env, klass=method.klass, owner=owner)
+            value = self.evaluator.peek_in(frame, returns[0])
+            if isinstance(value, Params) and value.keys:
+                return value
+        return Params(frozenset({owner.key}))
 
     def requires_grad(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`x.requires_grad_(…)`: freezes, thaws, or makes a leaf."""
@@ -268,6 +285,12 @@ class ParameterCalls:
                 self.effects.step_by_hand(node, keys)
             elif not given.roots & keys:
                 self.effects.restored(node, keys)
+
+    def made_leaf(self, owner: Value, target: ast.Attribute, value: Value) -> Thing | None:
+        """`x.requires_grad = True` makes a leaf of a computed tensor."""
+        if target.attr != "requires_grad" or value != Lit(True) or not isinstance(owner, Tensor):
+            return None
+        return self.constructors.built_object(target)
 
     def _store_gradient(
         self, owner: Value, value: Value, source: ast.expr | None, node: ast.AST

@@ -174,19 +174,17 @@ class Interpreter:
         return self.activations.flow_of(fn)
 
     def idle_loss(self, step: Event) -> Site | None:
-        """Where the function of a step, or its loop, computes a loss that it hands to nothing."""
-        around: list[tuple[str, ast.AST]] = []
+        """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""
         loop = self.nesting.loop_nodes.get(step.loop)
-        if loop is not None:
-            around.append((loop.path, loop.node))
-        if loop is None or loop.path != step.site.path or not _holds(loop.node, step.site.line):
+        if loop is not None and loop.path == step.site.path and _holds(loop.node, step.site.line):
+            around = [loop.node]
+        else:  # what the loop of a helper computes may be handed on in other helpers
             own = [node for node in self.nesting.inlined if _holds(node, step.site.line)]
-            own.sort(key=lambda node: getattr(node, "lineno", 0))
-            around[:0] = [(step.site.path, node) for node in own[-1:]]
-        for path, node in around:
+            around = sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
+        for node in around:
             found = idle_loss(node)
             if found is not None:
-                return replace(self.emitter.site(found), path=path)
+                return replace(self.emitter.site(found), path=step.site.path)
         return None
 
     def clears_before(self, step: Event) -> list[Site]:

@@ -180,7 +180,7 @@ class LibraryCalls:
             return unwrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
         self.effects.hand_to_unseen(node, arguments, last)
         leaf = last == "Parameter" or is_constant(keyword(node, "requires_grad"), True)
-        built = last[:1].isupper() and (
+        built = vocabulary.is_class_name(last) and (
             not name.startswith("torch.") or name.startswith("torch.nn.")
         )
         if leaf or built:

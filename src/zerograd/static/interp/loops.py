@@ -17,6 +17,8 @@ from zerograd.explore.flow import (
     walk,
 )
 from zerograd.explore.logic import Const, Expr, LastIteration, Op, Variable, WindowLength
+from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.emitter import Act, Emitter
@@ -92,6 +94,9 @@ class Loops:
             return
         counter, first, trips = self.counting(node.target, iterable)
         targets = frozenset(self.bind_data(node.target))
+        if SCHEDULER.search(text_of(iterable)):
+            for name in assigned_names(node.target):
+                self.env.frame.env[name] = Thing(self.env.frame.variable(name), Role.OTHER)
         if trips == Const(1):
             self.unrolled(node, [Tensor()])
             return
@@ -170,11 +175,13 @@ class Loops:
     def bind_data(self, target: ast.expr) -> Iterator[Variable]:
         """Gives the targets of a loop values of which nothing is known but that they are data."""
         for node in ast.walk(target):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Load):
+                continue
             if isinstance(node, ast.Name):
                 self.env.frame.env[node.id] = Tensor()
-                variable = self.env.name(node)
-                if variable is not None:
-                    yield variable
+            variable = self.env.name(node)
+            if variable is not None:
+                yield variable
 
     def loop(
         self,
@@ -234,7 +241,7 @@ class Loops:
             return True
         if not isinstance(node, (ast.For, ast.AsyncFor)):
             return False
-        bound = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+        bound = assigned_names(node.target)
         return any(
             text.split(".")[0] in bound and methods & vocabulary.HELD_METHODS
             for text, methods in self.env.frame.module.methods.items()

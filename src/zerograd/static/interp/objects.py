@@ -235,6 +235,8 @@ class Objects:
         values = [value for value in values if value not in _EMPTY] or values
         if not values:
             return None
+        if all(value in (Many(()), Table(())) for value in values):
+            return Thing(owner.key.attribute(attr))  # it is filled later
         ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
         key = owner.key.attribute(attr)
         if isinstance(ranked[0], Tensor):

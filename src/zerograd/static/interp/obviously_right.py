@@ -98,7 +98,7 @@ def written_steps(
             if touch.kind == "step" and _counts(touch, module.methods):
                 found.setdefault(loop, []).append(node)
             elif handed is not None:
-                if not vocabulary.BENIGN.search(text_of(node.func).rpartition(".")[2]):
+                if not vocabulary.is_benign(text_of(node.func).rpartition(".")[2]):
                     given = (*node.args, *(keyword.value for keyword in node.keywords))
                     handed.update(map(text_of, given))
         if node is not root and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -100,10 +100,11 @@ class Contexts:
             self.evaluator.arguments(context)
             if isinstance(owner, Thing) and self.objects.role(owner, source) is known.on:
                 return self.accumulate(context, text_of(source))
-        value = self.evaluator.value(context)
         if changes is Changes.SCALES_LOSS and isinstance(context, ast.Call):
-            losses = [self.evaluator.peek(arg) for arg in context.args[:1]]
-            value = replace(mix(losses), scaled=None)
+            losses = self.evaluator.arguments(context)[:1]
+            value: Value = replace(mix(losses), scaled=None)
+        else:
+            value = self.evaluator.value(context)
         if item.optional_vars is not None:
             self.assignments.store(item.optional_vars, value, None, context)
         return []
@@ -175,7 +176,7 @@ class Statements:
             return
         combined = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
         value: Value = self.expressions.arithmetic(combined, old, new)
-        if isinstance(old, (Thing, Params)) and not isinstance(new, Tensor):
+        if isinstance(old, (Thing, Params)) and not isinstance(new, (Tensor, Params)):
             value = old
         if isinstance(old, Many) and isinstance(new, Many):
             value = Many(old.items + new.items)
@@ -224,17 +225,18 @@ class Statements:
         """`class Name: …`."""
         self.env.frame.env[node.name] = Klass(node, self.env.frame.module, node.name)
 
-    def branch(self, node: ast.If) -> None:
-        """`if test: … else: …`."""
+    def branch(self, node: ast.If) -> bool:
+        """`if test: … else: …`; True if a literal decides, and its arm leaves."""
         checked = is_none_check(node.test)
         if checked is not None:
             self.none_check(node, checked)
-            return
+            return False
         self.evaluator.value(node.test)
         constant = self.conditions.constant(node.test)
         if constant is not None:
-            self.evaluator.run(node.body if constant else node.orelse)
-            return
+            return self.evaluator.run(node.body if constant else node.orelse)
+        # What it reads may be an attribute that the arms assign.
+        test = self.conditions.expression(node.test)
         frame, mode = self.env.frame, self.mode
         some = mode.some
         if mode.in_parameters and not _asks_requires_grad(node.test):
@@ -247,8 +249,6 @@ class Statements:
         after_else, frame.env = frame.env, before
         self.effects.excuse_bypass(then, orelse)
         if _does_something(then) or _does_something(orelse):
-            # The test is evaluated where the arms have not assigned anything yet.
-            test = self.conditions.expression(node.test)
             alt = Alt(test, then, orelse, self.emitter.site(node.test))
             alt.exists = self.conditions.exists_check(node.test)
             self.emitter.add(alt)
@@ -258,6 +258,7 @@ class Statements:
             # Before a loop it is only not known where the object comes from.
             gap = NotFollowed.UNCLEAR_OBJECT if self.nesting.loop else None
             self.effects.unknown(node.test, key, gap)
+        return False
 
     def none_check(self, node: ast.If, present: bool) -> None:
         """`if p.grad is not None`: a gradient that is None has nothing to clear.

@@ -80,7 +80,7 @@ def _may_run_backward(node: ast.Call) -> bool:
             return False
         scheduler = SCHEDULER.search(owner) is not None and not owner.endswith("schedule")
         return bool(node.args or node.keywords) and not scheduler
-    if name in ("backward", "manual_backward") or vocabulary.BENIGN.search(name):
+    if name in ("backward", "manual_backward") or vocabulary.is_benign(name):
         return False  # what the first fill was seen
     if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
         return True
@@ -174,7 +174,7 @@ def _argument(call: ast.Call) -> tuple[bool, set[str] | None]:
     owner, _, name = text.rpartition(".")
     if name in _COLLECTS and owner:
         return True, {owner}
-    if name in _READS or vocabulary.BENIGN.search(name):
+    if name in _READS or vocabulary.is_benign(name):
         return True, set()
     return _TORCH.search(text) is None, None
 
@@ -278,7 +278,7 @@ def _is_quiet(node: ast.stmt) -> bool:
 
 def _is_quiet_call(call: ast.Call) -> bool:
     owner, _, name = text_of(call.func).rpartition(".")
-    if name in _QUIET or name in registry.CLIPS or vocabulary.BENIGN.search(name):
+    if name in _QUIET or name in registry.CLIPS or vocabulary.is_benign(name):
         return True
     return name == "update" and SCALER_NAME.search(owner) is not None
 

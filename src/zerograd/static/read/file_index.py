@@ -42,6 +42,8 @@ class Facts:
     """What it calls, itself or in an inner function, by dotted name."""
     assigned: set[str] = field(default_factory=set)
     assigns: list[ast.Assign | ast.AnnAssign] = field(default_factory=list)
+    grown: list[tuple[ast.Name, ast.expr]] = field(default_factory=list)
+    """Variables that something is added to, and what."""
     returns: list[ast.expr] = field(default_factory=list)
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """Name and attribute of every `name.attribute`."""
@@ -71,10 +73,15 @@ class Facts:
     def locals(self) -> dict[str, list[tuple[int, int, str, ast.expr]]]:
         """Values of local variables: in which order they are met, the line, the name, the value."""
         found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
-        for order, (node, target) in enumerate(self._single):
+        for node, target in self._single:
             if isinstance(target, ast.Name) and node.value is not None:
-                one = (order, node.lineno, target.id, node.value)
+                one = (node.lineno, node.lineno, target.id, node.value)
                 found.setdefault(target.id, []).append(one)
+        for name, added in self.grown:
+            whole = ast.BinOp(ast.Name(name.id, ast.Load()), ast.Add(), added)
+            ast.copy_location(whole.left, name)
+            one = (name.lineno, name.lineno, name.id, ast.copy_location(whole, name))
+            found.setdefault(name.id, []).append(one)
         return found
 
     @property
@@ -359,6 +366,21 @@ def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
                 todo.append(value)
 
 
+def reached(root: ast.AST) -> Iterator[ast.AST]:
+    """A node and all that is in it, without statements that follow a return or a raise in their block."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        yield node
+        for name in _FIELDS[node.__class__]:
+            value = getattr(node, name, None)
+            for item in value if value.__class__ is list else [value]:
+                if item.__class__ in _BRANCHES:
+                    todo.append(item)
+                if isinstance(item, (ast.Return, ast.Raise)):
+                    break
+
+
 def _names(*roots: ast.AST) -> set[str]:
     found = set()
     for inner in nodes(*roots):
@@ -374,6 +396,8 @@ def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -
 
 
 def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
+    if isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add):
+        chain[-1].grown.append((node.target, node.value))
     _division(file, node, chain)
     if not isinstance(node.value, ast.Constant):
         _update(chain)
@@ -449,6 +473,9 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         return
     name = _dotted(node.func)
     chain[-1].calls.add(name)
+    if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
+        if isinstance(node.func.value, ast.Name):
+            chain[-1].grown.append((node.func.value, node.args[0]))
     if name in ("range", "trange", "enumerate") or node.keywords:
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):

@@ -41,21 +41,29 @@ PASS_THROUGH = frozenset(
 CUT = frozenset({"detach", "item", "numpy", "tolist", "data", "detach_", "shape", "size", "argmax"})
 """Methods and attributes behind which no gradient flows."""
 
-BENIGN = re.compile(
-    r"save|log|eval|valid|test|print|dump|record|write|writer|checkpoint|summar|load|state|adjust"
-    r"|(^|_)lr|sched|warm|monitor|info|count|isinstance|len|hasattr|getattr|id$|type$|str$|repr|format"
-    r"|plot|display|metric|progress|device|dict|append|barrier|watch|seed|param|config|callback|mode"
-    r"|collect|report|track|meter|lambda|context|ctx",
-    re.IGNORECASE,
+_START = r"(?:^|_|(?<=[a-z0-9])(?=[A-Z]))"
+"""Where a part of a name begins: `criterion` has no `iter` in it, and `append` no `end`."""
+
+_BENIGN = re.compile(
+    rf"{_START}(?i:(save|log|eval|valid|test|print|dump|record|write|checkpoint|ckpt|summar|load|stat|adjust"
+    r"|sched|warm|monitor|info|count|is_?instance|has_?attr|get_?attr|repr|format|plot|display|metric"
+    r"|progress|device|dict|append|barrier|watch|seed|param|config|callback|collect|report|track|meter"
+    r"|lambda|context)|(lr|mode|len|id|type|str|ctx)(?=_|\d|$))"
+    r"|(?i:(writer|logger|scalar|scalars|state|states|metrics)$)"
 )
 """Unseen functions with such names read the optimizer, but leave its gradients alone."""
 
-MEDDLES = re.compile(
-    r"zero|grad|optim|step|update|backward|train|reset|clear|hook|before|after|begin|start|(^|_)on_|pre|post"
-    r"|fit|learn|run|iter|exec|process|handle|init|setup|finish|end|call",
-    re.IGNORECASE,
+_MEDDLES = re.compile(
+    rf"{_START}(?i:(zero|grad|optim|step|update|backward|train|reset|clear|hook|before|after|begin|start|on_"
+    r"|fit|learn|iter|exec|process|handle|init|setup|finish)|(pre|post|run|end|call)(?=_|\d|$))"
 )
 """Unseen methods with such names may do something to the gradients of what their object holds."""
+
+_WORKS = re.compile(
+    rf"{_START}(?i:(clean|flush|wipe|empty|minimi|apply|prepare|wrap)"
+    r"|(do|on|make|build|create|forward|loss|closure|batch|epoch)(?=_|\d|$))"
+)
+"""Unseen functions with such names may do something to the gradients of an optimizer they are handed."""
 
 KEEPS = re.compile(r"attach|privac|private|patch", re.IGNORECASE)
 """Unseen functions with such names change for good what the step of an optimizer does."""
@@ -74,6 +82,32 @@ RIVALS = frozenset(
 
 WINDOW = re.compile(r"accum|micro", re.IGNORECASE)
 """A number of such a name says how many micro-batches a window has."""
+
+
+@lru_cache(maxsize=4096)
+def is_benign(name: str) -> bool:
+    """Whether an unseen function of this name only reads what it is handed."""
+    return _BENIGN.search(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def meddles(name: str) -> bool:
+    """Whether an unseen method of this name may do something to gradients."""
+    return _MEDDLES.search(name) is not None and not is_benign(name)
+
+
+@lru_cache(maxsize=4096)
+def works_on_optimizers(name: str) -> bool:
+    """Whether an unseen function of this name may clear or use what an optimizer steps."""
+    return meddles(name) or _WORKS.search(name) is not None or name[:1].isupper()
+
+
+def is_class_name(name: str) -> bool:
+    """Whether a name is written like that of a class: `CE_loss` and `LOSS` are not."""
+    return name[:1].isupper() and not name.isupper() and not _FUNCTION_NAME.search(name)
+
+
+_FUNCTION_NAME = re.compile(r"_(?!v\d)[a-z]")
 
 
 @lru_cache(maxsize=4096)
