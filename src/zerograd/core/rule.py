@@ -108,6 +108,10 @@ class Rule(Page):
     """Each is true of at least one event of every sequence that breaks the rule. It saves exploring."""
     in_a_row: int = 0
     """So many steps in a row, the last ones of a run, must break it; 0: each violation is reported."""
+    at: tuple[type[Event], ...] = ()
+    """The kinds of event that break it although they change nothing that it reads."""
+    single: bool = False
+    """Whether it is also sought with windows of one micro-batch, which some guards never close."""
     yields_to: Rule | None = None
     """The rule that says more: where it finds something at the same place, this one is silent."""
 

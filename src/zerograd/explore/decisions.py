@@ -7,13 +7,16 @@ contains another is dropped, and so is a test both of whose arms lead to the sam
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from zerograd.core.automaton import Node
 from zerograd.explore.logic import Fact, Known
 
 MOST_DECISIONS = 3
-"""The greatest weight of a path that is followed."""
+"""The greatest weight of a path that is followed, without what decides whether a loop runs at all."""
+MOST_OUTER = 6
+"""The greatest weight of a path that is followed, with that."""
 
 
 class Decision(NamedTuple):
@@ -100,10 +103,22 @@ def merge(into: Configurations, more: Configurations) -> None:
         add(into, key, paths)
 
 
-def decide(paths: Iterable[Decisions], decision: Decision) -> set[Decisions]:
-    """The paths with one more decision; those that would weigh too much are given up."""
+def decide(
+    paths: Iterable[Decisions], decision: Decision, outer: AbstractSet[Decision] = frozenset()
+) -> set[Decisions]:
+    """The paths with one more decision; those that would weigh too much are given up.
+
+    `outer` are those that decide, outside of all loops, whether a loop runs at all.
+    """
     decided = {_with(path, decision) for path in paths}
-    return {path for path in decided if weight(path) <= MOST_DECISIONS}
+    return {path for path in decided if _is_light(path, outer)}
+
+
+def _is_light(path: Decisions, outer: AbstractSet[Decision]) -> bool:
+    whole = weight(path)
+    if whole <= MOST_DECISIONS:
+        return True
+    return whole <= MOST_OUTER and whole - weight(path & outer) <= MOST_DECISIONS
 
 
 def _with(path: Decisions, decision: Decision) -> Decisions:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zerograd.core.automaton import UNLIMITED, Automaton
-from zerograd.core.events import Site
 from zerograd.core.lifecycle import START, State
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
@@ -25,8 +24,10 @@ from zerograd.explore.decisions import (
     decide,
     join,
     merge,
+    opposite,
     smallest,
 )
+from zerograd.explore.enclosure import Enclosures, decides_only_whether
 from zerograd.explore.executed import Executed, enters, holds
 from zerograd.explore.flow import (
     RAISE,
@@ -42,7 +43,7 @@ from zerograd.explore.flow import (
     Seq,
     Set,
     Try,
-    walk,
+    has_step,
 )
 from zerograd.explore.liveness import Keys, Liveness, liveness
 from zerograd.explore.logic import (
@@ -56,6 +57,7 @@ from zerograd.explore.logic import (
     WindowLength,
 )
 from zerograd.explore.reachability import is_clean
+from zerograd.explore.slicing import sliced
 
 MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
@@ -118,6 +120,8 @@ class Window:
     """What the code calls the number of batches: `len(loader)`."""
     counters: frozenset[Variable] = frozenset()
     """What begins at 0."""
+    ends_seen: bool = True
+    """Whether the code shows where windows begin and end."""
 
     def constants(self) -> Known:
         """What no assignment changes."""
@@ -131,7 +135,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A violation and the smallest sets of decisions that lead to it."""
+    """A violation and the smallest sets of decisions that lead to it.
+
+    A decision that is only about whether the wrong code runs at all is not among them.
+    """
 
     rule: Rule
     violation: Violation
@@ -143,8 +150,6 @@ class Result:
     """What exploring a flow gave."""
 
     outcomes: list[Outcome]
-    enclosures: dict[Decision, set[Site]]
-    """Calls inside an arm of an invariant test, for which that test is no decision."""
     cut: bool
     spent: int
     """How many configurations were gone through."""
@@ -156,6 +161,7 @@ class _Exploration:
     executed: Executed | None
     """Where guards are executed: the events as they are then."""
     live: Liveness
+    enclosures: Enclosures
     window: Window | None
     constants: Known
     budget: int
@@ -163,8 +169,10 @@ class _Exploration:
     found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
     jumps: dict[Label, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
-    enclosures: dict[Decision, set[Site]] = field(default_factory=dict)
-    enclosed: set[tuple[int, Decision]] = field(default_factory=set)
+    asked: dict[Decision, dict[int, tuple[Alt, bool]]] = field(default_factory=dict)
+    """By decision: the branches that it was taken at, by identity, and whether their test is invariant."""
+    outer: set[Decision] = field(default_factory=set)
+    """The decisions outside of all loops on whether a loop runs at all."""
     bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
 
     @property
@@ -256,22 +264,56 @@ class _Exploration:
                     # Leaving out the only clear by a switch is usually meant.
                     weight = 2 if alt.optional and index == 1 else 1
                     decision = Decision(text, index == 0, weight, scope)
-                    decided = decide(paths, decision)
-                    self.enclose(alt, rest, decision.unweighted)
+                    self.note(alt, rest, decision.unweighted)
+                    decided = decide(paths, decision, self.outer)
                 if decided:
                     add(arm, (state, known.union(facts)), decided)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
         return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
 
-    def enclose(self, alt: Alt, test: Expr, decision: Decision) -> None:
-        """Remembers for which calls an invariant test is no decision."""
-        if (id(alt), decision) in self.enclosed:
-            return
-        self.enclosed.add((id(alt), decision))
-        if logic.stable(test) and not logic.reads(test) & alt.changing:
-            arm = alt.then if decision.outcome else alt.orelse
-            inside = self.enclosures.setdefault(decision, set())
-            inside.update(part.event.site for part in walk(arm) if isinstance(part, Emit))
+    def note(self, alt: Alt, test: Expr, decision: Decision) -> None:
+        """Remembers where a decision is taken."""
+        at = self.asked.setdefault(decision, {})
+        if id(alt) not in at:
+            at[id(alt)] = alt, logic.stable(test) and not logic.reads(test) & alt.changing
+            if self.enclosures.decides_about_loops(alt, decision.outcome):
+                self.outer.add(decision)
+
+    def outcomes(self) -> list[Outcome]:
+        """The violations, each with the decisions that count against it."""
+        return [
+            Outcome(rule, violation, tuple(smallest(self.counted(violation, paths))))
+            for (rule, violation), paths in self.found.items()
+        ]
+
+    def counted(self, violation: Violation, paths: set[Decisions]) -> set[Decisions]:
+        """The paths without decisions that are only about whether the wrong code runs at all."""
+        reported = frozenset(site for site in (violation.site, violation.step) if site is not None)
+        cited = reported.union(evidence.site for evidence in violation.evidence)
+        around = self.enclosures.around
+        idle = {
+            decision
+            for decision in frozenset[Decision]().union(*paths)
+            for alt, invariant in self.asked.get(decision.unweighted, {}).values()
+            if decides_only_whether(
+                tuple(around(alt, decision.outcome)), invariant, reported, cited
+            )
+        }
+        return {self.without_turns(path - idle) for path in paths}
+
+    def without_turns(self, path: Decisions) -> Decisions:
+        """A path on which a guard that changes was first false and then true: that is one decision."""
+        twice = {d for d in path if not d.outcome and opposite(d) in path}
+        return path - {d for d in twice if self.is_guard(d.unweighted)} if twice else path
+
+    def is_guard(self, decision: Decision) -> bool:
+        """Whether a test changes, decides about a step, and does not go by what was computed."""
+        if logic.COMPUTED.search(decision.test):
+            return False
+        return all(
+            not invariant and has_step(alt.then) is not has_step(alt.orelse)
+            for alt, invariant in self.asked.get(decision, {}).values()
+        )
 
     def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
         labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
@@ -409,23 +451,21 @@ def explore(
     budget: int = MOST_CONFIGURATIONS,
 ) -> Result:
     """All violations in all sequences of the flow; none where there are too many ways through it."""
-    rules = list(rules)
+    rules = tuple(rules)
     reads = frozenset().union(*(rule.reads for rule in rules))
+    flow = sliced(flow, rules)
     automaton = Automaton(rules, reads=reads, most_edges=UNLIMITED)
     executed = Executed(window.length) if window else None
     first = automaton.node(start)
     if is_clean(flow, automaton, first, executed):
-        return Result([], {}, False, 0)
+        return Result([], False, 0)
     constants = window.constants() if window else logic.NOTHING
-    search = _Exploration(automaton, executed, liveness(flow), window, constants, budget)
+    live, enclosures = liveness(flow), Enclosures(flow)
+    search = _Exploration(automaton, executed, live, enclosures, window, constants, budget)
     known = window.known() if window else logic.NOTHING
     search.run(flow, {(first, known): {frozenset()}})
-    outcomes = [
-        Outcome(rule, violation, tuple(smallest(paths)))
-        for (rule, violation), paths in search.found.items()
-    ]
     spent = budget - search.budget
-    return Result([] if search.cut else outcomes, search.enclosures, search.cut, spent)
+    return Result([] if search.cut else search.outcomes(), search.cut, spent)
 
 
 def _know(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from zerograd.core.events import Event, Site
+from zerograd.core.events import Event, Site, Step
 from zerograd.core.records import replace
 from zerograd.explore.logic import Const, Expr, Variable
 
@@ -210,3 +210,11 @@ def leaves_by(flow: Flow | None) -> Label | None:
         first, second = leaves_by(flow.then), leaves_by(flow.orelse)
         return first if first is not None and second is not None else None
     return None
+
+
+def has_step(flow: Flow) -> bool:
+    """Whether a flow steps its subject."""
+    return any(
+        isinstance(part, Emit) and isinstance(part.event, Step) and not part.event.foreign
+        for part in walk(flow)
+    )

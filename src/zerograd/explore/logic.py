@@ -6,10 +6,13 @@ An expression is frozen and hashable. What cannot be evaluated is UNKNOWN: nothi
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+from zerograd.core.records import replace
 
 Value = bool | int | float | str | None
 
@@ -119,6 +122,8 @@ class Opaque:
     """Gives the same answer until something it reads is assigned."""
     call: int = 0
     """The call in which it is evaluated: in another one, the same text is another expression."""
+    asks_for_window: bool = False
+    """It calls a function of the project that asks for the length of an accumulation window."""
 
     @cached_property
     def fact(self) -> Fact:
@@ -258,6 +263,19 @@ def residual(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Expr:
     return expr
 
 
+def substituted(expr: Expr, tests: Mapping[Variable, Expr]) -> Expr:
+    """A test with other tests in the place of the variables that hold their results."""
+    if isinstance(expr, Variable):
+        return tests.get(expr, expr)
+    if (
+        isinstance(expr, Op)
+        and expr.op in ("and", "or", "not")
+        and not tests.keys().isdisjoint(expr.reads)
+    ):
+        return replace(expr, args=tuple(substituted(arg, tests) for arg in expr.args))
+    return expr
+
+
 def leaning(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
     """The truth of a test if its unknown parts are ignored; None if all are unknown."""
     if isinstance(expr, Op) and expr.op == "not":
@@ -278,6 +296,10 @@ def is_open(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool:
     return any(truth_of(arg, known) is None for arg in expr.args)
 
 
+COMPUTED = re.compile(r"loss|norm|scale|nan|inf|finite|overflow", re.IGNORECASE)
+"""A test with such a name in it goes by what was computed, not by a count."""
+
+
 def healthy(expr: Expr) -> bool | None:
     """The outcome of a test for inf or nan in a run without any; None for other tests."""
     if isinstance(expr, Op) and expr.op == "not":
@@ -286,6 +308,8 @@ def healthy(expr: Expr) -> bool | None:
     if isinstance(expr, Op) and expr.op in ("and", "or"):
         outcomes = {healthy(arg) for arg in expr.args}
         return outcomes.pop() if len(outcomes) == 1 else None
+    if isinstance(expr, Name):
+        return _healthy_flag(expr.text.rpartition(".")[2])
     if isinstance(expr, Opaque) and expr.text.endswith(")"):
         name = expr.text.partition("(")[0].rpartition(".")[2]
         if name in ("isnan", "isinf"):
@@ -296,6 +320,28 @@ def healthy(expr: Expr) -> bool | None:
             found = [one for one in ("isnan", "isinf", "isfinite") if one in expr.text]
             return found == ["isfinite"] if found else None
     return None
+
+
+_SAYS = {
+    "nan": False,
+    "nans": False,
+    "inf": False,
+    "infs": False,
+    "overflow": False,
+    "finite": True,
+}
+_FILLS = frozenset(
+    {"is", "has", "had", "any", "all", "found", "got", "the", "a", "in", "of", "loss", "losses", "grad",
+     "grads", "gradient", "gradients", "norm", "flag", "detected", "step", "batch", "or", "and"}
+)  # fmt: skip
+
+
+def _healthy_flag(name: str) -> bool | None:
+    """What a flag is in a healthy run, if its name says nothing else: `found_inf`, `grads_are_finite`."""
+    words = re.findall(r"[a-z]+|[A-Z][a-z]*", name)
+    said = {_SAYS[word.lower()] for word in words if word.lower() in _SAYS}
+    rest = {word.lower() for word in words} - _SAYS.keys()
+    return said.pop() if len(said) == 1 and rest <= _FILLS else None
 
 
 def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
@@ -342,15 +388,15 @@ def _canonical(expr: Expr) -> str:
 def _operand(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
     """The value to compute with: that an expression is true does not say which number it is."""
     value = evaluate(expr, known)
-    if isinstance(value, bool) and not (isinstance(expr, (Const, Variable)) or _is_truth(expr)):
+    if isinstance(value, bool) and not (isinstance(expr, (Const, Variable)) or is_truth(expr)):
         return UNKNOWN
     return value
 
 
-def _is_truth(expr: Expr) -> bool:
+def is_truth(expr: Expr) -> bool:
     """Whether an expression can be nothing but True or False."""
     if isinstance(expr, Op):
-        return expr.op in _TRUTHS or (expr.op in ("and", "or") and all(map(_is_truth, expr.args)))
+        return expr.op in _TRUTHS or (expr.op in ("and", "or") and all(map(is_truth, expr.args)))
     return isinstance(expr, Const) and isinstance(expr.value, bool)
 
 

@@ -54,5 +54,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe"}),
+    at=(Clip,),
     needs=(of_kind(Clip), of_kind(Step)),
 )

@@ -62,6 +62,10 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "cleared"}),
+    at=(
+        Clip,
+        Unscale,
+    ),
     only="static",
     needs=(_is_bare,),
 )

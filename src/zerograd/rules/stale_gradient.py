@@ -61,4 +61,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "used", "mixed", "maybe"}),
     needs=(of_kind(Step), of_kind(Backward)),
+    single=True,
 )

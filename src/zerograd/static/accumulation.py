@@ -1,12 +1,13 @@
 """Gradient accumulation: where the code steps every N batches, so that its windows can be executed.
 
 A guard is the test that decides whether a window closes: a test on a counter, `(i + 1) % N == 0`, or on a
-count that is set back to 0. A loop is paced if guards of its own decide about all of its steps, and not
-about a backward that fills the gradients for them.
+count that is set back to 0 or wraps around. A loop is paced if guards of its own decide about all of its
+steps, and not about a backward that fills the gradients for them.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from zerograd.explore.flow import (
     Seq,
     Set,
     children,
+    has_step,
     leaves_by,
     rebuild,
     walk,
@@ -42,6 +44,8 @@ from zerograd.static.read import vocabulary
 
 LENGTHS = (2, 3)
 """The lengths of window that guards are executed with, whatever N the code has: these show all errors."""
+SINGLE = 1
+"""The length with which windows are none: some code forgets that N may be 1."""
 
 
 @dataclass
@@ -52,26 +56,36 @@ class Counting:
     """Loop counters, and variables that are counted up or down."""
     meanings: dict[Variable, list[Expr]]
     """All that each variable is set to."""
+    wraps: dict[Variable, frozenset[Variable]]
+    """The counters that begin anew at N by themselves, `c = (c + 1) % N`, and what they call N."""
 
     @classmethod
     def of(cls, flow: Flow) -> Counting:
         """The counting of a flow."""
         counters: set[Variable] = set()
         meanings: dict[Variable, list[Expr]] = {}
+        wraps: dict[Variable, frozenset[Variable]] = {}
         for part in walk(flow):
             if isinstance(part, Loop) and part.counter:
                 counters.add(part.counter)
             elif isinstance(part, Set) and part.value is not None:
                 meanings.setdefault(part.variable, []).append(part.value)
-                if isinstance(part.value, Op) and part.value.op in "+-":
-                    left, right = part.value.args
-                    if left == part.variable and isinstance(right, Const):
-                        counters.add(part.variable)
-        return cls(counters, meanings)
+                value = part.value
+                if isinstance(value, Op) and value.op == "%" and _counts_up(value.args[0], part):
+                    wraps[part.variable] = logic.reads(value.args[1])
+                    counters.add(part.variable)
+                elif _counts_up(value, part):
+                    counters.add(part.variable)
+        return cls(counters, meanings, wraps)
 
     def lengths(self, test: Expr) -> set[Variable] | None:
         """What a test calls N, if it is a guard; None if it is not."""
-        return self.modulo(test) or self.set_back(test)
+        return self.modulo(test) or self.set_back(test) or self.wrapped(test)
+
+    def wrapped(self, test: Expr) -> set[Variable] | None:
+        """N where a test asks for a count that wraps around."""
+        found = frozenset[Variable]().union(*(self.wraps.get(v, ()) for v in logic.reads(test)))
+        return set(found) or None
 
     def modulo(self, expr: Expr, depth: int = 0) -> set[Variable] | None:
         """N in `count % N`, also where a variable holds the result of the test."""
@@ -93,13 +107,22 @@ class Counting:
             return True
         known = self.meanings.get(variable, [])
         return bool(known) and all(
-            names and names <= self.counters for names in map(_besides_sizes, known)
+            names and names <= self.counters for names in map(self.besides_sizes, known)
         )
+
+    def besides_sizes(self, expr: Expr) -> frozenset[Variable]:
+        """What a value reads without the number of batches: `epoch * len(loader) + i` counts."""
+        if isinstance(expr, Op):
+            return frozenset[Variable]().union(*map(self.besides_sizes, expr.args))
+        if isinstance(expr, Variable):
+            held = self.meanings.get(expr)
+            return frozenset() if held and all(map(_is_size, held)) else frozenset({expr})
+        return frozenset() if _is_size(expr) else logic.reads(expr)
 
     def set_back(self, expr: Expr) -> set[Variable] | None:
         """N in `count == N` where the count is set back."""
         for part in logic.parts(expr):
-            if isinstance(part, Op) and part.op in ("==", ">=", ">"):
+            if isinstance(part, Op) and part.op in ("==", ">=", ">", "<", "<="):
                 left, right = part.args
                 if self.since_last(left) and isinstance(right, Variable):
                     return {right}
@@ -109,16 +132,20 @@ class Counting:
         return None
 
     def is_set_back(self, expr: Expr) -> bool:
-        """Whether an expression is a counter that is set to a literal in more than one place."""
+        """Whether an expression is a counter that is set to a literal, and not only at first.
+
+        What an attribute is at first, a constructor has said.
+        """
         if not (isinstance(expr, Variable) and expr in self.counters):
             return False
-        return sum(isinstance(v, Const) for v in self.meanings.get(expr, ())) >= 2
+        first = not (isinstance(expr, Name) and "." in expr.text)
+        return sum(isinstance(v, Const) for v in self.meanings.get(expr, ())) > first
 
     def named(self, expr: Expr) -> Expr:
         """A test in which the literal N of `count == N` is a variable, if the count is set back."""
         if not isinstance(expr, Op):
             return expr
-        if expr.op in ("==", ">=") and self.is_set_back(expr.args[0]):
+        if expr.op in ("==", ">=", "<") and self.is_set_back(expr.args[0]):
             length = expr.args[1]
             if isinstance(length, Const) and isinstance(length.value, int) and length.value >= 2:
                 return replace(expr, args=(expr.args[0], WindowLength(length.value)))
@@ -143,6 +170,10 @@ class Counting:
         return frozenset(found)
 
 
+Arm = tuple[Alt, bool]
+"""A branch, and which of its arms: the one that is taken where its test is true, or the other one."""
+
+
 @dataclass
 class _Guards:
     """The guards of a flow, and which of them decide about its steps and backward calls."""
@@ -154,59 +185,66 @@ class _Guards:
     """The branches whose tests are guards, by their identity."""
     loop_of: dict[int, int] = field(default_factory=dict)
     """The loop that each of them is in."""
-    steps: dict[int, list[tuple[Step, list[Alt]]]] = field(default_factory=dict)
+    steps: dict[int, list[tuple[Step, list[Arm]]]] = field(default_factory=dict)
     """By loop: its steps, each with those guards of the same loop that decide about it."""
-    backwards: dict[int, list[tuple[Backward, list[Alt]]]] = field(default_factory=dict)
+    backwards: dict[int, list[tuple[Backward, list[Arm]]]] = field(default_factory=dict)
     """By loop: the backward calls in it, each with the guards that decide about it."""
-    foreign: dict[int, list[list[Alt]]] = field(default_factory=dict)
+    foreign: dict[int, list[list[Arm]]] = field(default_factory=dict)
     """By loop: the guards that decide about each step of another subject."""
     loops: dict[int, Loop] = field(default_factory=dict)
 
     def visit(
-        self, flow: Flow, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
+        self, flow: Flow, loops: tuple[int, ...], guards: tuple[tuple[int, Arm], ...]
     ) -> None:
         """Goes through a flow; `guards` decide about it, each with the loop it is in."""
         if isinstance(flow, Emit):
             self.note(flow.event, loops, guards)
             return
+        if isinstance(flow, Alt) and loops and self.is_guard(flow):
+            self.visit(flow.then, loops, (*guards, (loops[-1], (flow, True))))
+            self.visit(flow.orelse, loops, (*guards, (loops[-1], (flow, False))))
+            return
         if isinstance(flow, Loop):
             self.loops[flow.ident] = flow
             loops = (*loops, flow.ident)
-        if isinstance(flow, Alt) and loops and self.is_guard(flow):
-            guards = (*guards, (loops[-1], flow))
         for part in children(flow):
             self.visit(part, loops, guards)
             if isinstance(part, Alt) and loops and leaves_by(part.then) and self.is_guard(part):
                 # The test of `if …: continue` also decides about what follows it.
-                guards = (*guards, (loops[-1], part))
+                guards = (*guards, (loops[-1], (part, False)))
 
     def is_guard(self, alt: Alt) -> bool:
         """Whether a branch closes windows; where both arms step, who steps counts them."""
         if self.counting.lengths(alt.test) is None:
             return False
-        return not (_steps(alt.then) and _steps(alt.orelse))
+        return not (has_step(alt.then) and has_step(alt.orelse))
 
     def note(
-        self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Alt], ...]
+        self, event: Event, loops: tuple[int, ...], guards: tuple[tuple[int, Arm], ...]
     ) -> None:
-        around = [alt for _, alt in guards]
+        around = [arm for _, arm in guards]
         if isinstance(event, Step) and event.foreign:
             for loop in loops:
                 self.foreign.setdefault(loop, []).append(around)
             return
         if not loops:
             return
-        own = [alt for loop, alt in guards if loop == loops[-1]]
+        own = [arm for loop, arm in guards if loop == loops[-1]]
         if isinstance(event, Backward):
             for loop in loops:
                 self.backwards.setdefault(loop, []).append((event, around))
         if isinstance(event, Step):
             self.steps.setdefault(loops[-1], []).append((event, own))
         if isinstance(event, (Step, Zero, Backward)):
-            for loop, alt in guards:
+            for loop, (alt, _) in guards:
                 self.lengths |= self.counting.lengths(alt.test) or set()
                 self.alts[id(alt)] = alt
                 self.loop_of[id(alt)] = loop
+
+    def counted(self) -> frozenset[Variable]:
+        """The counters that guards depend on."""
+        found = (self.counting.roots(alt.test) for alt in self.alts.values())
+        return frozenset().union(*found) & self.counting.counters
 
     def paced(self) -> dict[int, tuple[Alt, Site]]:
         """The loops that accumulate, each with its guard and the step that closes its windows."""
@@ -225,8 +263,8 @@ class _Guards:
                 and not (inside and (backward.may or (others and not backward.alone)))
                 for backward, around in feeding
             )
-            if outside and self.belongs(guard, loop):
-                found[loop] = (guard, step.site)
+            if outside and self.belongs(guard[0], loop):
+                found[loop] = (guard[0], step.site)
         return found
 
     def belongs(self, alt: Alt, loop: int) -> bool:
@@ -243,20 +281,47 @@ class _Guards:
         return any(root in own or isinstance(root, Count) for root in roots)
 
 
-def pace(flow: Flow) -> tuple[Flow, tuple[Window, ...]]:
-    """The flow with its paced loops marked, and the windows to execute: none if nothing accumulates."""
+def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, tuple[Window, ...]]:
+    """The flow with its paced loops marked, and the windows to execute: none if nothing accumulates.
+
+    `lengths` is what the flow calls N where its guards cannot be read.
+    """
     counting = Counting.of(flow)
     if any(map(counting.is_set_back, counting.counters)):
         flow = _named(flow, counting)
     guards = _Guards(counting)
     guards.visit(flow, (), ())
-    lengths = guards.lengths | _micro_batches(flow)
-    if not lengths:
+    called = guards.lengths | _micro_batches(flow) | lengths
+    if not called:
         return flow, ()
-    symbols = frozenset(lengths | {WINDOW_LENGTH}) - counting.counters
+    symbols = frozenset(called | {WINDOW_LENGTH}) - counting.counters
     sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
-    windows = (Window(n, 2 * n + 1, symbols, sizes, counters) for n in LENGTHS)
-    return _mark(flow, guards, guards.paced()), tuple(windows)
+    literal = any(isinstance(name, WindowLength) and name.literal for name in called)
+    marked = _mark(flow, guards, guards.paced())
+    started = _from_zero(marked, guards.counted())
+    ends_seen = not lengths and started is marked
+    windows = (
+        Window(n, 2 * n + 1, symbols, sizes, counters, ends_seen)
+        for n in (LENGTHS if literal else (SINGLE, *LENGTHS))
+    )
+    return started, tuple(windows)
+
+
+def _from_zero(flow: Flow, counters: frozenset[Variable]) -> Flow:
+    """The flow with counters that go on from a checkpoint counted from 0."""
+    if not counters:
+        return flow
+    if isinstance(flow, Set) and flow.variable in counters:
+        known = isinstance(flow.value, Const) or (
+            flow.value is not None and logic.reads(flow.value) & counters
+        )
+        return flow if known else Set(flow.variable, Const(0))
+    if isinstance(flow, Loop):
+        # A loop that counts says in each iteration what the count is.
+        counters -= {part.variable for part in walk(flow.body) if isinstance(part, Set)}
+    before = children(flow)
+    changed = rebuild(flow, lambda part: _from_zero(part, counters))
+    return flow if all(map(operator.is_, before, children(changed))) else changed
 
 
 def _named(flow: Flow, counting: Counting) -> Flow:
@@ -288,11 +353,11 @@ def _tests(flow: Flow) -> Iterator[Expr]:
             yield part.test
 
 
-def _besides_sizes(expr: Expr) -> frozenset[Variable]:
-    """What a value reads without the number of batches: `epoch * len(loader) + i` counts."""
-    if isinstance(expr, Op):
-        return frozenset[Variable]().union(*map(_besides_sizes, expr.args))
-    return frozenset() if _is_size(expr) else logic.reads(expr)
+def _counts_up(value: Expr, part: Set) -> bool:
+    """Whether a value is that of its own variable, a literal more or less."""
+    if not (isinstance(value, Op) and value.op in "+-"):
+        return False
+    return value.args[0] == part.variable and isinstance(value.args[1], Const)
 
 
 def _is_size(expr: Expr) -> bool:
@@ -307,16 +372,14 @@ def _micro_batches(flow: Flow) -> set[Variable]:
             says_so = vocabulary.WINDOW.search(part.trips.text)
             sure = [e for e in _events(part.body) if not e.event.may]
             if says_so and any(isinstance(e.event, Backward) for e in sure):
-                if not any(map(_steps, sure)):
+                if not any(map(has_step, sure)):
                     found.add(part.trips)
     return found
 
 
 def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Flow:
     """The flow with what the exploration has to know about its guards and paced loops."""
-    counted = {
-        name for alt in guards.alts.values() for name in guards.counting.roots(alt.test)
-    } & guards.counting.counters
+    counted = guards.counted()
 
     named = {
         name: guards.loop_of[id(alt)]
@@ -374,16 +437,12 @@ def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:
     for loop, (own, step) in paced.items():
         if own is alt:
             hold = Emit(Hold(step, loop=loop, guard=alt.site))
-            steps = [_steps(arm) for arm in (alt.then, alt.orelse)]
+            steps = [has_step(arm) for arm in (alt.then, alt.orelse)]
             if steps == [True, False]:
                 return replace(marked, orelse=Seq([hold, marked.orelse]))
             if steps == [False, True]:
                 return replace(marked, then=Seq([hold, marked.then]))
     return marked
-
-
-def _steps(flow: Flow) -> bool:
-    return any(isinstance(part.event, Step) and not part.event.foreign for part in _events(flow))
 
 
 def _events(flow: Flow) -> Iterator[Emit]:

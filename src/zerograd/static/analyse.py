@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from zerograd.core.events import End, Event, Site, Step, Unknown, Zero
@@ -12,11 +12,25 @@ from zerograd.core.records import replace
 from zerograd.core.rule import Evidence, Rule
 from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
 from zerograd.explore import logic
-from zerograd.explore.decisions import Decisions, opposite, weight
-from zerograd.explore.explore import Outcome, Result, Window, explore
-from zerograd.explore.flow import Alt, Emit, Flow, Loop, Seq, relooped, walk
+from zerograd.explore.decisions import smallest, weight
+from zerograd.explore.explore import Outcome, Window, explore
+from zerograd.explore.flow import (
+    Alt,
+    Block,
+    Emit,
+    Flow,
+    Loop,
+    Seq,
+    children,
+    has_step,
+    leaves_by,
+    rebuild,
+    relooped,
+    walk,
+)
+from zerograd.explore.named_tests import spelled_out
 from zerograd.rules.catalogue import RULES
-from zerograd.static.accumulation import pace
+from zerograd.static.accumulation import SINGLE, Counting, pace
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
@@ -27,6 +41,7 @@ from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
 from zerograd.static.roots import Root, Roots
 from zerograd.static.training_loops import LoopsOfRoot, not_read, plainly_right
+from zerograd.static.unread_guards import counted, is_handed_in
 
 
 @dataclass
@@ -111,8 +126,9 @@ class _Search:
         self.outcomes = outcomes
         self.cut = cut
         self.loops = LoopsOfRoot(root, module, explain=explain)
-        self.repeated = root.per_batch or _is_handed_its_counter(root.flow)
-        self.flow = _repeat(root.flow) if self.repeated else root.flow
+        flow = spelled_out(root.flow)
+        self.repeated = root.per_batch or _counts_calls(flow) or is_handed_in(flow)
+        self.flow = _repeat(flow) if self.repeated else flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated
         """Whether the flow shows where windows end."""
@@ -140,7 +156,7 @@ class _Search:
 
     def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
         """Follows the gradients of one subject through the flow."""
-        flow, windows = pace(self.view(subject, others).of(self.flow))
+        flow, windows = pace(*counted(self.view(subject, others).of(self.flow)))
         self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
         if windows:
             flow = excused(flow, self.flow, windows[0].symbols)
@@ -165,7 +181,14 @@ class _Search:
         """Explores a flow for some rules; False, and no finding, where there is too much to explore."""
         results = []
         for window in windows or (None,):
-            result = explore(flow, rules, window=window, budget=min(self.budget.file, PATHS))
+            asked = rules
+            if window is not None and window.length == SINGLE:
+                asked = [rule for rule in rules if rule.single]
+            if window is not None and not (window.ends_seen and self.ends_seen):
+                asked = [rule for rule in asked if not rule.judges_ends]
+            if not asked:
+                continue
+            result = explore(flow, asked, window=window, budget=min(self.budget.file, PATHS))
             self.budget.file -= result.spent
             if self.budget.file < 0:
                 raise Cut
@@ -174,9 +197,8 @@ class _Search:
             results.append(result)
         for result in results:
             for outcome in result.outcomes:
-                if self.ends_seen or not outcome.rule.judges_ends:
-                    self.outcomes.add(self.with_loop(outcome), result)
-                    self.loops.add_outcome(outcome, subject)
+                self.outcomes.add(self.with_loop(outcome))
+                self.loops.add_outcome(outcome, subject)
         return True
 
     def with_loop(self, outcome: Outcome) -> Outcome:
@@ -227,42 +249,28 @@ class _Search:
 
 
 class _Outcomes:
-    """The violations in all roots of a file, each with the decisions that count against it."""
+    """The violations in all roots of a file."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Rule, Site], list[tuple[Outcome, Decisions]]] = {}
+        self._kept: dict[tuple[Rule, Site], list[Outcome]] = {}
 
-    def add(self, outcome: Outcome, result: Result) -> None:
-        """Keeps a violation with every set of decisions that is small enough to be reported."""
-        violation = outcome.violation
-        for decisions in outcome.decisions:
-            # An invariant test around the reported line is no decision for that line.
-            counted = frozenset(
-                decision
-                for decision in decisions
-                if result.enclosures.get(decision.unweighted, _NOWHERE).isdisjoint(
-                    (violation.site, violation.step)
-                )
-            )
-            if weight(counted) <= max(outcome.rule.most_decisions, 1):
-                kept = self._kept.setdefault((outcome.rule, violation.site), [])
-                kept.append((outcome, counted))
+    def add(self, outcome: Outcome) -> None:
+        """Keeps a violation."""
+        self._kept.setdefault((outcome.rule, outcome.violation.site), []).append(outcome)
 
     def findings(self) -> list[Finding]:
         """The findings, in the order of the source."""
         found = {}
-        for key, kept in self._kept.items():
-            outcome, decisions = min(kept, key=lambda item: weight(item[1]))
-            rule, message = outcome.rule, outcome.violation.message
+        for (rule, site), kept in self._kept.items():
+            outcome = min(kept, key=lambda one: weight(one.decisions[0]))
+            message = outcome.violation.message
             same = [
-                path
-                for other, path in kept
-                if rule.most_decisions or other.violation.message == message
+                other for other in kept if rule.most_decisions or other.violation.message == message
             ]
-            if _cancels(same):
-                decisions = frozenset()
+            # What the outcomes of a test have in common does not depend on the test.
+            decisions = smallest({path for other in same for path in other.decisions})[0]
             if weight(decisions) <= rule.most_decisions:
-                found[key] = replace(
+                found[rule, site] = replace(
                     finding_of(rule, outcome.violation),
                     step=outcome.violation.step,
                     certain=weight(decisions) < 2,
@@ -271,15 +279,6 @@ class _Outcomes:
         made = [one for (rule, site), one in found.items() if (rule.yields_to, site) not in found]
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
         return made
-
-
-_NOWHERE: frozenset[Site] = frozenset()
-
-
-def _cancels(paths: Iterable[Decisions]) -> bool:
-    """Whether both outcomes of some test lead to the violation, each of them alone."""
-    singles = {next(iter(path)) for path in paths if len(path) == 1}
-    return any(opposite(decision) in singles for decision in singles)
 
 
 def _groups(events: list[Event]) -> list[list[Rule]]:
@@ -304,30 +303,61 @@ _BY_READING = sorted(
 )
 
 
-def _is_handed_its_counter(flow: Flow) -> bool:
-    """Whether a flow has no loop, and a counter that it is handed decides about a step."""
+def _counts_calls(flow: Flow) -> bool:
+    """Whether a flow has no loop, and a count of its calls decides about a step."""
     if any(isinstance(part, Loop) for part in walk(flow)):
         return False
-    return any(
-        isinstance(part, logic.Op) and part.op == "%"
-        for alt in walk(flow)
-        if isinstance(alt, Alt) and _steps_under(alt)
-        for part in logic.parts(alt.test)
-    )
+    return any(True for _ in _guards(flow))
+
+
+def _guards(flow: Flow) -> Iterator[Alt]:
+    """The tests on a count that decide about a step: of a count that is handed in, or that is kept."""
+    counting = Counting.of(flow)
+    for alt, decided in _tests(flow):
+        asks = any(isinstance(part, logic.Op) and part.op == "%" for part in logic.parts(alt.test))
+        if (asks or counting.lengths(alt.test)) and any(map(has_step, decided)):
+            yield alt
+
+
+def _tests(flow: Flow) -> Iterator[tuple[Alt, Sequence[Flow]]]:
+    """The tests of a flow, each with what it decides about: its arms, and the rest if one of them leaves."""
+    for part in walk(flow):
+        if isinstance(part, Alt):
+            yield part, (part.then, part.orelse)
+        elif isinstance(part, Seq):
+            for index, item in enumerate(part.items):
+                if isinstance(item, Alt) and leaves_by(item.then) is not None:
+                    yield item, part.items[index + 1 :]
 
 
 def _repeat(flow: Flow) -> Flow:
     """A function that is called once per batch, as a loop that counts what its guards read."""
+    counted = Counting.of(flow).counters
     counter = None
-    for part in walk(flow):
-        if isinstance(part, Alt) and _steps_under(part):
-            for op in logic.parts(part.test):
-                if isinstance(op, logic.Op) and op.op == "%":
-                    counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
+    for alt in _guards(flow):
+        for op in logic.parts(alt.test):
+            if isinstance(op, logic.Op) and op.op == "%" and not logic.reads(op.args[0]) & counted:
+                counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
     site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
-    return Loop(relooped(flow, 0, -1), -1, site, targets, counter)
+    fetched = list(_fetched(flow))
+    body = relooped(_without(flow, fetched), 0, -1)
+    return Seq([*fetched, Loop(body, -1, site, targets, counter)])
 
 
-def _steps_under(alt: Alt) -> bool:
-    return any(isinstance(e, Emit) and isinstance(e.event, Step) for e in walk(alt))
+def _fetched(flow: Flow) -> Iterator[Emit]:
+    """The objects that a function fetches before it does anything: each call fetches the same ones."""
+    for part in children(flow) if isinstance(flow, (Seq, Block)) else (flow,):
+        if isinstance(part, (Seq, Block)):
+            yield from _fetched(part)
+            return
+        if isinstance(part, Emit) and isinstance(part.event, Unknown) and not part.event.call:
+            yield part
+        elif isinstance(part, Emit) and not isinstance(part.event, Unknown):
+            return
+
+
+def _without(flow: Flow, parts: list[Emit]) -> Flow:
+    if isinstance(flow, Emit):
+        return Seq(()) if flow in parts else flow
+    return rebuild(flow, lambda part: _without(part, parts)) if parts else flow

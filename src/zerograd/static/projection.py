@@ -447,8 +447,8 @@ def _needed(flow: Flow, skeleton: Flow) -> dict[Variable, bool]:
             if all(name in settled or not isinstance(name, Name) for name in names):
                 decisive |= names
             else:
-                modulo = counting.modulo(part.test)
-                decisive |= names if modulo is not None or len(names) == 1 else frozenset()
+                counted = counting.lengths(part.test) is not None
+                decisive |= names if counted or len(names) == 1 else frozenset()
         elif isinstance(part, Loop):
             for expr in (part.trips, part.test, part.first):
                 decisive |= logic.reads(expr) if expr is not None else frozenset()

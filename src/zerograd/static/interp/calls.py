@@ -179,7 +179,7 @@ class Calls:
         arguments = self.evaluator.arguments(node)
         self.objects.role(owner, func.value)
         if owner.klass is not None or owner.key == SELF:
-            if vocabulary.meddles(func.attr):
+            if vocabulary.meddles(func.attr) and not func.attr.startswith("get_"):
                 self.unseen_method(node, owner)
             return self.effects.result_of([method], arguments, frozenset({owner.key}), node)
         return self.foreign_method(node, func, owner, method, arguments)

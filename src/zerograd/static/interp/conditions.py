@@ -21,9 +21,10 @@ from zerograd.static.interp.emitter import Gate
 from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
+from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import Key
-from zerograd.static.read.values import Lit, Thing
+from zerograd.static.read.values import Fn, Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -79,6 +80,8 @@ class Conditions:
         self.gate = gate
         self.evaluator = evaluator
         self.objects = objects
+        self.counting: set[Variable] = set()
+        """What functions that ask whether a window closes are handed: it may count."""
 
     def expression(self, node: ast.expr) -> Expr:
         """The expression for a test, a counter or a divisor."""
@@ -209,7 +212,23 @@ class Conditions:
                 stable = stable and simple
             elif isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
                 stable = False
-        return Opaque(text_of(node), frozenset(names), stable, self.env.frame.call)
+        asks = isinstance(node, ast.Call) and self._asks_for_window(node)
+        if asks:
+            self.counting |= names
+        return Opaque(text_of(node), frozenset(names), stable, self.env.frame.call, asks)
+
+    def _asks_for_window(self, node: ast.Call) -> bool:
+        """Whether a test calls a function of the project that only asks whether a window closes."""
+        called = self.evaluator.peek(node.func)
+        if not isinstance(called, Fn) or isinstance(called.node, ast.Lambda):
+            return False
+        returned = [part.value for part in nodes(called.node) if isinstance(part, ast.Return)]
+        changes = (
+            isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+            for part in nodes(called.node)
+        )
+        said = (text_of(part) for part in (node, *returned) if part is not None)
+        return any(map(vocabulary.WINDOW.search, said)) and not any(changes)
 
     def exists_check(self, node: ast.expr) -> tuple[Key, bool] | None:
         """The object whose existence a test asks for (`if opt is not None`), and in which arm it is."""

@@ -12,6 +12,7 @@ from zerograd.explore.flow import (
     Flow,
     Loop,
     Seq,
+    Set,
     relabelled,
     relooped,
     walk,
@@ -216,6 +217,8 @@ class Loops:
             frame.env.setdefault(name, value)
         orelse = self.evaluator.collect(node.orelse) if node.orelse else None
         if once:
+            for variable in sorted(targets, key=str):
+                self.emitter.add(Set(variable))
             body = relooped(body, ident, nesting.loop)
             self.emitter.add(Block(Block(body, Continue(ident)), Break(ident)))
             return

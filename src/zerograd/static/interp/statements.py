@@ -155,6 +155,10 @@ class Statements:
     def expression(self, node: ast.Expr) -> None:
         """An expression as a statement."""
         self.evaluator.value(node.value)
+        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+            owner = self.env.name(node.value.func.value)
+            if owner in self.conditions.counting:
+                self.emitter.add(Set(owner))  # a method of it may count
 
     def assign(self, node: ast.Assign) -> None:
         """`a = b = value`."""
