@@ -6,16 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MARK = "zerograd.scaled"
+SOURCE = "zerograd.unscaled"
 MOST_NODES = 100_000
 """A larger graph is not walked to its end."""
 
 
-def scaled_by_a_scaler(output: Any) -> bool | None:
-    """Whether a scaler has multiplied what a tensor was computed from; None if it cannot be seen."""
+def scaled_by_a_scaler(output: Any, scale: float) -> bool | None:
+    """Whether what a tensor was computed from was multiplied: by a scaler, or by its scale.
+
+    None if it cannot be seen.
+    """
     root = getattr(output, "grad_fn", None)
     if root is None:
         return None
     if is_marked(output):
+        return True
+    if _factor(root, scale):
         return True
     seen, todo = {root}, [root]
     while todo:
@@ -23,7 +29,7 @@ def scaled_by_a_scaler(output: Any) -> bool | None:
             return None
         for node, _ in todo.pop().next_functions:
             if node is not None and node not in seen:
-                if MARK in node.metadata:
+                if MARK in node.metadata or _factor(node, scale):
                     return True
                 seen.add(node)
                 todo.append(node)
@@ -41,6 +47,27 @@ def mark_scaled(output: Any) -> None:
     node = getattr(output, "grad_fn", None)
     if node is not None:
         node.metadata[MARK] = True
+        for below, _ in node.next_functions:
+            if below is not None:
+                below.metadata[SOURCE] = True
+
+
+def has_a_scaled_copy(output: Any) -> bool:
+    """Whether a scaler has multiplied a tensor, and this is what it was before."""
+    node = getattr(output, "grad_fn", None)
+    return node is not None and SOURCE in node.metadata
+
+
+def _factor(node: Any, scale: float) -> bool:
+    """Whether a node multiplies by the scale of a scaler, or divides by its inverse."""
+    if scale == 1.0 or node.name() not in ("MulBackward0", "DivBackward0"):
+        return False
+    wanted = scale if node.name() == "MulBackward0" else 1 / scale
+    for name in ("_saved_other", "_saved_self"):
+        saved = getattr(node, name, None)
+        if saved is not None and saved.numel() == 1 and float(saved) == wanted:
+            return True
+    return False
 
 
 def reads_apart(outputs: Iterable[Any], own: frozenset[int], other: frozenset[int]) -> bool:

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from zerograd.core.events import Assign, Step, Unscale, Update
+from zerograd.core.lifecycle import Scale
 from zerograd.runtime import autograd_graph
 from zerograd.runtime.call_sites import NOWHERE, Places
 from zerograd.runtime.event_cache import EventCache
@@ -14,6 +15,7 @@ from zerograd.runtime.posting import Posting
 from zerograd.runtime.subjects import Subject
 
 MOST_CALLS = 1024
+MOST_FRAMES = 8
 ENOUGH_WALKS = 3
 """After so many losses of a call that no scaler had multiplied, the graph is not walked any more."""
 
@@ -30,6 +32,10 @@ class Scaling:
         self.active = False
         """Whether a scaler was used."""
         self._scaler: weakref.ref[Any] | None = None
+        self._unused = 0
+        """How often something was scaled since the last backward of something scaled."""
+        self._handed_on = False
+        """In this round, a scaled backward has filled tensors that are no parameters."""
         self._walks: dict[object, list[bool | None]] = {}
         """By call: whether the last losses whose graphs were walked had been scaled."""
 
@@ -37,34 +43,80 @@ class Scaling:
         """The scaler that has stepped last; None if there is none any more."""
         return None if self._scaler is None else self._scaler()
 
-    def is_scaled(self, outputs: Any, frame: Any) -> bool | None:
+    def is_scaled(self, outputs: Any, gradients: Any, frame: Any) -> bool | None:
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
         if not outputs:
             return None
-        if autograd_graph.is_marked(outputs[0]):
-            return True
         if len(self._walks) >= MOST_CALLS:
             self._walks.clear()
         walks = self._walks.setdefault((frame.f_code, frame.f_lasti), [])
+        if autograd_graph.is_marked(outputs[0]):
+            self._unused = 0
+            if len(walks) < ENOUGH_WALKS:
+                # What it leaves in a tensor that is no parameter may be handed on by the program.
+                walks.append(all(map(self._is_parameter, autograd_graph.leaves(outputs))))
+            self._handed_on |= not all(walks)
+            return True
+        if autograd_graph.has_a_scaled_copy(outputs[0]):
+            return False
         if len(walks) < ENOUGH_WALKS or walks[0] is not False:
             walks[ENOUGH_WALKS - 1 :] = []
-            walks.insert(0, autograd_graph.scaled_by_a_scaler(outputs[0]))
+            walks.insert(0, self._walked(outputs[0], gradients))
+        if walks[0] is False and (self._unused or self._handed_on):
+            return None  # something scaled was not back-propagated to parameters: it may be in this
         return walks[0]
 
-    def scaled(self, outputs: Any) -> None:
+    def _walked(self, output: Any, gradients: Any) -> bool | None:
+        given = gradients[0] if gradients else None
+        if given is not None and (given.numel() != 1 or float(given) != 1.0):
+            return None  # the program has scaled the gradient itself, or brings one along
+        scale = getattr(self.last_scaler(), "_scale", None)
+        return autograd_graph.scaled_by_a_scaler(output, 1.0 if scale is None else float(scale))
+
+    def _is_parameter(self, leaf: Any) -> bool:
+        return bool(self._lanes.subjects.owning(leaf))
+
+    def scaled(self, scaler: Any, outputs: Any) -> None:
         """A scaler has multiplied a loss, or several."""
         self.active = True
+        self._scaler = weakref.ref(scaler)
+        self._unused += 1
         self._lanes.here.lane.loop.leave()
         for output in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
             autograd_graph.mark_scaled(output)
 
-    def unscaling(self, optimizer: Any, frame: Any) -> None:
+    def unscaling(self, scaler: Any, optimizer: Any, frame: Any) -> None:
         """A scaler is about to divide the gradients of an optimizer; in its step, that is part of it."""
         if self._lanes.here.lane.scaling is None:
             subject = self._lanes.subjects.of(optimizer)
             if subject is not None:
                 self._count_anew(subject, optimizer)
+                self._compare(subject, scaler, optimizer)
                 self._post(subject, self._event(Unscale, self._places.site(frame), scaled=True))
+
+    def before_use(self, subject: Subject, frame: Any) -> None:
+        """Gradients are clipped, or stepped without a scaler: a scaler of the program's own may have divided them."""
+        scaler = self.last_scaler()
+        if scaler is None or subject.track.node.state.scale is not Scale.SCALED:
+            return
+        stages = [_stage(scaler, owner) for owner in subject.owners]
+        if "UNSCALED" in stages:
+            self._post(subject, self._event(Unscale, NOWHERE, scaled=True))
+        elif _overrides(scaler, "unscale_") or _is_inside(scaler, frame):
+            self._post(subject, self._event(Unscale, NOWHERE, scaled=None))
+
+    def _compare(self, subject: Subject, scaler: Any, optimizer: Any) -> None:
+        """What a scaler of the program's own has done unseen shows in what the scaler says itself."""
+        state, stage = subject.track.node.state, _stage(scaler, id(optimizer))
+        known = "STEPPED" if state.stepped is not None else "UNSCALED" if state.unscaled else stage
+        if known != stage:
+            self._post(subject, self._event(Update, NOWHERE))
+        if stage == "UNSCALED" and subject.track.node.state.unscaled is None:
+            self._post(subject, self._event(Unscale, NOWHERE, scaled=True))
+        # Until a scaler was seen, no loss was looked at.
+        unseen, self.active = not self.active, True
+        if state.plain is not None and (unseen or _overrides(scaler, "scale")):
+            self._post(subject, self._event(Unscale, NOWHERE, scaled=None))
 
     def step_begins(self, scaler: Any, optimizer: Any, frame: Any) -> None:
         """A scaler is about to step an optimizer."""
@@ -74,6 +126,7 @@ class Scaling:
         if subject is None:
             return
         self._count_anew(subject, optimizer)
+        self._compare(subject, scaler, optimizer)
         if subject.track.node.state.stepped is not None:
             # torch raises now, before any hook of the step: it uses nothing.
             site = self._places.site(frame)
@@ -93,6 +146,7 @@ class Scaling:
 
     def updated(self, frame: Any) -> None:
         """A scaler has updated its scale: its round is over for all subjects."""
+        self._unused, self._handed_on = 0, False
         event = self._event(Update, self._places.site(frame))
         for subject in self._lanes.subjects.all:
             state = subject.track.node.state
@@ -104,3 +158,27 @@ class Scaling:
         if subject.stepping.scaled_optimizer not in (0, id(optimizer)):
             self._post(subject, self._event(Update, NOWHERE))
         subject.stepping.scaled_optimizer = id(optimizer)
+
+
+def _stage(scaler: Any, optimizer: int) -> str:
+    """What a scaler says that it has done for an optimizer: torch's `OptState`."""
+    state = scaler._per_optimizer_states.get(optimizer)
+    return "READY" if state is None else str(state["stage"].name)
+
+
+def _overrides(scaler: Any, method: str) -> bool:
+    """Whether a scaler is of a class of the program's own that has its own method."""
+    inherited = (vars(kind).get(method) for kind in type(scaler).__mro__)
+    own = next(one for one in inherited if one is not None)
+    return not (own.__module__ or "").startswith("torch.amp")
+
+
+def _is_inside(scaler: Any, frame: Any) -> bool:
+    """Whether a method of a scaler has led to a call."""
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_locals.get("self") is scaler:
+            return True
+        frame = frame.f_back
+    return False

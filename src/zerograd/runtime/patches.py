@@ -31,7 +31,7 @@ class Listener(Protocol):
         """What is called when torch.distributed is used."""
         ...
 
-    def backward_begins(self, outputs: Any) -> Any:
+    def backward_begins(self, outputs: Any, gradients: Any) -> Any:
         """A backward that accumulates is about to run. None: `backward_ended` is not called for it."""
         ...
 
@@ -59,11 +59,11 @@ class Listener(Protocol):
         """Gradients are about to be clipped."""
         ...
 
-    def scaled(self, outputs: Any) -> None:
+    def scaled(self, scaler: Any, outputs: Any) -> None:
         """A scaler has multiplied a loss."""
         ...
 
-    def unscaling(self, optimizer: Any) -> None:
+    def unscaling(self, scaler: Any, optimizer: Any) -> None:
         """A scaler is about to divide the gradients of an optimizer."""
         ...
 
@@ -161,7 +161,7 @@ class Hooks:
                 return original(t_outputs, *args, **kwargs)
             token = None
             try:
-                token = begins(t_outputs)
+                token = begins(t_outputs, args[0] if args else ())
             except Exception as error:
                 fault(error)
             try:
@@ -289,12 +289,12 @@ class Hooks:
         def scaled(self: Any, outputs: Any) -> Any:
             result = scale(self, outputs)
             if self._enabled:
-                _quietly(fault, listener.scaled, result)
+                _quietly(fault, listener.scaled, self, result)
             return result
 
         def unscaled(self: Any, optimizer: Any) -> Any:
             if self._enabled:
-                _quietly(fault, listener.unscaling, optimizer)
+                _quietly(fault, listener.unscaling, self, optimizer)
             return unscale_(self, optimizer)
 
         def stepped(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

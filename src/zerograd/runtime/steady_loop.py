@@ -207,7 +207,7 @@ class SteadyLoop:
             grad = call.param.grad
             if grad is not None:
                 self._follow(call.track, call.edge)
-                call.used.grad = _ref(grad)
+                call.used.grad, call.used.version = _ref(grad), grad._version
                 self.expected = call.next
                 return True
         self.leave()

@@ -164,7 +164,8 @@ class StepAndClear:
             # It is unlike the last windows: what decides about its end is read.
             event = self._events.variant(event, decided=self._guards.of(frame))
         stepping, state = subject.stepping, subject.track.node.state
-        if stepping.norms is not None:
+        by_hand = state.backward is None or state.backward.may
+        if stepping.norms is not None or (by_hand and state.grads is _LIVE):
             stepping.norms = norms(holding(subject.params))
         stepping.clipped = state.clipped is not None or state.grads is Grads.UNKNOWN
         self._post(subject, event)
@@ -175,7 +176,7 @@ class StepAndClear:
         if grad is None:
             used.grad = None
         else:
-            used.grad = weakref.ref(grad)
+            used.grad, used.version = weakref.ref(grad), subject.probe.version(grad)
             lane.used[subject.name] = subject
         for other in lane.probed:
             if other is not subject:
@@ -331,11 +332,25 @@ class StepAndClear:
             ]
         return subjects
 
+    def _assigned(self, subject: Subject) -> bool:
+        """Whether the gradients are not those that the last step has used: put there by hand."""
+        used, norms_then, probe = subject.used, subject.stepping.norms, subject.probe
+        if norms_then is not None and norms(holding(subject.params)) != norms_then:
+            return True
+        grad = probe.param.grad
+        if used.grad is None or grad is None or used.grad() is not grad:
+            return True
+        return used.version >= 0 and probe.version(grad) != used.version
+
     def _before_clip(self, subject: Subject) -> None:
         """Gradients that are clipped may have been cleared, or put there, unseen."""
         self._posting.release(subject)
         grads = subject.track.node.grads
-        if grads is _SPENT and not any_holds(subject.params):
-            self._post(subject, self._events.event(Unknown, NOWHERE))
+        if grads is _SPENT:
+            if not any_holds(subject.params):
+                self._post(subject, self._events.event(Unknown, NOWHERE))
+            elif self._assigned(subject):
+                self._post(subject, self._events.event(Assign, NOWHERE))
+            subject.used.version = -1  # the clip changes it
         elif grads in EMPTY and any_holds(subject.params):
             self._post(subject, self._events.event(Assign, NOWHERE))

@@ -74,11 +74,14 @@ class UsedGradients:
         "met",
         "mixed",
         "uneven",
+        "version",
     )
 
     def __init__(self) -> None:
         self.grad: weakref.ref[Tensor] | None = None
         """The probe's gradient that the last step used."""
+        self.version = -1
+        """Its version then; -1 if that is not known."""
         self.left: list[Tensor] | None = None
         """The parameters that may still hold used gradients; None is all of them."""
         self.mixed: list[tuple[Tensor, Backward]] = []

@@ -154,7 +154,9 @@ class Watcher:
 
     # Backward
 
-    def backward_begins(self, outputs: Any) -> ExpectedCall | RunningBackward | None:
+    def backward_begins(
+        self, outputs: Any, gradients: Any = ()
+    ) -> ExpectedCall | RunningBackward | None:
         if self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
         self._backwards += 1
@@ -164,16 +166,20 @@ class Watcher:
         lane = self._here.lane
         if self._backwards >= self._next_look and not self._failure:
             self._look(lane, outputs, frame)
-        return lane.loop.backward_begins(frame) or self._backward_begins(lane, frame, outputs)
+        return lane.loop.backward_begins(frame) or self._backward_begins(
+            lane, frame, outputs, gradients
+        )
 
-    def _backward_begins(self, lane: Lane, frame: Any, outputs: Any) -> RunningBackward | None:
+    def _backward_begins(
+        self, lane: Lane, frame: Any, outputs: Any, gradients: Any
+    ) -> RunningBackward | None:
         if self._failure:
             return None
         if lane.pending:
             self.lanes.register(lane)
         scaled: bool | None = False
         if self.scaling.active:
-            scaled = self.scaling.is_scaled(outputs, frame)
+            scaled = self.scaling.is_scaled(outputs, gradients, frame)
         event = self._events.backward(frame, scaled)
         self.sync.begins(event)
         for subject in lane.probed:
@@ -263,7 +269,10 @@ class Watcher:
         subject = self._subjects.known(optimizer)
         if subject is None:
             return
-        event = self._steps.end_step(subject, optimizer, lane.scaling is not None, frame)
+        scaled = lane.scaling is not None
+        if self.scaling.active and not scaled:
+            self.scaling.before_use(subject, frame)
+        event = self._steps.end_step(subject, optimizer, scaled, frame)
         if event is not None:
             of = subject.stepping.optimizer
             self._note(subject, event, frame, of)
@@ -330,17 +339,19 @@ class Watcher:
         if subjects:
             event = self._events.event(Clip, self._places.site(frame))
             for subject in subjects:
+                if self.scaling.active:
+                    self.scaling.before_use(subject, frame)
                 self._post(subject, event)
                 self._note(subject, event, frame, key)
 
     # Scalers
 
-    def scaled(self, outputs: Any) -> None:
-        self.scaling.scaled(outputs)
+    def scaled(self, scaler: Any, outputs: Any) -> None:
+        self.scaling.scaled(scaler, outputs)
 
-    def unscaling(self, optimizer: Any) -> None:
+    def unscaling(self, scaler: Any, optimizer: Any) -> None:
         if not self._failure:
-            self.scaling.unscaling(optimizer, _frame(ABOVE_TORCH))
+            self.scaling.unscaling(scaler, optimizer, _frame(ABOVE_TORCH))
 
     def scaler_step_begins(self, scaler: Any, optimizer: Any) -> None:
         if not self._failure:
