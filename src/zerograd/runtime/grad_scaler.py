@@ -114,8 +114,9 @@ class Scaling:
         if stage == "UNSCALED" and subject.track.node.state.unscaled is None:
             self._post(subject, self._event(Unscale, NOWHERE, scaled=True))
         # Until a scaler was seen, no loss was looked at.
-        unseen, self.active = not self.active, True
-        if state.plain is not None and (unseen or _overrides(scaler, "scale")):
+        unseen, own = not self.active, _overrides(scaler, "scale")
+        self.active |= not own
+        if state.plain is not None and (unseen or own):
             self._post(subject, self._event(Unscale, NOWHERE, scaled=None))
 
     def step_begins(self, scaler: Any, optimizer: Any, frame: Any) -> None:
