@@ -30,8 +30,8 @@ def finding() -> str:
 
 def proof() -> str:
     """The first line that a watched run prints."""
-    told = _said("run").stderr.split("\n", 1)[0]
-    return f"```console\n$ zerograd run {EXAMPLE}\n{told}\n```"
+    printed = _said("run").stderr.split("\n", 1)[0]
+    return f"```console\n$ zerograd run {EXAMPLE}\n{printed}\n```"
 
 
 def _said(*command: str) -> subprocess.CompletedProcess[str]:

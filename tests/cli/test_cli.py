@@ -351,12 +351,12 @@ def test_a_check_that_takes_long_says_how_far_it_is(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     progress = output.Progress("checking: {done} of {total} files")
-    progress.tell(1, 9)
+    progress.show(1, 9)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(output.Progress, "AFTER", 0.0)
     late = output.Progress("checking: {done} of {total} files")
-    late.tell(7, 9)
-    late.tell(8, 9)
+    late.show(7, 9)
+    late.show(8, 9)
     late.end()
     assert capsys.readouterr().err == "\r\x1b[Kchecking: 7 of 9 files\r\x1b[K"
 

@@ -1,4 +1,4 @@
-"""Folding a word gives what exploring it gives, however little of it is remembered."""
+"""Folding a sequence gives what exploring it gives, however little is remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`# zerograd: allow[name]` silences what it names, where it stands, and nothing else."""
+"""`# zerograd: allow[name]` silences what it names, where it is, and nothing else."""
 
 from __future__ import annotations
 

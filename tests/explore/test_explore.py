@@ -181,7 +181,7 @@ class Thrown(Exception):
 
 
 class Over(Exception):
-    """A word is long enough."""
+    """A sequence is long enough."""
 
 
 @dataclass
@@ -296,7 +296,7 @@ class Run:
 
 
 def sample(flow: Flow, seed: int) -> list[tuple[Event, Decisions]]:
-    """A word of the flow, each event with the decisions that led to it."""
+    """A sequence of the flow, each event with the decisions that led to it."""
     run = Run(Random(seed))
     with contextlib.suppress(Left, Over):
         run.run(flow)

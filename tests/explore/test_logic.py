@@ -34,7 +34,7 @@ ANSWERS = ("len(loader)", "scheduler.last", "amp")
 
 VALUES: tuple[Value, ...] = (0, 1, True, False, None, 2, 3, 5, -3, 0.5, "", "sgd")
 SEEN = tuple(value for value in VALUES if not isinstance(value, bool))
-"""A truth that is known of an unseen expression is no value, so its answers are no truths."""
+"""Whether an unseen expression is true may be known without its value, so its answers are not truth values."""
 ARITHMETIC = ("+", "-", "*", "//", "/", "%")
 COMPARING = ("==", "!=", "<", "<=", ">", ">=")
 

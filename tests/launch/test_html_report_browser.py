@@ -1,4 +1,4 @@
-"""The report page in a real browser: it opens from disk, is drawn, and does as it is told."""
+"""The report page in a real browser: it opens from disk, is drawn, and its controls work."""
 
 from __future__ import annotations
 

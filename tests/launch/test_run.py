@@ -1,4 +1,4 @@
-"""`zerograd run`: a script runs as under python, and what its gradients do is told."""
+"""`zerograd run`: a script runs as under python, and its findings are reported."""
 
 from __future__ import annotations
 

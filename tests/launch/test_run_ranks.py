@@ -244,7 +244,7 @@ def test_ranks_that_run_different_scripts(tmp_path: Path) -> None:
 
 @tiers.long
 def test_a_store_that_goes_away(tmp_path: Path) -> None:
-    """The first rank, which holds the store, leaves without a word."""
+    """The first rank, which holds the store, leaves without a message."""
     leaving = "        if rank == 0 and step == 20:\n            os._exit(0)\n"
     marked = "        here = rank =="
     (tmp_path / "train.py").write_text(FEW.replace(marked, leaving + marked))

@@ -1,4 +1,4 @@
-"""accelerate's launcher starts two ranks: both are watched, and what one does wrong is told as its own."""
+"""accelerate's launcher starts two ranks: both are watched, and a finding names the rank that it is about."""
 
 from __future__ import annotations
 

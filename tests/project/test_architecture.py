@@ -59,7 +59,7 @@ def package(module: str) -> str:
 
 
 def imports(module: str) -> set[str]:
-    """The modules that a module imports, wherever in it the import stands; for types, too."""
+    """The modules that a module imports, wherever the import is; for types, too."""
     found = set()
     for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The benchmarks on packages, run on one of our own with a checker that says what it is told."""
+"""The benchmarks on packages, run on one of our own with a checker whose findings are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule's page is its test: the bad example breaks exactly that law, for readers and in torch."""
+"""Every rule's page is its test: the bad example breaks exactly that rule, for both readers and in torch."""
 
 from __future__ import annotations
 

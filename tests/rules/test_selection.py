@@ -1,4 +1,4 @@
-"""Rules are chosen by code, by name, by the beginning of a code; a wrong word finds its neighbour."""
+"""Rules are chosen by code, by name, by the beginning of a code; for an unknown name the nearest one is suggested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lap that is followed is told as one that is not: whatever happens, and wherever it happens in it."""
+"""A round that is followed gives the same report as one that is not, whatever happens in it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def lap(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def loop(draw: st.DrawFn) -> str:
-    """The same lap again and again, with surprises in one or two of its rounds."""
+    """The same round again and again, with surprises in one or two of them."""
     acts = [(act, "") for act in draw(lap())]
     for _ in range(draw(st.integers(0, 2))):
         at, when = draw(st.integers(0, len(acts))), draw(st.integers(2, ROUNDS - 1))

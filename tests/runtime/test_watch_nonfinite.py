@@ -1,4 +1,4 @@
-"""Steps that use gradients that are inf or nan: a run that ends so is told, a run that does not is not."""
+"""Steps that use gradients that are inf or nan: reported if the run ends with them, and only then."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Case:
 
     @property
     def files(self) -> dict[str, str]:
-        """What stands in each file, in the order of the case."""
+        """The text of each file, in the order of the case."""
         files = {block.path: block.text for block in self.blocks if block.cell is None}
         cells = [block for block in self.blocks if block.cell is not None]
         if cells:

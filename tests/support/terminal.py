@@ -36,7 +36,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the screen."""
+        """What the screen shows."""
         return [line.rstrip() for line in self._screen.display]
 
     def scrolls(self) -> tuple[int, int] | None:

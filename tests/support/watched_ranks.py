@@ -249,7 +249,7 @@ def through_module() -> None:
 
 
 def unused() -> None:
-    """Part of the model takes turns; DDP is told to look for it."""
+    """Part of the model takes turns; with find_unused_parameters."""
     layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)])
 
     class Turns(nn.Module):

@@ -192,7 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
         return COULD_NOT
     progress = Progress("checking: {done} of {total} files")
     try:
-        outcome = check_session.run(_options(arguments), progress.tell)
+        outcome = check_session.run(_options(arguments), progress.show)
     except (NoRevision, NoRules, UnknownRule, Unusable) as error:
         say(str(error))
         return COULD_NOT
@@ -203,7 +203,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write_baseline is not None:
         return _baseline_written(outcome, arguments.write_baseline)
     outcome.report.lists_loops = arguments.loops
-    if not _tell(outcome, arguments):
+    if not _print(outcome, arguments):
         return COULD_NOT
     code = outcome.exit_code
     gc.freeze()
@@ -243,30 +243,30 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         return 0 if write(json.explanation(report, found), arguments.output) else COULD_NOT
     paint = text.colored if colored(arguments) else text.plain
-    told = loop_text.explanation(found, report.findings, paint)
-    return 0 if write(told, arguments.output) else COULD_NOT
+    account = loop_text.explanation(found, report.findings, paint)
+    return 0 if write(account, arguments.output) else COULD_NOT
 
 
-def _tell(outcome: Outcome, arguments: argparse.Namespace) -> bool:
+def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
     """Print the findings, or what would change; False if that failed."""
     from zerograd.report.text import remaining
 
     report = outcome.report
     asked = arguments.fix or arguments.unsafe_fixes
     if arguments.diff:
-        told = write_bytes(outcome.diff, arguments.output)
+        written = write_bytes(outcome.diff, arguments.output)
         for problem in report.errors:
             say(f"{problem.path} {problem.message}")
         say(f"would fix {report.fixed}, {remaining(report)}")
-        return told
+        return written
     if asked and outcome.stdin is not None:
         # The repaired text goes to standard output, so the report goes elsewhere.
-        told = write_bytes(outcome.stdin, None)
+        written = write_bytes(outcome.stdin, None)
         text = render(report, arguments)
         if arguments.output is not None:
-            return write(text, arguments.output) and told
+            return write(text, arguments.output) and written
         sys.stderr.write(text)
-        return told
+        return written
     if asked and arguments.format != "text":
         say(f"{report.fixed} fixed, {remaining(report)}")
     return write(render(report, arguments), arguments.output)

@@ -90,7 +90,7 @@ class Progress:
         self._shown = False
         self._terminal = sys.stderr.isatty()
 
-    def tell(self, done: int, total: int) -> None:
+    def show(self, done: int, total: int) -> None:
         """Show how much is done."""
         if self._terminal and time.monotonic() >= self._next:
             self._next = time.monotonic() + self.EVERY

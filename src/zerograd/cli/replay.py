@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     progress = Progress("reading: {share} %")
     try:
-        done = judged(arguments.recording, *chosen(arguments), progress=progress.tell)
+        done = judged(arguments.recording, *chosen(arguments), progress=progress.show)
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))
         return COULD_NOT

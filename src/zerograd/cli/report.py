@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress("reading: {share} %")
     try:
         failed, problems = make(
-            arguments.recordings, arguments.output, *chosen(arguments), progress.tell
+            arguments.recordings, arguments.output, *chosen(arguments), progress.show
         )
     except (NoRules, Refused, UnknownRule) as error:
         say(str(error))

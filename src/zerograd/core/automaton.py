@@ -15,7 +15,7 @@ from zerograd.core.lifecycle import FIELDS, START, State, advance
 from zerograd.core.rule import Rule, Violation
 
 MOST_EDGES = 4096
-"""A run remembers so many; then it forgets them, because a long run must not grow."""
+"""How many a run remembers; then it forgets them, because a long run must not grow."""
 UNLIMITED = sys.maxsize
 
 

@@ -123,7 +123,7 @@ class Event(Record):
     """The codes of the rules that the program silences where it happens."""
 
     def __hash__(self) -> int:
-        # The place and the call are enough to tell events apart, and explorers hash events millions of times.
+        # The place and the call are enough to distinguish events, and explorers hash events millions of times.
         return hash((self.site.line, self.site.column, self.call))
 
 

@@ -1,4 +1,4 @@
-"""A violation with its place, its count and its words: what reports are made of. Renderers print it."""
+"""A violation with its place, its count and its texts: what reports are made of. Renderers print it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _zero(state: State, event: Zero) -> State:
     dropped = state.dropped if state.grads in EMPTY else None
     shared = state.shared and state.grads is not Grads.STALE
     if state.backward is not None and not state.backward.may:
-        # What another subject's step has used was not dropped in vain, nor what was used unseen.
+        # Gradients that another subject's step has used, or that were used unseen, are not lost.
         dropped = None if state.lent or shared or event.excuse else (state.backward, event)
     return State(
         grads=Grads.NONE if event.to_none else Grads.ZERO,

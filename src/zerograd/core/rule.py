@@ -107,7 +107,7 @@ class Rule(Page):
     needs: tuple[Callable[[Event], bool], ...] = ()
     """Each is true of at least one event of every sequence that breaks the rule. It saves exploring."""
     in_a_row: int = 0
-    """So many steps in a row, the last ones of a run, must break it; 0: each violation is reported."""
+    """How many steps in a row, the last ones of a run, must break it; 0: each violation is reported."""
     at: tuple[type[Event], ...] = ()
     """The kinds of event that break it although they change nothing that it reads."""
     single: bool = False

@@ -87,7 +87,7 @@ class _Spans:
         self._top = first_line(body[0]) if body else 0
 
     def around(self, line: int) -> tuple[int, float]:
-        """The simple statement, or the header of the compound one, that stands on this line."""
+        """The simple statement, or the header of the compound one, on this line."""
         best = (line, line)
         for first, header, last, whole in self._statements:
             if first <= line <= header:
@@ -106,7 +106,7 @@ class _Spans:
 
 
 def _statements(tree: ast.Module) -> list[tuple[int, int, int, bool]]:
-    """First line, last of the header, last line, and whether the header stands for the whole."""
+    """First line, last of the header, last line, and whether a comment in the header covers the whole statement."""
     found = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt):

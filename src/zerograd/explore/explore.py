@@ -110,7 +110,7 @@ def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
 
 @dataclass(frozen=True)
 class Window:
-    """The numbers with which guards are executed: so many micro-batches a window, and so many in all."""
+    """The numbers with which guards are executed: micro-batches per window, and micro-batches in all."""
 
     length: int
     batches: int

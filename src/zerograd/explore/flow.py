@@ -41,7 +41,7 @@ class Alt:
     counts: int = 0
     """The loop whose windows the test closes, if it is a guard; the count then decides what is unknown."""
     free: tuple[bool, bool] = (False, False)
-    """Taking the then-arm (the else-arm) is no decision, because the other one leaves."""
+    """Taking the then-arm (the else-arm) is not a decision, because the other one leaves."""
     optional: bool = False
     """The then-arm is a clear that can be switched off. Doing so is a decision that weighs two."""
     exists: tuple[Hashable, bool] | None = None

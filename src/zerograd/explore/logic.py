@@ -33,7 +33,7 @@ class Const:
 
 
 class Variable:
-    """What a test can read and a path can know the value of. `str` tells any two apart."""
+    """What a test can read and a path can know the value of. `str` is different for any two."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def show(expr: Expr) -> str:
 
 
 def scope(expr: Expr) -> tuple[int, ...]:
-    """The calls and loops that tell expressions apart which `show` gives the same text."""
+    """The calls and loops that distinguish expressions for which `show` gives the same text."""
     if isinstance(expr, Opaque):
         return (expr.call,) if expr.call else ()
     if isinstance(expr, LastIteration):

@@ -1,4 +1,4 @@
-"""ZG302: the count in the guard is corrected; the second check tells which correction is right."""
+"""ZG302: the count in the guard is corrected; the second check shows which correction is right."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class Judge:
         return self.steps - streak.steps < streak.rule.in_a_row
 
     def _add(self, rule: Rule, violation: Violation, iteration: int, times: int = 1) -> None:
-        """A new finding, or so many times more where its place is already known."""
+        """A new finding; if its place is already known, its count grows."""
         finding = finding_of(rule, violation)
         findings = self.report.findings
         number = self._places.setdefault(finding.place, len(findings))

@@ -24,11 +24,11 @@ from zerograd.core.events import (
 from zerograd.core.lifecycle import Grads, State
 
 CONVINCED = 8
-"""So many steps in a row that drop the same show that it is no accident."""
+"""After this many steps in a row that drop the same, it is not an accident."""
 ALIKE = 2
-"""So many windows in a row of one length show how long they are meant to be."""
+"""After this many windows of one length in a row, that is the length that is meant."""
 MOST_DROPS = 64
-"""So many clears between two steps are remembered."""
+"""How many clears between two steps are remembered."""
 
 Observations = Iterator[Observation]
 Dropped = tuple[Zero, Backward]
@@ -97,7 +97,7 @@ class WindowStatistics:
         if len(self.drops) <= MOST_DROPS:
             self.drops.append((clear, backward))
         if before.grads is Grads.STALE:
-            return  # what another phase has left on used gradients is no window
+            return  # what another phase has left on used gradients is not a window
         if self._step is not None and self._is_part():
             yield PartialWindow(
                 self._step.site,

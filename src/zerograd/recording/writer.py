@@ -12,8 +12,8 @@
 
 An event is written before `write` returns, so a crash loses at most the last one. Repetitions are
 counted in place, in their line, so the events of a long run take no more space than those of a short
-run. Norms come in batches, after the events that they belong to; from THIN steps on, one norm stands
-for several steps. A file never grows beyond MOST_BYTES; events after `{"cut": …}` are not kept.
+run. Norms come in batches, after the events that they belong to; from THIN steps on, one norm is that of
+several steps. A file never grows beyond MOST_BYTES; events after `{"cut": …}` are not kept.
 
 An event has the fields of its kind. In format 2 all kinds had all fields; it is converted on reading.
 """
@@ -47,7 +47,7 @@ _RESERVE = 128
 _ASIDE = 100
 """The first file descriptor that zerograd uses."""
 THIN = 100_000
-"""From this step on a norm stands for two steps, from twice this step on for four, and so on."""
+"""From this step on a norm is that of two steps, from twice this step on of four, and so on."""
 MOST_SOURCES = 64
 _SHORT = 6
 """The number of digits of a norm."""

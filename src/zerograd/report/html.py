@@ -167,10 +167,10 @@ def _top(page: Page) -> str:
 def _verdict(page: Page) -> tuple[str, str]:
     """The result, as a CSS class and in words."""
     levels = Counter(one.finding.level for one in page.findings)
-    told = [_count(levels["error"], "error")] if levels["error"] else []
-    told += [f"{_number(levels['advice'])} advice"] if levels["advice"] else []
-    if told:
-        return ("bad" if levels["error"] else "advice"), ", ".join(told)
+    counts = [_count(levels["error"], "error")] if levels["error"] else []
+    counts += [f"{_number(levels['advice'])} advice"] if levels["advice"] else []
+    if counts:
+        return ("bad" if levels["error"] else "advice"), ", ".join(counts)
     if page.errors:
         return "advice", "Incomplete"
     if not any(rank.watched.steps for rank in page.ranks):
@@ -296,9 +296,9 @@ def _numbers(measured: Measured) -> str:
 
     more = measured.count - len(measured.names)
     names = ", ".join(measured.names) + (f" and {more} more" if more > 0 else "")
-    told = f" of {_text(names)}" if names else ""
+    of = f" of {_text(names)}" if names else ""
     return (
-        f"<div class=numbers><p>Gradient norm{told}</p>"
+        f"<div class=numbers><p>Gradient norm{of}</p>"
         f"{bar('right', 'should have been', measured.expected)}{bar('used', 'was', measured.got)}</div>"
     )
 

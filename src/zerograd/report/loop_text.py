@@ -64,8 +64,8 @@ def _explained(one: LoopVerdict, findings: list[Finding], paint: Paint) -> Itera
         yield _row("because", f"{visible(one.gap.reason)} ({where(one.gap.site)})", paint)
     for number in one.findings:
         finding = findings[number]
-        told = f"{finding.code} {finding.name}: {visible(finding.message)}"
-        yield _row("found", f"{told} ({where(finding.site)})", paint)
+        text = f"{finding.code} {finding.name}: {visible(finding.message)}"
+        yield _row("found", f"{text} ({where(finding.site)})", paint)
     allowed = len(loop.found) - len(one.findings)
     if allowed > 0:
         yield _row("not shown", f"{allowed} more that a comment or the selection hides", paint)
@@ -80,22 +80,22 @@ def _explained(one: LoopVerdict, findings: list[Finding], paint: Paint) -> Itera
 def _account(account: Account, paint: Paint) -> Iterator[str]:
     params = ", ".join(map(visible, account.params)) or "parameters that cannot be seen"
     yield _row("subject", f"{visible(account.subject)}, which steps {params}", paint)
-    for word, mentions, none in (
+    for label, mentions, none in (
         ("filled by", account.backwards, "no backward that is seen"),
         ("cleared by", account.clears, "nothing that is seen"),
         ("clipped by", account.clips, ""),
         ("guarded by", account.guards, ""),
     ):
         for mention in mentions:
-            yield _row(word, _mention(mention), paint)
+            yield _row(label, _mention(mention), paint)
         if not mentions and none:
-            yield _row(word, none, paint)
-    for text in account.assumed:
-        yield _row("assumed", visible(text), paint)
+            yield _row(label, none, paint)
+    for assumption in account.assumed:
+        yield _row("assumed", visible(assumption), paint)
     for one in account.withheld:
         when = " and ".join(map(visible, one.when)) or "on another way through the code"
-        told = f"{one.code} {one.name}: {visible(one.message)} ({where(one.site)})"
-        yield _row("held back", f"{told}; it needs {when}", paint)
+        text = f"{one.code} {one.name}: {visible(one.message)} ({where(one.site)})"
+        yield _row("held back", f"{text}; it needs {when}", paint)
 
 
 def _mention(mention: Mention) -> str:
@@ -103,5 +103,5 @@ def _mention(mention: Mention) -> str:
     return f"{visible(mention.call or 'an assignment')} ({where(mention.site)}){doubt}"
 
 
-def _row(word: str, text: str, paint: Paint) -> str:
-    return f"   {paint('word', f'{word:<10}')}  {text}"
+def _row(label: str, text: str, paint: Paint) -> str:
+    return f"   {paint('word', f'{label:<10}')}  {text}"

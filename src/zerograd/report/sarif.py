@@ -86,7 +86,7 @@ def _result(finding: Finding, fingerprint: str, index: dict[str, int]) -> dict[s
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
-    """One fix; not for notebooks, because an edit of a cell is no region of the file."""
+    """One fix; not for notebooks, because an edit of a cell is not a region of the file."""
     changes: dict[str, list[dict[str, Any]]] = {}
     for edit in fix.edits:
         region = {

@@ -44,7 +44,7 @@ def render(report: Report, *, color: bool = False) -> str:
     if report.skipped:
         blocks.append("\n".join(_skipped(one, paint) for one in report.skipped))
     if report.watched is not None and report.watched.lost:
-        blocks.append("\n".join(_word(*row, paint) for row in _stopped(report.watched)))
+        blocks.append("\n".join(_row(*row, paint) for row in _stopped(report.watched)))
     if report.lists_loops and report.loops:
         blocks.append(listing(report, paint).rstrip("\n"))
     blocks.append(summary(report))
@@ -59,13 +59,13 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     marks += [Mark(note.site, "-", note.message) for note in finding.notes]
     yield from excerpt(marks, report.sources, paint)
     for test in finding.when:
-        yield _word("when", visible(test), paint)
+        yield _row("when", visible(test), paint)
     if finding.seen is not None or finding.site.iteration is not None:
-        yield _word("seen", _seen(finding), paint)
+        yield _row("seen", _seen(finding), paint)
     if finding.help:
-        yield _word("help", visible(finding.help) + fixable(finding), paint)
+        yield _row("help", visible(finding.help) + fixable(finding), paint)
     if finding.refused:
-        yield _word("fix ", f"none: {visible(finding.refused)}", paint)
+        yield _row("fix ", f"none: {visible(finding.refused)}", paint)
 
 
 def _seen(finding: Finding) -> str:
@@ -88,8 +88,8 @@ def fixable(finding: Finding) -> str:
     return "  [*] fixable with " + ("--fix" if finding.fix.safe else "--unsafe-fixes")
 
 
-def _word(word: str, text: str, paint: Paint) -> str:
-    return f"   {paint('word', word)}  {text}"
+def _row(label: str, text: str, paint: Paint) -> str:
+    return f"   {paint('word', label)}  {text}"
 
 
 def _problem(problem: Problem, paint: Paint) -> str:
@@ -111,14 +111,14 @@ def summary(report: Report) -> str:
         _count(len(report.errors), "problem", "problems"),
     ]
     found = ", ".join(part for part in parts if part)
-    told = found or "nothing to report"
+    result = found or "nothing to report"
     if report.watched is not None:
         steps = _count(report.watched.steps, "step", "steps") or "no step"
         ranks = f" on {len(report.watched.ranks)} ranks" if report.watched.ranks else ""
-        return f"watched {steps}{ranks}: {told}"
+        return f"watched {steps}{ranks}: {result}"
     files = f"checked {_count(report.files, 'file', 'files') or 'no file'}"
     if report.loops is None:
-        lines = [f"{files}: {told}"]
+        lines = [f"{files}: {result}"]
     else:
         lines = [f"{files}: {counted(report.loops)}", *([f"found {found}"] if found else [])]
     hidden = (
@@ -149,12 +149,12 @@ def closing(report: Report, name: str, *, color: bool = False) -> str:
     paint = colored if color else plain
     lines = [paint("bold", f"zerograd watched {visible(name)}")]
     rows = [] if report.watched is None else list(_watched(report.watched))
-    width = max((len(word) for word, _ in rows), default=0)
-    lines += [_word(f"{word:<{width}}", visible(told), paint) for word, told in rows]
+    width = max((len(label) for label, _ in rows), default=0)
+    lines += [_row(f"{label:<{width}}", visible(value), paint) for label, value in rows]
     for finding in report.findings:
         rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
-        told = f"{visible(finding.message)}; seen {_seen(finding)}"
-        lines.append(f"{where(finding.site)}  {rule}  {told}")
+        message = f"{visible(finding.message)}; seen {_seen(finding)}"
+        lines.append(f"{where(finding.site)}  {rule}  {message}")
     lines += [_problem(one, paint) for one in report.errors]
     return "\n".join([*lines, summary(report)]) + "\n"
 
@@ -171,10 +171,10 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
     yield "steps", str(watched.steps)
     if watched.windows:
         lengths = sorted(watched.windows.items())
-        told = [
+        counts = [
             f"{times} of {_count(n, 'backward', 'backwards') or 'none'}" for n, times in lengths
         ]
-        yield "windows", ", ".join(told)
+        yield "windows", ", ".join(counts)
     for remark in watched.remarks:
         yield "remark", remark
     yield "rules", _codes(watched.ran) or "none"

@@ -31,7 +31,7 @@ FEW_POINTS = 1 << 14
 STATES = ("unknown", "empty", "live", "spent", "stale")
 _STATE = {one: 1 if one in EMPTY else STATES.index(one.value) for one in Grads}
 MORE = -1
-"""Instead of a mark: so many were left out."""
+"""Instead of a mark: how many were left out."""
 
 
 class Mark(NamedTuple):
@@ -109,7 +109,7 @@ class Runs:
             count -= counts[-1]
 
     def _coarsen(self) -> None:
-        """Let each motif stand for twice as many ticks."""
+        """Let each motif represent twice as many ticks."""
         before = zip(self.motifs, self.counts, strict=True)
         self.motifs, self.counts = array("H"), array("H")
         odd: int | None = None
@@ -136,7 +136,7 @@ class Norms:
     def add(
         self, first: int, each: int, used: Sequence[float], right: Sequence[float | None]
     ) -> None:
-        """Norms from a step on, each of which is for so many steps."""
+        """Norms from a step on, and the number of steps that each is for."""
         for number, (one, other) in enumerate(zip(used, right, strict=True)):
             self._put(first - 1 + number * each, one, other)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHARE, SOONEST, LATEST = 8, 4, 32
 """The next look comes after an eighth of the backward calls so far, within these bounds."""
 FEW = 1024
-"""So many numbers of a parameter are looked at."""
+"""How many numbers of a parameter are checked."""
 
 
 class FiniteCheck:

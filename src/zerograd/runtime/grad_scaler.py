@@ -17,7 +17,7 @@ from zerograd.runtime.subjects import Subject
 MOST_CALLS = 1024
 MOST_FRAMES = 8
 ENOUGH_WALKS = 3
-"""After so many losses of a call that no scaler had multiplied, the graph is not walked any more."""
+"""After this many losses of a call that no scaler had multiplied, the graph is not walked any more."""
 
 
 class Scaling:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 USUAL = 3
-"""After so many times in a row, what has come to nothing is expected to do so again."""
+"""After this many attempts in a row without a result, no result is expected."""
 
 _GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OUTSIDE = -1
 """No backward is running in this thread."""
 MOST_PROBES = 16
-"""With more subjects than that, backward calls are not told apart by subject."""
+"""With more subjects than that, backward calls are not distinguished by subject."""
 
 
 class Lane:
@@ -107,7 +107,7 @@ class Lanes:
         self.register(lane)
 
     def adopt(self, subject: Subject) -> bool:
-        """This thread drives a subject; False if several do at once: they cannot be told apart."""
+        """This thread drives a subject; False if several do at once: they cannot be distinguished."""
         lane = self.here.lane
         if subject.lane is None:
             self.titles[subject.name] = subject.title

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENOUGH = 8
 MOST_CALLS = 1024
 MOST_WALKS = 3
-"""After so many graphs without a part of its own, the other subject is taken to have none."""
+"""After this many graphs without a part of its own, the other subject is taken to have none."""
 
 
 class MissingDetach:

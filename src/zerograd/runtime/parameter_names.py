@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_NAMES = 3
-"""So many parameters are named where there are several."""
+"""How many parameters are named where there are several."""
 
 
 def names_of(params: Iterable[Tensor], in_modules: dict[int, str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Reads in the source of a running program which tests decide about a call: `if (i + 1) % N == 0:`.
 
-A run shows that a step is left out, not why. Where the source can be read, a test of a counter is told
-from a test of what was computed: a loss, a norm, an exception. Nothing of the program is called.
+A run shows that a step is left out, not why. Where the source can be read, it shows whether a counter
+decides, or something that was computed: a loss, a norm, an exception. Nothing of the program is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zerograd.core.events import Decided, Site
 from zerograd.runtime.call_sites import Places
 
 MOST_FRAMES = 8
-"""So many callers are asked for the loop that a call is in."""
+"""How many callers are searched for the loop that a call is in."""
 MOST_FILES = 64
 MOST_CALLS = 1024
 DEPTH = 3
@@ -37,7 +37,7 @@ class _Read(NamedTuple):
     lengths: tuple[ast.expr, ...]
     """What the guard calls N."""
     chosen: bool
-    """A test of something that is no counter decides, too."""
+    """A test of something that is not a counter decides, too."""
     handles: bool
     """The call is where an exception is handled."""
     caught: bool
@@ -330,7 +330,7 @@ def _called(expr: ast.expr) -> str:
 
 
 def _dotted(expr: ast.AST) -> str:
-    """`self.count` as text; nothing for what is no chain of names."""
+    """`self.count` as text; nothing for what is not a chain of names."""
     if isinstance(expr, ast.Name):
         return expr.id
     if isinstance(expr, ast.Attribute):

@@ -38,7 +38,7 @@ class Verdict:
     skipped: tuple[Problem, ...] = ()
     """Why the file was left out."""
     exports: tuple[bytes, ...] = ()
-    """The names that lead whoever imports them to a step."""
+    """The names through which a file that imports them reaches a step."""
     unparsed: bytes = b""
     """The import statements of a file that was not parsed: it may lead to the steps of other files."""
 

@@ -1,7 +1,7 @@
-"""Losses that may be whole although nobody is seen to divide them.
+"""Losses that may be right for a window although no division by its length is seen.
 
-Whoever is told how many there are in a window may have divided by it; and what looks at all the
-micro-batches before or after its own computes the loss of the window, one part at a time.
+A function that gets the number of micro-batches in a window may divide by it. Code that reads all
+micro-batches before or after its own computes the loss of the whole window, one part at a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _may_be_whole(act: Act, window: set[str]) -> bool:
         if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
             if targets & _names(node):
                 return True
-        elif any(_last(text_of(told)) in window for told in _told(node)):
+        elif any(_last(text_of(value)) in window for value in _passed(node)):
             return True
     return False
 
@@ -62,7 +62,7 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _told(node: ast.AST) -> Iterator[ast.expr]:
+def _passed(node: ast.AST) -> Iterator[ast.expr]:
     """What a call is handed, and what is divided by."""
     if isinstance(node, ast.Call):
         name = text_of(node.func).rpartition(".")[2]

@@ -146,11 +146,11 @@ class Live:
         since, before = self._past[0]
         rate = (steps - before) / (now - since) if now > since else 0.0
         levels = [one.level for one in findings]
-        told = [f"{levels.count('error')} errors" if levels.count("error") != 1 else "1 error"]
-        told += [f"{levels.count('advice')} advice"] if "advice" in levels else []
+        counts = [f"{levels.count('error')} errors" if levels.count("error") != 1 else "1 error"]
+        counts += [f"{levels.count('advice')} advice"] if "advice" in levels else []
         seconds = int(now - self._began)
         clock = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        parts = ["zerograd", clock, f"{steps:,} steps", f"{rate:,.1f} steps/s", ", ".join(told)]
+        parts = ["zerograd", clock, f"{steps:,} steps", f"{rate:,.1f} steps/s", ", ".join(counts)]
         head = f"── {' ── '.join(parts)} "
         return self._paint("2", _fit(head.ljust(columns, "─"), columns))
 

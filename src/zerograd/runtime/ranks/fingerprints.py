@@ -68,7 +68,7 @@ def difference(mine: Fingerprint, other: Fingerprint, *, twins: bool) -> str:
         return "learning rate"
     if mine.scale != other.scale:
         return "scale"
-    # If only one has a gradient, the ranks took different branches of the model: that is no difference.
+    # If only one has a gradient, the ranks took different branches of the model: that is not a difference.
     if twins and _apart(mine.parameters, other.parameters):
         return "parameters"
     if twins and _apart(mine.gradients, other.gradients):

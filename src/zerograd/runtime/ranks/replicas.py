@@ -270,7 +270,7 @@ class Replicas:
         if self._lost_because:
             return self._lost_because
         if self._setting == "off":
-            return "the ranks were not to be compared"
+            return "comparing the ranks is switched off"
         many = [
             comparison for comparison in self._comparisons.values() if len(comparison.ranks) > 1
         ]

@@ -77,7 +77,7 @@ STEPS = _names_of(Steps)
 WORDS = _names_of(RunsBackward, Steps, Clears).union(*(framework.words for framework in FRAMEWORKS))
 """A function that mentions none of these (nor calls one that does) does nothing to gradients."""
 TELLING = frozenset().union(*(use.calls | use.any_of | use.none_of for use in _USES))
-"""Methods whose calls tell the role of an object."""
+"""Methods whose calls show the role of an object."""
 
 
 @lru_cache(maxsize=1024)

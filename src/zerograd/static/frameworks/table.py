@@ -183,7 +183,7 @@ class Call:
         self.given = given
         """It is this call only if the first argument has this role."""
         self.arguments = arguments
-        """It is this call only if it has at least so many arguments."""
+        """It is this call only if it has at least this many arguments."""
         self.always = always
         """Also where the project defines the method itself, or the object was computed."""
         whose = [effect.whose for effect in does if isinstance(effect, (Steps, Clears, MayTouch))]

@@ -181,7 +181,7 @@ class Environment:
 
 
 def _key_of_text(node: ast.expr) -> Key:
-    """The key of an expression that is no variable, by its text alone."""
+    """The key of an expression that is not a variable, by its text alone."""
     if isinstance(node, ast.Attribute):
         return _key_of_text(node.value).attribute(node.attr)
     if isinstance(node, ast.Subscript):

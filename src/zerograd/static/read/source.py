@@ -94,7 +94,7 @@ def refuse_size(text: str, path: str) -> None:
 
 
 def too_big(size: int) -> str:
-    """The message for a file of so many bytes."""
+    """The message for a file of this many bytes."""
     return (
         f"is too big to be checked within 2 s ({size / 1e6:.1f} MB) and was not parsed; "
         "split it, or exclude it"
