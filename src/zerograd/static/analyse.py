@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from zerograd.core.events import End, Event, Site, Step, Unknown, Zero
+from zerograd.core.events import End, Event, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
 from zerograd.core.records import replace
 from zerograd.core.rule import Evidence, Rule
@@ -128,7 +128,7 @@ class _Search:
         self.loops = LoopsOfRoot(root, module, explain=explain)
         flow = spelled_out(root.flow)
         self.repeated = root.per_batch or _counts_calls(flow) or is_handed_in(flow)
-        self.flow = _repeat(flow) if self.repeated else flow
+        self.flow = _repeat(flow, root.per_batch) if self.repeated else flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated
         """Whether the flow shows where windows end."""
@@ -330,8 +330,11 @@ def _tests(flow: Flow) -> Iterator[tuple[Alt, Sequence[Flow]]]:
                     yield item, part.items[index + 1 :]
 
 
-def _repeat(flow: Flow) -> Flow:
-    """A function that is called once per batch, as a loop that counts what its guards read."""
+def _repeat(flow: Flow, per_batch: bool) -> Flow:
+    """A function that is called once per batch, as a loop that counts what its guards read.
+
+    Unless it is a framework that calls it, the caller may do what the function leaves undone.
+    """
     counted = Counting.of(flow).counters
     counter = None
     for alt in _guards(flow):
@@ -341,8 +344,20 @@ def _repeat(flow: Flow) -> Flow:
     site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
     fetched = list(_fetched(flow))
-    body = relooped(_without(flow, fetched), 0, -1)
+    left = [] if per_batch else _left_to_the_caller(flow, site)
+    body = relooped(Seq([_without(flow, fetched), *left]), 0, -1)
     return Seq([*fetched, Loop(body, -1, site, targets, counter)])
+
+
+def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:
+    """A round of the scaler that is not ended, and gradients that are stepped and not cleared."""
+    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
+    stepped = {key for act in acts if isinstance(act.event, Step) for key in act.whose}
+    left = [Act(Unknown(site), whose=frozenset(stepped - cleared))] if not cleared else []
+    if not any(isinstance(act.event, Update) for act in acts):
+        left.append(Act(Update(site), anyone=True))
+    return left
 
 
 def _fetched(flow: Flow) -> Iterator[Emit]:

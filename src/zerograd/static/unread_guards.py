@@ -195,6 +195,8 @@ def _count(flow: Flow, guards: dict[int, tuple[Expr, bool]]) -> Flow:
 
 
 def _count_in(loop: Loop, guard: Expr, outcome: bool) -> Loop:
+    if any(_is_akin(part, guard) for part in walk(loop.body)):
+        return loop  # what the two tests have to do with each other cannot be seen
     count = Count(f"{logic.show(guard)} in loop {loop.ident}")
     goes_on = Set(count, Op("+", (count, Const(1))))
     body: list[Flow] = list(loop.body.items) if isinstance(loop.body, Seq) else [loop.body]
@@ -211,6 +213,14 @@ def _count_in(loop: Loop, guard: Expr, outcome: bool) -> Loop:
     due: Expr = Op("==", (Op("%", (number, WINDOW_LENGTH)), Const(0)), logic.show(guard))
     due = due if outcome else Op("not", (due,), logic.show(guard))
     return replace(loop, body=_asking(Seq(body), guard, due))
+
+
+def _is_akin(part: Flow, guard: Expr) -> bool:
+    """Whether a branch asks something else about what a guard goes by."""
+    if not isinstance(part, Alt):
+        return False
+    changing = logic.reads(guard) & part.changing
+    return any(leaf != guard and logic.reads(leaf) & changing for leaf in _leaves(part.test))
 
 
 def _changes(part: Flow, guard: Expr) -> bool:
