@@ -34,12 +34,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """A watch searches all objects: what is there before the first test would take longest, and is left out."""
     if "torch" in sys.modules:
         import torch
 
         # torch imports much more when an optimizer is first used.
         torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1).zero_grad()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _only_objects_of_this_module() -> None:
+    """A watch searches all objects: those of earlier modules would take longest, and are left out."""
+    if "torch" in sys.modules:
         gc.collect()
         gc.freeze()
 

@@ -542,6 +542,7 @@ def test_a_run_that_is_broken_off_is_not_blamed_for_its_open_window(here: Path) 
     assert (done.returncode, json.loads(done.stdout)["findings"]) == (3, [])
 
 
+@tiers.long
 def test_an_output_that_is_no_file_is_written_once(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     done = watched("--format", "concise", "--output", "/dev/stdout", "train.py", cwd=here)
@@ -556,6 +557,7 @@ def test_an_output_may_be_thrown_away(here: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
+@tiers.long
 def test_an_output_behind_a_link_stays_there(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO, "real.txt": ""})
     (here / "real.txt").chmod(0o640)
@@ -566,8 +568,7 @@ def test_an_output_behind_a_link_stays_there(here: Path) -> None:
     assert (here / "real.txt").stat().st_mode & 0o777 == 0o640
 
 
-@tiers.long
-@pytest.mark.parametrize(("term", "colored"), [("xterm", True), ("dumb", False)])
+@pytest.mark.parametrize(("term", "colored"), tiers.sample([("xterm", True), ("dumb", False)]))
 def test_colors_are_for_terminals(here: Path, term: str, colored: bool) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     leader, follower = pty.openpty()

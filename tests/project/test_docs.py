@@ -19,6 +19,7 @@ from support import tiers
 from support.command import zerograd as run_zerograd
 from support.paths import ROOT
 from zerograd.cli.commands import COMMANDS
+from zerograd.core.rule import Page
 from zerograd.learn.rule_pages import explained, prelude
 from zerograd.rules import catalogue
 
@@ -188,18 +189,23 @@ def test_the_problem_matcher_understands_what_is_printed() -> None:
 # Generated pages
 
 
-def test_every_rule_has_a_page_with_its_finding() -> None:
-    pages = {page.code: SITE["rule"](explained(page)) for page in catalogue.PAGES}
-    for page in catalogue.PAGES:
-        written, parts = pages[page.code], explained(page)
-        assert written.startswith(f"# {page.code} {page.name}\n\n**{parts.summary}**\n")
-        if parts.bad:
-            assert f"```python\n{parts.bad}```" in written
-            assert f"```python\n{parts.good}```" in written
-        if parts.found is not None:
-            assert f"  {page.code} {page.name}  " in written
+@pytest.mark.parametrize(
+    "page", tiers.sample(catalogue.PAGES, catalogue.PAGES[:3]), ids=lambda page: page.code
+)
+def test_every_rule_has_a_page_with_its_finding(page: Page) -> None:
+    parts = explained(page)
+    written = SITE["rule"](parts)
+    assert written.startswith(f"# {page.code} {page.name}\n\n**{parts.summary}**\n")
+    if parts.bad:
+        assert f"```python\n{parts.bad}```" in written
+        assert f"```python\n{parts.good}```" in written
+    if parts.found is not None:
+        assert f"  {page.code} {page.name}  " in written
+
+
+def test_the_index_links_to_every_rule() -> None:
     index = SITE["rules"]()
-    assert all(f"[{code}]({code}.md)" in index for code in pages)
+    assert all(f"[{page.code}]({page.code}.md)" in index for page in catalogue.PAGES)
 
 
 def test_the_reference_has_every_command_and_every_public_name() -> None:

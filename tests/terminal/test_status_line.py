@@ -69,8 +69,7 @@ def test_the_foot_tells_how_it_goes_and_leaves_the_script_its_lines(here: Path) 
     assert screen.rstrip().endswith("1 error")
 
 
-@tiers.long
-@pytest.mark.parametrize("way", ["interrupt", "crash", "terminate", "kill"])
+@pytest.mark.parametrize("way", tiers.sample(["interrupt", "crash", "terminate", "kill"]))
 def test_nothing_is_left_broken(here: Path, way: str) -> None:
     terminal = Terminal("run", "--live", "train.py", cwd=here)
     terminal.until(lambda lines: "steps/s" in foot(lines) and "says 9" in "\n".join(lines))
