@@ -111,6 +111,8 @@ class View:
     clears: frozenset[Site] = frozenset()
     """Where the subject is cleared. A function that is called twice clears in one place."""
     backwards: list[Act] = field(default_factory=list)
+    filled: bool = True
+    """Some backward reaches the subject, or may reach it."""
     busy: bool = False
     """An event of this iteration has been passed."""
 
@@ -119,6 +121,11 @@ class View:
         acts_ = (part for part in walk(flow) if isinstance(part, Act))
         self.backwards = [act for act in acts_ if isinstance(act.event, Backward)]
         self.seen = frozenset().union(*(act.whose | act.perhaps for act in self.backwards))
+        self.filled = any(
+            isinstance(act.event, Backward) and self.event(act) is not None
+            for act in walk(flow)
+            if isinstance(act, Act)
+        )
         self.note_feeding(flow, [])
         acts = (part for part in walk(flow) if isinstance(part, Act))
         clears = (a for a in acts if isinstance(a.event, Zero) and self.event(a) is not None)
@@ -290,8 +297,9 @@ class View:
         if True in relations and isinstance(event, Zero) and self.spares(act):
             event = replace(event, excuse=Excuse.ONE_MODULE)
         if True in relations:
+            # Where no backward is seen at all, something unseen runs it.
             sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
-            return event if sure else replace(event, bare=False)
+            return event if sure and self.filled else replace(event, bare=False)
         if None in relations:
             return replace(event, may=True)
         return None

@@ -241,11 +241,13 @@ class Conditions:
             if not (isinstance(right, ast.Constant) and right.value is None):
                 return None
             target, present = node.left, isinstance(node.ops[0], (ast.IsNot, ast.NotEq))
-        if not isinstance(target, (ast.Name, ast.Attribute)):
+        if not isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
         value = self.evaluator.peek(target)
         if isinstance(value, Thing) and self.objects.role(value, target):
             return value.key, present
+        if isinstance(target, ast.Subscript) and self.objects.used_as(target):
+            return self.env.key(target), present
         return None
 
 

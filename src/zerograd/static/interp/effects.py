@@ -65,10 +65,17 @@ class Effects:
             callers = frozenset(key.caller if key.is_called else key for key in keys)
             self.unseen(node, callers, NotFollowed.UNCLEAR_CLEAR)
             return
+        self._keep_snapshots(keys)
         some = self.mode.some or (isinstance(owner, (Params, Grad)) and owner.some)
         leaf = isinstance(owner, Grad) and owner.leaf
         event = self.emitter.event(Zero, node, to_none=to_none, bare=bare and not some, may=some)
         self.emitter.emit(Act(event, whose=keys | perhaps, anyone=not keys, leaf=leaf))
+
+    def _keep_snapshots(self, keys: frozenset[Key]) -> None:
+        """What was computed from gradients before they are cleared is no use of them afterwards."""
+        for name, value in self.env.frame.env.items():
+            if isinstance(value, Tensor) and value.grads & keys:
+                self.env.frame.env[name] = replace(value, grads=value.grads - keys)
 
     def unseen(self, node: ast.AST, keys: frozenset[Key], gap: NotFollowed | None) -> None:
         """Something that cannot be seen may have been done to these."""

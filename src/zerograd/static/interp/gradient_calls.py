@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
+from zerograd.core.records import replace
 from zerograd.explore.flow import walk
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Divided, Role, RunsBackward
@@ -156,6 +157,9 @@ class BackwardCalls:
         text = text_of(func.value)
         same = given is not None and text_of(given) == text
         same = same and vocabulary.LOSS.search(text.rpartition(".")[2]) is not None
+        if given is not None and mix([self.evaluator.peek(given)]).scaled is not False:
+            # `features.backward(scaler.scale(gradient))`: the gradient brings the scale.
+            owner = replace(owner, scaled=True) if isinstance(owner, Tensor) else owner
         self.effects.backward(node, owner, own_gradient=same, bypasses=self._bypassed(owner))
         return Lit(None)
 

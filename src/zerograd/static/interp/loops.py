@@ -130,6 +130,10 @@ class Loops:
             return value
         if isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
             return value
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "values" and not node.args:
+                node = node.func.value
+                value = Thing(self.env.key(node))
         if isinstance(value, Thing):
             text = text_of(node)
             if "optim" in text.lower() or text.lower().endswith(("opts", "opt")):

@@ -13,6 +13,7 @@ from zerograd.static.interp.names import Names
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Function, nodes, parameters, text_of
 from zerograd.static.read.keys import RESULT, Key
+from zerograd.static.read.module import Module
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -241,7 +242,7 @@ class Objects:
         key = owner.key.attribute(attr)
         if isinstance(ranked[0], Tensor):
             methods = klass.module.methods.get(f"self.{attr}", frozenset())
-            role = vocabulary.role_of_use(f"self.{attr}", methods) if methods else Role.NONE
+            role = _by_use(f"self.{attr}", klass.module, klass) if methods else Role.NONE
             if role or methods & vocabulary.OBJECT_METHODS:
                 return Thing(key, role)
         if isinstance(ranked[0], Lit) and len(values) > 1:
@@ -279,9 +280,7 @@ class Objects:
         if thing.klass is not None:
             role = self.classes.role(thing.klass)
         elif node is not None:
-            text = text_of(node)
-            methods = self.env.frame.module.methods.get(text, frozenset())
-            role = vocabulary.role_of_use(text, methods)
+            role = self._by_use(text_of(node))
         if role:
             roles[thing.key] = role
         return role
@@ -289,8 +288,24 @@ class Objects:
     def used_as(self, node: ast.expr) -> Role:
         """The role in which the file uses a name, whatever it was given."""
         text = text_of(node)
-        methods = self.env.frame.module.methods.get(text, frozenset())
-        return vocabulary.role_of_use(text, methods) if methods else Role.NONE
+        return self._by_use(text) if self.env.frame.module.methods.get(text) else Role.NONE
+
+    def _by_use(self, text: str) -> Role:
+        return _by_use(text, self.env.frame.module, self.env.frame.klass)
+
+
+def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
+    """The role that a name, and what the file calls on it, speak for.
+
+    What nothing clears may be of a class of the file that is called like an optimizer and is none.
+    """
+    methods = module.methods.get(text, frozenset())
+    role = vocabulary.role_of_use(text, methods)
+    if role is not Role.OPTIMIZER or "zero_grad" in methods:
+        return role
+    strangers = module.called_like_optimizers
+    inside = klass is not None and klass.node in strangers
+    return role if inside or not strangers else Role.NONE
 
 
 def _kept_arguments(owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:

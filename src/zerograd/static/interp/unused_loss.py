@@ -42,7 +42,7 @@ def idle_loss(around: ast.AST) -> ast.AST | None:
     for node in nodes(around):
         if isinstance(node, ast.Assign):
             for name in _stored(node.targets):
-                if isinstance(node.value, _COMPUTED):
+                if isinstance(node.value, _COMPUTED) and not _is_collection(node.value):
                     assigned[name] = node
                 elif isinstance(node.value, (ast.Attribute, ast.Subscript)):
                     parts.append((name, text_of(node.value).partition(".")[0], node))
@@ -58,6 +58,12 @@ def idle_loss(around: ast.AST) -> ast.AST | None:
     used = _Uses(around).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def _is_collection(node: ast.expr) -> bool:
+    """Whether a value is a new dictionary, list or meter: what holds losses is no loss."""
+    name = text_of(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return name in ("dict", "list", "zip") or name.endswith(("Dict", "dict", "Meter"))
 
 
 def _stored(targets: list[ast.expr]) -> Iterator[str]:
@@ -80,6 +86,8 @@ def _may_run_backward(node: ast.Call) -> bool:
             return False
         scheduler = SCHEDULER.search(owner) is not None and not owner.endswith("schedule")
         return bool(node.args or node.keywords) and not scheduler
+    if name.endswith("schedule"):
+        return True
     if name in ("backward", "manual_backward") or vocabulary.is_benign(name):
         return False  # what the first fill was seen
     if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
@@ -278,7 +286,9 @@ def _is_quiet(node: ast.stmt) -> bool:
 
 def _is_quiet_call(call: ast.Call) -> bool:
     owner, _, name = text_of(call.func).rpartition(".")
-    if name in _QUIET or name in registry.CLIPS or vocabulary.is_benign(name):
+    if name in _QUIET or name in registry.CLIPS:
+        return True
+    if vocabulary.is_benign(name) and not name.endswith("schedule"):
         return True
     return name == "update" and SCALER_NAME.search(owner) is not None
 

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from zerograd.static.read import file_index
 from zerograd.static.read.file_index import Facts, Function
-from zerograd.static.read.vocabulary import RIVALS
+from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, RIVALS
 
 AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
 """By attribute: the assigning method (None: the class body), the value, the index in a tuple."""
@@ -65,6 +65,17 @@ class Module:
         if klass not in self.attributes:
             self.attributes[klass] = _attribute_table(klass, self.facts)
         return self.attributes[klass]
+
+    @cached_property
+    def called_like_optimizers(self) -> set[ast.ClassDef]:
+        """Classes that have the name and the step of an optimizer, and are none."""
+        return {
+            klass
+            for klass, _ in self.methods_named("step")
+            if OPTIMIZER_CLASSES.match(klass.name)
+            and not any("optim" in file_index.text_of(base).lower() for base in klass.bases)
+            and not any(klass is other for other, _ in self.methods_named("zero_grad"))
+        }
 
     @property
     def packages(self) -> set[str]:
