@@ -20,6 +20,8 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Const, Expr, LastIteration, Op, Variable, WindowLength
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
+from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.emitter import Act, Emitter
@@ -130,14 +132,16 @@ class Loops:
             return value
         if isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
             return value
+        role = Role.NONE
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "values" and not node.args:
                 node = node.func.value
                 value = Thing(self.env.key(node))
+                role = Role.NONE if SCHEDULER.search(text_of(node)) else Role.OPTIMIZER
         if isinstance(value, Thing):
             text = text_of(node)
             if "optim" in text.lower() or text.lower().endswith(("opts", "opt")):
-                return Thing(value.key.any_item(), self.objects.role(value, node))
+                return Thing(value.key.any_item(), self.objects.role(value, node) or role)
         return None
 
     def unrolled(self, node: ForLoop, items: list[Value]) -> None:
