@@ -20,8 +20,6 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Const, Expr, LastIteration, Op, Variable, WindowLength
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
-from zerograd.static.frameworks.table import Role
-from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.emitter import Act, Emitter
