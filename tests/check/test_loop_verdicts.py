@@ -132,14 +132,14 @@ def test_an_optimizer_in_unseen_hands_is_not_followed_and_the_cause_is_named(
     tmp_path: Path,
 ) -> None:
     source = (
-        "from elsewhere import foo\n"
+        "from elsewhere import start_batch\n"
         + SETUP
-        + LOOP.replace("    optimizer.zero_grad()\n", "    foo(optimizer)\n")
+        + LOOP.replace("    optimizer.zero_grad()\n", "    start_batch(optimizer)\n")
     )
     write(tmp_path, {"train.py": source})
     (one,) = loops(tmp_path, ".")
     assert (one["verdict"], one["reason_code"]) == ("not followed", "unseen-call")
-    assert one["reason"] == "optimizer is handed to `foo()`, which is not in this project"
+    assert one["reason"] == "optimizer is handed to `start_batch()`, which is not in this project"
     assert (one["cause"]["path"], one["cause"]["line"]) == ("train.py", 7)
 
 

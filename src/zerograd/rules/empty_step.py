@@ -61,6 +61,6 @@ RULE = Rule(
     name="empty-step",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "cleared", "dropped"}),
+    reads=frozenset({"grads", "backward", "cleared", "dropped", "lent", "shared"}),
     needs=(_is_unfed,),
 )

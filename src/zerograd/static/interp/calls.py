@@ -40,7 +40,17 @@ from zerograd.static.read.values import (
 )
 
 _OPTIMIZER_READS = frozenset(
-    {"add_param_group", "state_dict", "load_state_dict", "share_memory", "train", "eval"}
+    {
+        "add_param_group",
+        "state_dict",
+        "load_state_dict",
+        "share_memory",
+        "train",
+        "eval",
+        "keys",
+        "values",
+        "items",
+    }
 )
 
 Handler = Callable[[ast.Call, ast.Attribute, Value], "Value | None"]
