@@ -86,6 +86,8 @@ class ReadBy(Enum):
 class Excuse(Enum):
     """Why an event that looks wrong is not reported. The value is its name in recordings."""
 
+    __hash__ = object.__hash__  # Enum has one in Python, which is slow
+
     reason: str
 
     def __new__(cls, name: str, reason: str) -> Excuse:  # noqa: PYI034, 3.10 has no Self

@@ -127,6 +127,8 @@ class Watched:
     """What was seen and breaks no rule: `3 steps used gradients that are inf or nan`."""
     unwatched: tuple[str, ...] = ()
     """What looks like an optimizer and is none of torch's: said, not guessed at."""
+    compiled: tuple[str, ...] = ()
+    """The optimizers that stepped inside code that torch.compile has compiled, where nobody watches."""
     ranks: tuple[int, ...] = ()
     """The ranks that were watched, where there are several."""
     lost: dict[int, int] = field(default_factory=dict)

@@ -33,6 +33,8 @@ from zerograd.core.records import replace
 class Grads(Enum):
     """What `.grad` holds."""
 
+    __hash__ = object.__hash__  # Enum has one in Python, which is slow
+
     NONE = "none"
     ZERO = "zero"
     LIVE = "live"
@@ -43,6 +45,8 @@ class Grads(Enum):
 
 class Scale(Enum):
     """By what the contributions are multiplied."""
+
+    __hash__ = object.__hash__  # Enum has one in Python, which is slow
 
     PLAIN = "plain"
     SCALED = "scaled"

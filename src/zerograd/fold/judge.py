@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zerograd.core.automaton import Automaton, Edge, Node
-from zerograd.core.events import Backward, End, Event, Observation, Step, Sync, Zero
+from zerograd.core.events import Backward, End, Event, Observation, Step, Sync, Unknown, Zero
 from zerograd.core.finding import Finding, Place, Report, finding_of
 from zerograd.core.rule import Rule, Violation
 from zerograd.fold.window_statistics import Observations, WindowStatistics
@@ -158,6 +158,8 @@ class Judge:
         elif type(event) is End and event.restored:
             for key in [key for key in self._streaks if key[0] == track.name]:
                 del self._streaks[key]
+        elif type(event) is Unknown:
+            track.windows.open = 0
 
     def end(self, *, clean: bool = True) -> None:
         """The run is over; a run that was stopped is not blamed for what it left open."""

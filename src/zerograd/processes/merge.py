@@ -88,6 +88,7 @@ def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
         could_not={code: why for code, why in sorted(could_not.items()) if code not in ran},
         remarks=tuple(dict.fromkeys(remark for one in known for remark in one.remarks)),
         unwatched=tuple(sorted({one for part in known for one in part.unwatched})),
+        compiled=tuple(sorted({one for part in known for one in part.compiled})),
         ranks=tuple(sorted({part.rank for part in ranked if part.rank is not None})),
         lost={p.rank: p.steps for p in ranked if p.rank is not None and not p.ended},
     )

@@ -22,7 +22,7 @@ from zerograd.core.events import Measured
 from zerograd.core.finding import Finding, Problem, SourceKey, Watched
 from zerograd.report import html_excerpt
 from zerograd.report.location import visible, where, where_problem
-from zerograd.report.text import optimizers
+from zerograd.report.text import compiled_steps, optimizers
 from zerograd.report.timeline import Lane, Norms, Timeline
 
 
@@ -365,9 +365,8 @@ def _rank(rank: Rank, page: Page) -> Iterator[str]:
     lanes = len(rank.timeline.lanes)
     if rank.timeline.left_out:
         yield _fact("in the timeline", [f"the first {lanes} optimizers"])
-    yield _fact(
-        "not watched", [f"{one}: it is not a torch.optim.Optimizer" for one in watched.unwatched]
-    )
+    unwatched = [f"{one}: it is not a torch.optim.Optimizer" for one in watched.unwatched]
+    yield _fact("not watched", unwatched + [compiled_steps(one) for one in watched.compiled])
     yield _fact("steps", [_number(watched.steps)])
     yield _fact("remarks", watched.remarks)
     yield "</dl>"

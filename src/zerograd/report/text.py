@@ -164,6 +164,8 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
         yield "optimizer", optimizer
     for optimizer in watched.unwatched:
         yield "not watched", f"{optimizer}: it is not a torch.optim.Optimizer"
+    for optimizer in watched.compiled:
+        yield "not watched", compiled_steps(optimizer)
     if watched.ranks:
         yield "ranks", _runs(watched.ranks)
     yield from _stopped(watched)
@@ -181,6 +183,11 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
     for reason in dict.fromkeys(watched.could_not.values()):
         codes = [code for code, why in watched.could_not.items() if why == reason]
         yield "not run", f"{_codes(codes)}: {reason}"
+
+
+def compiled_steps(optimizer: str) -> str:
+    """What is not watched of an optimizer that steps in compiled code."""
+    return f"steps of {optimizer}, in code that torch.compile has compiled"
 
 
 def optimizers(watched: Watched) -> list[str]:

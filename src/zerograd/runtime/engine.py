@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
@@ -11,6 +10,7 @@ from types import CodeType
 from typing import Protocol
 
 from zerograd.core.finding import Finding, Problem, Report, Watched
+from zerograd.core.interruptions import Tolerating
 from zerograd.core.rule import Feature
 from zerograd.fold.judge import Judge
 from zerograd.processes.run_process import RunProcess
@@ -90,33 +90,42 @@ class Engine:
                 if last:
                     engine.hooks.remove()
                     cls.running = None
-                    engine.watcher.ends()
-                    engine.judge.end(clean=clean)
-                watch.report.watched = engine.summary(watch)
-                if watch.record is not None and engine._meter is not None:
-                    engine._meter.flush()
-                    watch.record.watched(watch.report.watched)
+                engine.watcher.heard(engine._sum_up, watch, last, clean)
             finally:
                 engine.watches.remove(watch)
                 if watch.record is not None:
                     engine._record(None)
 
+    def _sum_up(self, watch: OpenWatch, last: bool, clean: bool) -> None:
+        """Say what a watch has seen; with the last watch, the run is over."""
+        if last:
+            self.watcher.ends()
+            self.judge.end(clean=clean)
+        watch.report.watched = self.summary(watch)
+        if watch.record is not None and self._meter is not None:
+            self._meter.flush()
+            watch.record.watched(watch.report.watched)
+
     @classmethod
     def allow(cls, codes: frozenset[str]) -> None:
         cls.allowed = codes
         if cls.running is not None:
-            cls.running.watcher.allow(tuple(sorted(codes)))
+            watcher = cls.running.watcher
+            watcher.heard(watcher.allow, tuple(sorted(codes)))
 
     @classmethod
     def expect(cls, length: int) -> None:
         cls.expected = length
         if cls.running is not None:
-            cls.running.watcher.expect(length)
+            watcher = cls.running.watcher
+            watcher.heard(watcher.expect, length)
 
     def _record(self, recorder: Recorder | None) -> None:
         """Record the events from now on; None: stop recording. There is one recording at a time."""
         subjects = self.watcher.lanes.subjects.all
-        self._meter = None if recorder is None else Meter(recorder, self._torch, subjects)
+        self._meter = (
+            None if recorder is None else Meter(recorder, self._torch, subjects, self.watcher.heard)
+        )
         self.watcher.record(self._meter)
 
     def glance(self) -> list[Glance]:
@@ -154,6 +163,7 @@ class Engine:
             could_not={code: reason for code, reason in why.items() if reason},
             remarks=self.judge.remarks(watch.codes),
             unwatched=tuple(sorted({type(one).__qualname__ for one in others})),
+            compiled=tuple(sorted(self.watcher.compiled)),
         )
 
     def _hear(self, finding: Finding) -> None:
@@ -175,11 +185,12 @@ class Engine:
         if wrong:
             for watch in self.watches:
                 watch.report.errors.append(Problem("zerograd", message, names_rank=True))
-        with contextlib.suppress(Exception):
+        with Tolerating(Exception):
             sys.stderr.write(f"zerograd: {message}\n")
 
-    def failed(self, error: Exception) -> None:
-        self.hooks.remove()
+    def failed(self, error: BaseException) -> None:
+        with self.lock:
+            self.hooks.remove()
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -190,7 +201,7 @@ class Engine:
         )
         for watch in self.watches:
             watch.report.errors.append(Problem("zerograd", message))
-        with contextlib.suppress(Exception):
+        with Tolerating(Exception):
             # The program may have closed the stream.
             sys.stderr.write(f"zerograd: {message}\n")
 

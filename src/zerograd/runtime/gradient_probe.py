@@ -12,7 +12,7 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Assign, Backward, Excuse, Measured, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
@@ -78,7 +78,10 @@ class Look:
 class GradientProbe:
     """Compares the gradients of subjects before and after each backward."""
 
-    def __init__(self, events: EventCache, posting: Posting, sync: RankSync) -> None:
+    def __init__(
+        self, events: EventCache, posting: Posting, sync: RankSync, heard: Callable[..., Any]
+    ) -> None:
+        self._heard = heard
         self._event = events.event
         self._variant = events.variant
         self._post = posting.post
@@ -94,6 +97,7 @@ class GradientProbe:
                 used.company = NOBODY  # cleared by hand
         looks: list[Look] = []
         if lane.used:
+            lane.looks = looks
             try:
                 for subject in tuple(lane.used.values()):
                     look = self._look(subject, event)
@@ -179,7 +183,7 @@ class GradientProbe:
         used.count = len(filled)
         self._narrow(subject, filled)
         all_ = None if used.left is None else Versions(subject.params)
-        return Look(subject, filled, Touch(filled), all_)
+        return Look(subject, filled, Touch(filled, self._heard), all_)
 
     def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
         """No others can hold used gradients any more, whatever is added to them."""
@@ -289,10 +293,10 @@ def close(looks: Sequence[Look]) -> None:
 class Touch:
     """Hooks for one backward: which of some parameters it reaches, and with how much."""
 
-    def __init__(self, params: Sequence[Tensor]) -> None:
+    def __init__(self, params: Sequence[Tensor], heard: Callable[..., Any]) -> None:
         self.params = params
+        self._heard = heard
         self._squares: dict[int, float] = {}
-        self._error: Exception | None = None
         self._handles: list[RemovableHandle] = []
         # FSDP2 writes gradients of parameters by itself: no hook of the parameter is called.
         sharded = [one for one in params if is_sharded(one)]
@@ -309,22 +313,18 @@ class Touch:
 
     def _hook(self, key: int) -> Callable[[Tensor | None], None]:
         def incoming(grad: Tensor | None) -> None:
-            if grad is None:
-                return
-            try:
-                square = float(plain(grad).double().norm()) ** 2
-                self._squares[key] = self._squares.get(key, 0.0) + square
-            except Exception as error:
-                # It must not be raised in the user's backward.
-                self._error = error
+            if grad is not None:
+                self._heard(self._note, key, grad)
 
         return incoming
+
+    def _note(self, key: int, grad: Tensor) -> None:
+        square = float(plain(grad).double().norm()) ** 2
+        self._squares[key] = self._squares.get(key, 0.0) + square
 
     def changed(self) -> list[Tensor]:
         """The parameters that the backward has reached; the hooks are gone now."""
         self.remove()
-        if self._error is not None:
-            raise self._error
         for param in self._sharded.changed():
             before = self._before.pop(id(param), None)
             if before is not None and param.grad is not None:

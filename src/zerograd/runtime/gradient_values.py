@@ -6,8 +6,9 @@ It never writes, draws no random numbers and changes nothing that a program comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from zerograd.core.interruptions import Tolerating
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,7 +89,7 @@ def copies(params: Sequence[Tensor]) -> dict[int, Tensor]:
     grads = {id(param): plain(param.grad) for param in params if param.grad is not None}
     if sum(grad.numel() * grad.element_size() for grad in grads.values()) > MOST_BYTES:
         return {}
-    with suppress(RuntimeError):
+    with Tolerating(RuntimeError):
         return {key: grad.clone() for key, grad in grads.items()}
     return {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.automaton import Edge
@@ -34,7 +34,7 @@ MOST_PROBES = 16
 class Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    __slots__ = ("loop", "pending", "probed", "scaling", "thread", "used")
+    __slots__ = ("looks", "loop", "pending", "probed", "scaling", "thread", "used")
 
     def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
         self.loop = SteadyLoop(follow)
@@ -47,6 +47,8 @@ class Lane:
         """Those whose gradients a step has used: a backward may add to them although it should not."""
         self.pending: list[weakref.ref[Any]] = []
         """Optimizers that were made since."""
+        self.looks: Sequence[Any] = ()
+        """What the backward that is running is looked at with, as `gradient_probe.Look`s."""
 
     @property
     def ended(self) -> bool:
@@ -64,14 +66,21 @@ class Here(threading.local):
 class Lanes:
     """The subjects of the program, and the threads that drive them."""
 
-    def __init__(self, torch: Any, judge: Judge, events: EventCache, posting: Posting) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        judge: Judge,
+        events: EventCache,
+        posting: Posting,
+        heard: Callable[..., Any],
+    ) -> None:
         self._torch = torch
         self._judge = judge
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
         self.here = Here(judge.follow)
-        self.subjects = Subjects(judge.track, self._forget)
+        self.subjects = Subjects(judge.track, self._forget, heard)
         self.searched = False
         """Whether optimizers that were made before the watch began have been searched for."""
         self.titles: dict[str, str] = {}
@@ -130,12 +139,11 @@ class Lanes:
                 subject.lane.loop.leave()
 
     def stop(self) -> None:
-        """Nothing is watched any more."""
-        self.leave_loops()
-        for subject in self.subjects.all:
-            if subject.lane is not None:
-                subject.lane.used.clear()
-                subject.lane.probed.clear()
+        """Nothing is watched any more, and nothing is kept."""
+        self.here.lane.scaling = None
+        for subject in tuple(self.subjects.all):
+            self._leave(subject)
+        self.subjects.clear()
 
     def _leave(self, subject: Subject) -> None:
         lane = subject.lane

@@ -7,11 +7,11 @@ were used, it copies those first: what the step should have used is the differen
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Assign, Backward, Clip, Event, New, Step, Unknown, Zero
+from zerograd.core.interruptions import Tolerating
 from zerograd.core.lifecycle import Grads
 from zerograd.recording.writer import Recorder
 from zerograd.runtime.gradient_values import copies, holding, plain
@@ -51,8 +51,15 @@ class _Measurements:
 class Meter:
     """A recorder that measures, and hands events and norms to the recorder that writes them."""
 
-    def __init__(self, recorder: Recorder, torch: Any, subjects: Iterable[Subject]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        torch: Any,
+        subjects: Iterable[Subject],
+        heard: Callable[..., Any],
+    ) -> None:
         self._recorder = recorder
+        self._heard = heard
         self._torch = torch
         self._subjects = subjects
         self._known: dict[str, tuple[weakref.ref[Subject], _Measurements]] = {}
@@ -100,7 +107,7 @@ class Meter:
         for subject in self._subjects:
             if subject.name == name:
                 self._recorder.title(name, subject.title, len(subject.params))
-                ref = weakref.ref(subject, lambda _: self._gone(name))
+                ref = weakref.ref(subject, lambda _: self._heard(self._gone, name))
                 self._known[name] = (ref, _Measurements())
                 return self._known[name]
         return None
@@ -112,7 +119,7 @@ class Meter:
         elif isinstance(event, Clip):
             notes.clipped = True
         elif isinstance(event, Backward):
-            with suppress(RuntimeError), self._torch.no_grad():
+            with Tolerating(RuntimeError), self._torch.no_grad():
                 came = []
                 for param in holding(subject.params):
                     assert param.grad is not None
@@ -148,10 +155,9 @@ class Meter:
     def _norm_of(self, subject: Subject) -> Any:
         held = holding(subject.params)
         with self._torch.no_grad():
-            try:
+            with Tolerating(RuntimeError):  # no memory, or gradients of a kind that has no norm
                 return self._norm([plain(one.grad) for one in held if one.grad is not None])
-            except RuntimeError:  # no memory, or gradients of a kind that has no norm
-                return self._torch.tensor(float("nan"))
+            return self._torch.tensor(float("nan"))
 
     def _norm(self, grads: list[Tensor]) -> Any:
         """The norm of all gradients together, on whatever devices they are."""

@@ -1,7 +1,8 @@
 """Patches torch so that a listener is called for every backward, step, clear, clip and scaler call.
 
 It is the only module that changes torch, and it puts everything back. Every patch calls the original
-and returns or raises what that does. An error of the listener never reaches the program.
+and returns or raises what that does. What the listener does is not noticed (`hook_guard`), nor are the
+patches (`disguise`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import contextlib
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
+from zerograd.runtime.disguise import Unseen, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
 
 OLDEST = (2, 4)
@@ -25,6 +27,10 @@ class Unsupported(RuntimeError):
 
 class Listener(Protocol):
     """What is called when something happens to gradients."""
+
+    heard: Callable[..., Any]
+    """Calls a method of the listener, so that the program does not notice (`hook_guard`)."""
+    unseen: Unseen
 
     @property
     def sync(self) -> collectives.Listener:
@@ -55,8 +61,8 @@ class Listener(Protocol):
         """The `zero_grad` of torch has run on a module."""
         ...
 
-    def clipped(self, params: list[Any]) -> None:
-        """Gradients are about to be clipped."""
+    def clipped(self, params: Any) -> None:
+        """The gradients of one parameter, or of several, are about to be clipped."""
         ...
 
     def scaled(self, scaler: Any, outputs: Any) -> None:
@@ -83,10 +89,6 @@ class Listener(Protocol):
         """An optimizer got parameters. The result: whether some of them are under FSDP2."""
         ...
 
-    def fault(self, error: Exception) -> None:
-        """The listener has raised an error."""
-        ...
-
 
 def load_torch() -> ModuleType:
     """Import torch. Raises `Unsupported` if it cannot be watched."""
@@ -109,6 +111,7 @@ class Hooks:
     def __init__(self, torch: ModuleType, listener: Listener) -> None:
         self._torch = torch
         self._listener = listener
+        self._heard = listener.heard
         self._undo: list[Callable[[], object]] = []
         self._hears_shards = False
 
@@ -131,11 +134,18 @@ class Hooks:
             self._undo.pop()()
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        before = (
-            vars(owner)[name] if isinstance(owner, (type, ModuleType)) else getattr(owner, name)
-        )
+        def now() -> Any:
+            return (
+                vars(owner)[name] if isinstance(owner, (type, ModuleType)) else getattr(owner, name)
+            )
+
+        def undo() -> None:
+            if now() is value:  # if not, the program has put something there, which stays
+                setattr(owner, name, before)
+
+        before = now()
         setattr(owner, name, value)
-        self._undo.append(lambda: setattr(owner, name, before))
+        self._undo.append(undo)
 
     def _wrap_inside(self, decorated: Any, wrap: Callable[[Any], Any]) -> None:
         """Wrap the function inside a decorated one: that works however the program has imported it."""
@@ -150,66 +160,56 @@ class Hooks:
         autograd = importlib.import_module("torch.autograd")
         graph = importlib.import_module("torch.autograd.graph")
         original = graph._engine_run_backward
-        begins, ended, fault = (
-            self._listener.backward_begins,
-            self._listener.backward_ended,
-            self._listener.fault,
-        )
+        heard = self._heard
+        begins, ended = self._listener.backward_begins, self._listener.backward_ended
 
         def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("accumulate_grad"):
                 return original(t_outputs, *args, **kwargs)
-            token = None
-            try:
-                token = begins(t_outputs, args[0] if args else ())
-            except Exception as error:
-                fault(error)
+            token = heard(begins, t_outputs, args[0] if args else ())
             try:
                 result = original(t_outputs, *args, **kwargs)
             except BaseException:
                 if token is not None:
-                    _quietly(fault, ended, token, True)
+                    heard(ended, token, True)
                 raise
             if token is not None:
-                try:
-                    ended(token, False)
-                except Exception as error:
-                    fault(error)
+                heard(ended, token, False)
             return result
 
+        patch = disguised(original, _engine_run_backward)
         for module in (graph, autograd):
-            self._set(module, "_engine_run_backward", _engine_run_backward)
+            self._set(module, "_engine_run_backward", patch)
 
     def _steps(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
-        begins, ended, fault = (
-            self._listener.step_begins,
-            self._listener.step_ended,
-            self._listener.fault,
-        )
+        heard, unseen = self._heard, self._listener.unseen
+        begins, ended = self._listener.step_begins, self._listener.step_ended
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            try:
-                begins(optimizer)
-            except Exception as error:
-                fault(error)
+            heard(begins, optimizer)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            try:
-                ended(optimizer)
-            except Exception as error:
-                fault(error)
+            heard(ended, optimizer)
 
+        def compiled_before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            pass
+
+        def compiled_after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            unseen.stepped = True
+
+        compile_instead(before, compiled_before)
+        compile_instead(after, compiled_after)
         self._undo.append(module.register_optimizer_step_pre_hook(before).remove)
         self._undo.append(module.register_optimizer_step_post_hook(after).remove)
         add = module.Optimizer.add_param_group
 
-        def add_param_group(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            result = add(optimizer, *args, **kwargs)
-            _quietly(fault, self._grouped, optimizer)
+        def add_param_group(*args: Any, **kwargs: Any) -> Any:
+            result = add(*args, **kwargs)
+            heard(self._grouped, args[0] if args else kwargs["self"])
             return result
 
-        self._set(module.Optimizer, "add_param_group", _as(add, add_param_group))
+        self._set(module.Optimizer, "add_param_group", disguised(add, add_param_group))
 
     def _grouped(self, optimizer: Any) -> None:
         if self._listener.grouped(optimizer):
@@ -217,108 +217,99 @@ class Hooks:
 
     def _clears(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
-        zeroed, fault = self._listener.zeroed, self._listener.fault
+        heard, zeroed = self._heard, self._listener.zeroed
 
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
                 result = inner(self, set_to_none)
-                try:
-                    zeroed(self, set_to_none)
-                except Exception as error:
-                    fault(error)
+                heard(zeroed, self, set_to_none)
                 return result
 
-            return _as(inner, zero_grad)
+            return disguised(inner, zero_grad)
 
         zero = module.Optimizer.zero_grad
         if zero.__closure__:
             self._wrap_inside(zero, wrap)
         else:
             # Two functions of ours, so that there are as many frames as with the decorator.
-            self._set(module.Optimizer, "zero_grad", _as(zero, _calling(wrap(zero))))
+            self._set(module.Optimizer, "zero_grad", disguised(zero, _calling(wrap(zero))))
 
         module_zeroed = self._listener.module_zeroed
         of_module = self._torch.nn.Module.zero_grad
 
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
             result = of_module(self, set_to_none)
-            try:
-                module_zeroed(self, set_to_none)
-            except Exception as error:
-                fault(error)
+            heard(module_zeroed, self, set_to_none)
             return result
 
-        self._set(self._torch.nn.Module, "zero_grad", _as(of_module, zero_grad))
+        self._set(self._torch.nn.Module, "zero_grad", disguised(of_module, zero_grad))
 
     def _clips(self) -> None:
         module = importlib.import_module("torch.nn.utils.clip_grad")
         by_norm = getattr(module, "_clip_grads_with_norm_", None) or module.clip_grad_norm_
-        for decorated in (by_norm, module.clip_grad_value_):
-            self._wrap_inside(decorated, self._clip)
+        self._wrap_inside(by_norm, lambda inner: self._clip(inner, "max_norm"))
+        self._wrap_inside(module.clip_grad_value_, lambda inner: self._clip(inner, "clip_value"))
 
-    def _clip(self, inner: Any) -> Any:
-        clipped, fault = self._listener.clipped, self._listener.fault
-        tensor = self._torch.Tensor
+    def _clip(self, inner: Any, limit_name: str) -> Any:
+        heard, clipped = self._heard, self._listener.clipped
 
-        def clip(parameters: Any, limit: Any, *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(parameters, tensor):
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            parameters = args[0] if args else kwargs.get("parameters")
+            if isinstance(parameters, iterator):
+                # It can be read only once.
                 parameters = list(parameters)
-            if not (isinstance(limit, float) and math.isinf(limit)):
+                if args:
+                    args = (parameters, *args[1:])
+                else:
+                    kwargs["parameters"] = parameters
+            limit = args[1] if len(args) > 1 else kwargs.get(limit_name)
+            if not (isinstance(limit, float) and isinf(limit)):
                 # A clip without a limit only computes the norm.
-                params = [parameters] if isinstance(parameters, tensor) else parameters
-                _quietly(fault, clipped, params)
-            return inner(parameters, limit, *args, **kwargs)
+                heard(clipped, parameters)
+            return inner(*args, **kwargs)
 
-        def by_name(*args: Any, **kwargs: Any) -> Any:
-            bound = inspect.signature(inner).bind(*args, **kwargs).arguments
-            parameters = bound.pop("parameters")
-            limit = bound.pop("max_norm" if "max_norm" in bound else "clip_value")
-            return clip(parameters, limit, **bound)
-
-        def either(*args: Any, **kwargs: Any) -> Any:
-            return (clip if len(args) >= 2 else by_name)(*args, **kwargs)
-
-        return _as(inner, either)
+        iterator, isinf = Iterator, math.isinf
+        return disguised(inner, clip)
 
     def _scalers(self) -> None:
         scaler_class = importlib.import_module("torch.amp.grad_scaler").GradScaler
-        listener, fault = self._listener, self._listener.fault
-        scale, unscale_ = scaler_class.scale, scaler_class.unscale_
-        step, update = scaler_class.step, scaler_class.update
+        heard, listener = self._heard, self._listener
+        original_scale, original_unscale = scaler_class.scale, scaler_class.unscale_
+        original_step, original_update = scaler_class.step, scaler_class.update
 
-        def scaled(self: Any, outputs: Any) -> Any:
-            result = scale(self, outputs)
+        def scale(self: Any, outputs: Any) -> Any:
+            result = original_scale(self, outputs)
             if self._enabled:
-                _quietly(fault, listener.scaled, self, result)
+                heard(listener.scaled, self, result)
             return result
 
-        def unscaled(self: Any, optimizer: Any) -> Any:
+        def unscale_(self: Any, optimizer: Any) -> Any:
             if self._enabled:
-                _quietly(fault, listener.unscaling, self, optimizer)
-            return unscale_(self, optimizer)
+                heard(listener.unscaling, self, optimizer)
+            return original_unscale(self, optimizer)
 
-        def stepped(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._enabled:
-                return step(self, optimizer, *args, **kwargs)
-            _quietly(fault, listener.scaler_step_begins, self, optimizer)
+                return original_step(self, optimizer, *args, **kwargs)
+            heard(listener.scaler_step_begins, self, optimizer)
             try:
-                result = step(self, optimizer, *args, **kwargs)
+                result = original_step(self, optimizer, *args, **kwargs)
             except BaseException:
-                _quietly(fault, listener.scaler_step_ended, optimizer, True)
+                heard(listener.scaler_step_ended, optimizer, True)
                 raise
-            _quietly(fault, listener.scaler_step_ended, optimizer, False)
+            heard(listener.scaler_step_ended, optimizer, False)
             return result
 
-        def updated(self: Any, new_scale: Any = None) -> Any:
-            result = update(self, new_scale)
+        def update(self: Any, new_scale: Any = None) -> Any:
+            result = original_update(self, new_scale)
             if self._enabled:
-                _quietly(fault, listener.updated)
+                heard(listener.updated)
             return result
 
-        self._set(scaler_class, "scale", _as(scale, scaled))
-        self._set(scaler_class, "unscale_", _as(unscale_, unscaled))
-        self._set(scaler_class, "step", _as(step, stepped))
-        self._set(scaler_class, "update", _as(update, updated))
+        self._set(scaler_class, "scale", disguised(original_scale, scale))
+        self._set(scaler_class, "unscale_", disguised(original_unscale, unscale_))
+        self._set(scaler_class, "step", disguised(original_step, step))
+        self._set(scaler_class, "update", disguised(original_update, update))
 
     def _ranks(self) -> None:
         sync = self._listener.sync
@@ -332,26 +323,11 @@ class Hooks:
             self._hears_shards = collectives.listen_to_shards(self._set, self._listener.sync)
 
 
-def _as(original: Any, wrapper: Any) -> Any:
-    """The wrapper, with the name and the docstring of the original."""
-    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
-        with contextlib.suppress(AttributeError):
-            setattr(wrapper, attribute, getattr(original, attribute))
-    return wrapper
-
-
 def _calling(function: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
     return call
-
-
-def _quietly(fault: Callable[[Exception], None], call: Callable[..., object], *args: Any) -> None:
-    try:
-        call(*args)
-    except Exception as error:
-        fault(error)
 
 
 def hide_from_compiler(codes: Iterable[CodeType]) -> None:
@@ -376,14 +352,14 @@ def code_of(module: ModuleType) -> Iterable[CodeType]:
     """The code of every function, method and property of a module, and of the functions in them."""
     found: list[CodeType] = []
     for value in vars(module).values():
-        members = vars(value).values() if isinstance(value, type) else (value,)
-        for member in members:
-            if isinstance(member, property):
-                member = member.fget
-            elif isinstance(member, (staticmethod, classmethod)):
-                member = member.__func__
-            if isinstance(member, FunctionType) and member.__module__ == module.__name__:
-                found.append(member.__code__)
+        if getattr(value, "__module__", None) == module.__name__:
+            for member in vars(value).values() if isinstance(value, type) else (value,):
+                if isinstance(member, property):
+                    member = member.fget
+                elif isinstance(member, (staticmethod, classmethod)):
+                    member = member.__func__
+                if isinstance(member, FunctionType):
+                    found.append(inspect.unwrap(member).__code__)
     for code in found:
         yield code
         found += [inner for inner in code.co_consts if isinstance(inner, CodeType)]

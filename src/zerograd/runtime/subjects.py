@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NOBODY: frozenset[str] = frozenset()
+MOST_CLIPS = 64
 _VERSION = attrgetter("_version")
 
 
@@ -366,9 +367,15 @@ class _Known(NamedTuple):
 class Subjects:
     """Finds the subject of an optimizer at the cost of a look-up."""
 
-    def __init__(self, begun: Callable[[str], Track], gone: Callable[[Subject], None]) -> None:
+    def __init__(
+        self,
+        begun: Callable[[str], Track],
+        gone: Callable[[Subject], None],
+        heard: Callable[..., Any],
+    ) -> None:
         self._begun = begun
         self._gone = gone
+        self._heard = heard
         self._known: dict[int, _Known] = {}
         """By the identities of the optimizers."""
         self._by_optimizer: dict[int, Subject] = {}
@@ -378,6 +385,8 @@ class Subjects:
         self.generation = 0
         """Another number whenever a subject has come or gone."""
         self._modules: dict[int, tuple[weakref.ref[Any], int, Among]] = {}
+        self._clips: dict[object, Among] = {}
+        """By the parameters that are clipped together: whose they are."""
         self.all: list[Subject] = []
 
     def of(self, optimizer: Any) -> Subject | None:
@@ -418,6 +427,15 @@ class Subjects:
             self._modules[key] = known
         return known[2].now()
 
+    def clipped(self, key: object, params: Iterable[Tensor]) -> Among:
+        """The subjects whose gradients a clip of these parameters changes; the key is that of the clip."""
+        known = self._clips.get(key)
+        if known is None:
+            if len(self._clips) >= MOST_CLIPS:
+                self._clips.clear()
+            known = self._clips[key] = self.among(params)
+        return known
+
     def among(self, params: Iterable[Tensor]) -> Among:
         """The subjects some of whose parameters are among these."""
         ids = {id(param) for param in params}
@@ -443,7 +461,7 @@ class Subjects:
             subject = self._new(optimizer, list({id(one): one for one in params}.values()))
         key = id(optimizer)
         subject.owners.add(key)
-        ref = weakref.ref(optimizer, lambda _: self._drop(key))
+        ref = weakref.ref(optimizer, lambda _: self._heard(self._drop, key))
         self._known[key] = _Known(ref, groups, len(groups), groups[-1]["params"], subject)
         self._by_optimizer[key] = subject
         return subject
@@ -464,6 +482,14 @@ class Subjects:
         self.all.append(subject)
         return subject
 
+    def clear(self) -> None:
+        """Forget all subjects."""
+        for table in (self._known, self._by_optimizer, self._by_params, self._of_param):
+            table.clear()
+        self._clips.clear()
+        self._modules.clear()
+        self.all.clear()
+
     def _drop(self, key: int) -> None:
         self._by_optimizer.pop(key, None)
         known = self._known.pop(key, None)
@@ -475,6 +501,8 @@ class Subjects:
             return
         self.generation += 1
         self.all.remove(subject)
+        self._clips.clear()
+        self._modules.clear()
         self._by_params.pop(subject.ids, None)
         for param in subject.params:
             _remove(self._of_param, id(param), subject)

@@ -9,18 +9,22 @@ uses and a clear drops (`step_and_clear`), what a scaler does (`grad_scaler`), w
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zerograd.core.events import Backward, Clip, End, Event
+from zerograd.core.events import Backward, Clip, End, Event, Unknown
+from zerograd.core.lifecycle import Grads
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
 from zerograd.runtime.call_sites import NOWHERE, Places
+from zerograd.runtime.disguise import Unseen
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
+from zerograd.runtime.hook_guard import guarded, is_ours
 from zerograd.runtime.lanes import OUTSIDE, Lane, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
@@ -31,24 +35,41 @@ from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.steady_loop import ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
-from zerograd.runtime.subjects import Among, Subject
+from zerograd.runtime.subjects import Subject
 from zerograd.runtime.untrained import Untrained
 
 if TYPE_CHECKING:
     from zerograd.runtime.norms import Meter
 
-ABOVE_TORCH = 3
+ABOVE_TORCH = 4
 """How far above the watcher the user can be: our hook is below it, and below that some of torch."""
-MOST_CLIPS = 64
+ABOVE_PATCH = 3
+"""The same where only our hook is between."""
 NO_LOOKS: tuple[Look, ...] = ()
 
-_frame, _ref = sys._getframe, weakref.ref
+_ref = weakref.ref
+
+
+class Bottom:
+    """What is above the first frame of a thread that does not begin in Python."""
+
+    f_code = compile("", "<frozen bottom>", "exec")
+    f_lasti = -1
+    f_back = None
+
+
+def _frame(far: int) -> Any:
+    """The frame so far above the caller."""
+    try:
+        return sys._getframe(far + 1)
+    except ValueError:
+        return Bottom
 
 
 class Host(Protocol):
     """Who has started the watcher."""
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Something of ours went wrong; nothing is watched any more."""
         ...
 
@@ -79,7 +100,13 @@ class Watcher:
         self._judge = judge
         self._host = host
         self._passing = passing
-        self._failure: Exception | None = None
+        self._failed = False
+        self._failing = threading.Lock()
+        """Taken by the thread whose fault ends the watching."""
+        self.heard = guarded(torch, self.fault)
+        self.unseen = Unseen()
+        self.compiled: set[str] = set()
+        """What the subjects are called that have stepped in compiled code."""
         self._meter: Meter | None = None
         self._backwards = 0
         self._next_look = 1
@@ -88,8 +115,7 @@ class Watcher:
         """The backward whose graph is walked to find parameters that no optimizer has."""
         self._next_finite = 1
         """The backward before which parameters are looked at, whether they are finite."""
-        self._clips: dict[object, Among] = {}
-        """By the clipped parameters: whose they are."""
+        self._tensor = torch.Tensor
         self._graph_task = torch._C._current_graph_task_id
         # Functions of torch whose frames may be between the user's call and ours.
         self._tensor_backward = torch.Tensor.backward.__code__
@@ -98,7 +124,7 @@ class Watcher:
         self._events = EventCache(self._places)
         posting = Posting(judge)
         self._post = posting.post
-        self.lanes = Lanes(torch, judge, self._events, posting)
+        self.lanes = Lanes(torch, judge, self._events, posting, self.heard)
         self._here = self.lanes.here
         self._subjects = self.lanes.subjects
         self.sync = RankSync(
@@ -107,11 +133,11 @@ class Watcher:
             self._events,
             met=host.ranks_met,
             shares_more=self.lanes.leave_loops,
-            fault=self.fault,
+            heard=self.heard,
         )
         self.scaling = Scaling(self._places, self._events, posting, self.lanes)
         self.replicas = Replicas(torch, scaler=self.scaling.last_scaler, problem=host.problem)
-        self._probe = GradientProbe(self._events, posting, self.sync)
+        self._probe = GradientProbe(self._events, posting, self.sync, self.heard)
         self._finite = FiniteCheck(torch)
         self._detach = MissingDetach(torch)
         self._lives = OptimizerLives()
@@ -162,9 +188,9 @@ class Watcher:
         self._backwards += 1
         frame: Any = _frame(ABOVE_TORCH)
         if frame.f_code is self._tensor_backward:
-            frame = frame.f_back
+            frame = frame.f_back or Bottom
         lane = self._here.lane
-        if self._backwards >= self._next_look and not self._failure:
+        if self._backwards >= self._next_look and not self._failed:
             self._look(lane, outputs, frame)
         return lane.loop.backward_begins(frame) or self._backward_begins(
             lane, frame, outputs, gradients
@@ -173,10 +199,12 @@ class Watcher:
     def _backward_begins(
         self, lane: Lane, frame: Any, outputs: Any, gradients: Any
     ) -> RunningBackward | None:
-        if self._failure:
+        if self._failed:
             return None
         if lane.pending:
             self.lanes.register(lane)
+        if self.unseen.stepped:
+            self._stepped_unseen(lane)
         scaled: bool | None = False
         if self.scaling.active:
             scaled = self.scaling.is_scaled(outputs, gradients, frame)
@@ -229,10 +257,11 @@ class Watcher:
 
     def _backward_ended(self, running: RunningBackward, failed: bool) -> None:
         event, looks, subjects, frame = running
-        if self._failure:
+        if self._failed:
             close(looks)
             return
         posted = self._probe.after(subjects, looks, event, failed=failed)
+        self._here.lane.looks = NO_LOOKS
         for subject in subjects:
             if subject.probe.hit and not failed:
                 self._steps.backward_reached(subject)
@@ -251,8 +280,10 @@ class Watcher:
 
     def step_begins(self, optimizer: Any) -> None:
         lane = self._here.lane
-        if lane.loop.step_begins(optimizer) or self._failure:
+        if lane.loop.step_begins(optimizer) or self._failed:
             return
+        if self.unseen.stepped:
+            self._stepped_unseen(lane)
         subject = self._subjects.of(optimizer)
         if subject is not None:
             if subject.lane is not lane and subject.lane is not None:
@@ -264,11 +295,13 @@ class Watcher:
     def step_ended(self, optimizer: Any) -> None:
         lane = self._here.lane
         frame = _frame(ABOVE_TORCH)
-        if lane.loop.step_ends(frame, optimizer) or self._failure:
+        if lane.loop.step_ends(frame, optimizer) or self._failed:
             return
         subject = self._subjects.known(optimizer)
         if subject is None:
             return
+        if not subject.stepping.depth:
+            self._steps.begin_step(subject, optimizer)  # it has begun in compiled code
         scaled = lane.scaling is not None
         if self.scaling.active and not scaled:
             self.scaling.before_use(subject, frame)
@@ -279,8 +312,22 @@ class Watcher:
             if subject.lane.loop.round_ends() and self._is_plain(subject, lane):
                 subject.lane.loop.follow(self._subjects.groups(of))
 
+    def _stepped_unseen(self, lane: Lane) -> None:
+        """Compiled code has stepped: what is known of gradients that it may have used ends here."""
+        self.unseen.stepped = False
+        moved = [
+            subject
+            for subject in self._subjects.all
+            if subject.track.node.grads is not Grads.SPENT
+            and subject.last_backward.weights_version not in (-1, subject.probe.param._version)
+        ]
+        for subject in moved or lane.probed:
+            self.compiled.add(subject.title)
+            subject.stepping.depth = 0
+            self._post(subject, self._events.event(Unknown, NOWHERE))
+
     def grouped(self, optimizer: Any) -> bool:
-        if self._failure:
+        if self._failed:
             return False
         self._subjects.changed(optimizer)
         lane = self._here.lane
@@ -294,9 +341,11 @@ class Watcher:
     def zeroed(self, optimizer: Any, to_none: bool) -> None:
         frame: Any = _frame(ABOVE_TORCH)
         if frame.f_code is self._profiled_zero_grad:
-            frame = frame.f_back
-        if self._here.lane.loop.clears(frame, id(optimizer), to_none) or self._failure:
+            frame = frame.f_back or Bottom
+        if self._here.lane.loop.clears(frame, id(optimizer), to_none) or self._failed:
             return
+        if self.unseen.stepped:
+            self._stepped_unseen(self._here.lane)
         subject = self._subjects.known(optimizer)
         if subject is None:
             return
@@ -309,32 +358,33 @@ class Watcher:
         self._note(subject, event, frame, id(optimizer))
 
     def module_zeroed(self, module: Any, to_none: bool) -> None:
-        frame = _frame(ABOVE_TORCH - 1)
+        frame = _frame(ABOVE_PATCH)
         lane = self._here.lane
-        if lane.loop.clears(frame, _ref(module), to_none) or self._failure:
+        if lane.loop.clears(frame, _ref(module), to_none) or self._failed:
             return
         if lane.pending:
             self.lanes.register(lane)
+        if self.unseen.stepped:
+            self._stepped_unseen(lane)
         for subject in self._subjects.covered(module):
             event = self._events.zero(frame, to_none)
             self._steps.clear(subject, event, frame)
             self._note(subject, event, frame, _ref(module))
 
-    def clipped(self, params: list[Any]) -> None:
-        if self._failure or not params:
+    def clipped(self, params: Any) -> None:
+        params = [params] if isinstance(params, self._tensor) else list(params)
+        if self._failed or not params:
             return
-        frame = self._places.outside_torch(_frame(ABOVE_TORCH))
+        frame = self._places.outside_torch(_frame(ABOVE_PATCH))
         key = (id(params[0]), id(params[-1]), len(params), self._subjects.generation)
         lane = self._here.lane
         if lane.loop.clips(frame, key):
             return
         if lane.pending:
             self.lanes.register(lane)
-        among = self._clips.get(key)
-        if among is None:
-            if len(self._clips) >= MOST_CLIPS:
-                self._clips.clear()
-            among = self._clips[key] = self._subjects.among(params)
+        if self.unseen.stepped:
+            self._stepped_unseen(lane)
+        among = self._subjects.clipped(key, params)
         subjects = self._steps.before_clip(among.now(), strangers=among.strangers)
         if subjects:
             event = self._events.event(Clip, self._places.site(frame))
@@ -350,43 +400,55 @@ class Watcher:
         self.scaling.scaled(scaler, outputs)
 
     def unscaling(self, scaler: Any, optimizer: Any) -> None:
-        if not self._failure:
-            self.scaling.unscaling(scaler, optimizer, _frame(ABOVE_TORCH))
+        if not self._failed:
+            self.scaling.unscaling(scaler, optimizer, _frame(ABOVE_PATCH))
 
     def scaler_step_begins(self, scaler: Any, optimizer: Any) -> None:
-        if not self._failure:
-            self.scaling.step_begins(scaler, optimizer, _frame(ABOVE_TORCH))
+        if not self._failed:
+            self.scaling.step_begins(scaler, optimizer, _frame(ABOVE_PATCH))
 
     def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
-        skipped = None if self._failure else self.scaling.step_ended(optimizer, failed)
+        skipped = None if self._failed else self.scaling.step_ended(optimizer, failed)
         if skipped is not None:
-            self._steps.skip(skipped, _frame(ABOVE_TORCH))
+            self._steps.skip(skipped, _frame(ABOVE_PATCH))
 
     def updated(self) -> None:
-        if not self._failure:
-            self.scaling.updated(_frame(ABOVE_TORCH))
+        if not self._failed:
+            self.scaling.updated(_frame(ABOVE_PATCH))
 
     # The end
 
     def ends(self) -> None:
         """The run is over."""
-        try:
-            for subject in () if self._failure else self._subjects.all:
-                if subject.finite.suspicious and self._finite.is_restored(subject):
-                    self._post(subject, self._events.event(End, NOWHERE, restored=True))
-        except Exception as error:  # a fault of ours never reaches the program
-            self.fault(error)
+        if self.unseen.stepped:
+            self._stepped_unseen(self._here.lane)
+        for subject in self._subjects.all:
+            if subject.finite.suspicious and self._finite.is_restored(subject):
+                self._post(subject, self._events.event(End, NOWHERE, restored=True))
 
     # Faults of ours
 
-    def fault(self, error: Exception) -> None:
-        """Something of ours went wrong: say so once, and watch no more."""
+    def fault(self, error: BaseException) -> bool:
+        """Our code has raised an error. If it is ours, say so once, and watch no more; else False."""
         if isinstance(error, self._passing):
-            raise error
-        if self._failure is None:
-            self._failure = error
+            return False
+        if not is_ours(error):
+            self._interrupted()
+            return False
+        if self._failing.acquire(blocking=False):
+            self._failed = True
             self.lanes.stop()
             self._host.failed(error)
+        return True
+
+    def _interrupted(self) -> None:
+        """An exception has interrupted our code: what it had begun to note is not known."""
+        lane = self._here.lane
+        close(lane.looks)
+        lane.looks = NO_LOOKS
+        for subject in lane.probed:
+            subject.stepping.depth = 0
+            self._post(subject, self._events.event(Unknown, NOWHERE))
 
     # Steady loops
 

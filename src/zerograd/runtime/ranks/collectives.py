@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from zerograd.runtime.disguise import disguised
+
 Set = Callable[[Any, str, Any], None]
 """Sets an attribute, and notes how to put it back."""
 WrapInside = Callable[[Any, Callable[[Any], Any]], None]
@@ -29,6 +31,9 @@ _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 
 class Listener(Protocol):
     """What is called when torch.distributed is used."""
+
+    heard: Callable[..., Any]
+    """Calls a method of the listener, so that the program does not notice (`hook_guard`)."""
 
     def look_for_wrappers(self) -> None:
         """Find the modules that were wrapped before."""
@@ -58,10 +63,6 @@ class Listener(Protocol):
         """A collective has sent `numbers` numbers."""
         ...
 
-    def fault(self, error: Exception) -> None:
-        """The listener has raised an error."""
-        ...
-
 
 def listen(set_: Set, wrap_inside: WrapInside, listener: Listener) -> None:
     """Begin to listen to DDP and to collectives."""
@@ -80,21 +81,21 @@ def listen(set_: Set, wrap_inside: WrapInside, listener: Listener) -> None:
 
 def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
     init, forward, no_sync = ddp.__init__, ddp.forward, ddp.no_sync
-    enabled = sys.modules["torch"].is_grad_enabled
+    enabled, heard = sys.modules["torch"].is_grad_enabled, listener.heard
 
     def wraps(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        _tell(listener, listener.wrapped, self)
+        heard(listener.wrapped, self)
 
-    def forwards(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def forwards(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         syncs = enabled() and self.require_backward_grad_sync
-        result = forward(self, *args, **kwargs)
+        result = forward(self, *inputs, **kwargs)
         if enabled():
-            _tell(listener, listener.forwarded, self, syncs)
+            heard(listener.forwarded, self, syncs)
         return result
 
     def puts_off(self: Any) -> Any:
-        _tell(listener, listener.put_off, self)
+        heard(listener.put_off, self)
         return no_sync(self)
 
     for name, before, now in (
@@ -102,7 +103,7 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
         ("forward", forward, forwards),
         ("no_sync", no_sync, puts_off),
     ):
-        set_(ddp, name, _named(before, now))
+        set_(ddp, name, disguised(before, now))
 
 
 def listen_to_shards(set_: Set, listener: Listener) -> bool:
@@ -111,18 +112,18 @@ def listen_to_shards(set_: Set, listener: Listener) -> bool:
     if module is None:
         return False
     sharded: Any = module.FSDPModule
-    before = sharded.set_requires_gradient_sync
+    before, heard = sharded.set_requires_gradient_sync, listener.heard
 
     def set_requires_gradient_sync(
         self: Any, requires_gradient_sync: bool, *args: Any, **kwargs: Any
     ) -> None:
         before(self, requires_gradient_sync, *args, **kwargs)
         if requires_gradient_sync:
-            _tell(listener, listener.taken_up, self)
+            heard(listener.taken_up, self)
         else:
-            _tell(listener, listener.put_off, self)
+            heard(listener.put_off, self)
 
-    set_(sharded, "set_requires_gradient_sync", _named(before, set_requires_gradient_sync))
+    set_(sharded, "set_requires_gradient_sync", disguised(before, set_requires_gradient_sync))
     return True
 
 
@@ -173,38 +174,27 @@ def store() -> Any:
 
 
 def _meeting(inner: Any, listener: Listener) -> Any:
+    heard = listener.heard
+
     def meet(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
-        _tell(listener, listener.met)
+        heard(listener.met)
         return result
 
-    return _named(inner, meet)
-
-
-def _named(inner: Any, wrapper: Any) -> Any:
-    wrapper.__name__, wrapper.__qualname__ = inner.__name__, inner.__qualname__
-    wrapper.__doc__, wrapper.__module__ = inner.__doc__, inner.__module__
-    return wrapper
+    return disguised(inner, meet)
 
 
 def _sending(inner: Any, listener: Listener) -> Any:
+    heard = listener.heard
+
+    def count(first: Any = None, *_: Any) -> None:
+        tensors = first if isinstance(first, (list, tuple)) else (first,)
+        numbers = sum(one.numel() for one in tensors if hasattr(one, "is_floating_point"))
+        listener.sent(numbers)
+
     def send(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
-        _tell(listener, _count, listener, args or tuple(kwargs.values()))
+        heard(count, *(args or kwargs.values()))
         return result
 
-    return _named(inner, send)
-
-
-def _count(listener: Listener, args: tuple[Any, ...]) -> None:
-    first = args[0] if args else None
-    tensors = first if isinstance(first, (list, tuple)) else (first,)
-    numbers = sum(one.numel() for one in tensors if hasattr(one, "is_floating_point"))
-    listener.sent(numbers)
-
-
-def _tell(listener: Listener, call: Callable[..., object], *args: Any) -> None:
-    try:
-        call(*args)
-    except Exception as error:
-        listener.fault(error)
+    return disguised(inner, send)

@@ -14,7 +14,6 @@ If the first rank has not written its fingerprints yet, they are read again afte
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -24,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Diverged
+from zerograd.core.interruptions import Tolerating, interrupts
 from zerograd.runtime.parameter_names import MOST_NAMES
 from zerograd.runtime.ranks import collectives, fingerprints
 from zerograd.runtime.ranks.fingerprints import Fingerprint, difference
@@ -94,6 +94,8 @@ class Replicas:
             if not shared.strayed and len(comparison.ranks) > 1 and self._connected():
                 self._exchange(subject, comparison, optimizer)
         except Exception as error:  # a store can fail in many ways
+            if interrupts(error):
+                raise
             self._lost(error, comparison.me, comparison.steps)
         comparison.next = min(comparison.ask, taken_after(comparison.steps))
 
@@ -316,7 +318,7 @@ class _Comparison:
 
 def _own(store: Any) -> Any:
     """Our own connection to the store, with a timeout, if torch can clone one."""
-    with contextlib.suppress(Exception):
+    with Tolerating(Exception):
         store = store.clone()
         store.set_timeout(PATIENCE)
     return store

@@ -95,13 +95,13 @@ class RankSync:
         *,
         met: Callable[[], None],
         shares_more: Callable[[], None],
-        fault: Callable[[Exception], None],
+        heard: Callable[..., Any],
     ) -> None:
         """Calls `met` when the ranks form a process group, `shares_more` when they share more."""
         self.active = False
         """Whether there is anything that ranks share."""
         self.met = met
-        self.fault = fault
+        self.heard = heard
         self._shares_more = shares_more
         self._torch = torch
         self._places = places

@@ -1,0 +1,47 @@
+"""Makes a patch look like the function in whose place it is: to `inspect`, to `pickle`, to torch.compile."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import Any
+
+
+def disguised(original: Any, patch: Any) -> Any:
+    """The patch with everything that shows from outside taken from the original.
+
+    The patch has to be a closure without names of its module: type hints are looked up in the module of
+    the original.
+    """
+    if not isinstance(original, FunctionType):
+        return compile_instead(patch, original)
+    made = FunctionType(
+        patch.__code__,
+        original.__globals__,
+        original.__name__,
+        patch.__defaults__,
+        patch.__closure__,
+    )
+    made.__qualname__, made.__module__ = original.__qualname__, original.__module__
+    made.__doc__, made.__annotations__ = original.__doc__, dict(original.__annotations__)
+    # What torch's compiler has noted at the original is about its code.
+    noted = {name: value for name, value in vars(original).items() if "dynamo" not in name}
+    made.__dict__.update(noted)
+    if "__wrapped__" not in original.__dict__:
+        seen = inspect.signature(original)
+        if inspect.signature(made) != seen:
+            made.__signature__ = seen  # type: ignore[attr-defined]
+    return compile_instead(made, original)
+
+
+def compile_instead(patch: Any, original: Any) -> Any:
+    """Let torch.compile, which cannot follow our code, trace the original in place of the patch."""
+    patch._torchdynamo_inline = original
+    return patch
+
+
+class Unseen:
+    """What has happened where our code does not run: in what torch.compile has compiled."""
+
+    stepped = False
+    """Whether an optimizer has stepped there since somebody asked."""
