@@ -310,9 +310,9 @@ def _counted() -> Iterator[list[None]]:
     calls: list[None] = []
 
     class Counted(gradient_probe.Touch):
-        def __init__(self, params: Sequence[torch.Tensor]) -> None:
+        def __init__(self, params: Sequence[torch.Tensor], heard: Callable[..., Any]) -> None:
             calls.append(None)
-            super().__init__(params)
+            super().__init__(params, heard)
 
     with _patched(gradient_probe, "Touch", lambda _: Counted):
         yield calls
