@@ -447,7 +447,7 @@ class Subjects:
         return Among(found, strangers=not ids <= self._of_param.keys())
 
     def _find(self, optimizer: Any) -> Subject | None:
-        groups = optimizer.param_groups
+        groups = getattr(optimizer, "param_groups", ())  # a wrong call may be of anything
         params = [param for group in groups for param in group["params"]]
         ids = frozenset(map(id, params))
         subject = self._by_params.get(ids)
@@ -455,8 +455,8 @@ class Subjects:
         if known is None or known.subject is not subject or known.optimizer() is not optimizer:
             self._drop(id(optimizer))
             subject = self._by_params.get(ids)
-        if not params:
-            return None
+        if not params or any(param.is_meta or hasattr(param, "fake_mode") for param in params):
+            return None  # nothing is trained that has no numbers
         if subject is None:
             subject = self._new(optimizer, list({id(one): one for one in params}.values()))
         key = id(optimizer)

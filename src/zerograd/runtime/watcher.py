@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zerograd.core.events import Backward, Clip, End, Event, Unknown
@@ -372,8 +372,10 @@ class Watcher:
             self._note(subject, event, frame, _ref(module))
 
     def clipped(self, params: Any) -> None:
+        if self._failed or not isinstance(params, Iterable):
+            return
         params = [params] if isinstance(params, self._tensor) else list(params)
-        if self._failed or not params:
+        if not params:
             return
         frame = self._places.outside_torch(_frame(ABOVE_PATCH))
         key = (id(params[0]), id(params[-1]), len(params), self._subjects.generation)

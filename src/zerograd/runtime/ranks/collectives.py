@@ -94,9 +94,10 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
             heard(listener.forwarded, self, syncs)
         return result
 
-    def puts_off(self: Any) -> Any:
-        heard(listener.put_off, self)
-        return no_sync(self)
+    def puts_off(*args: Any, **kwds: Any) -> Any:
+        if args:
+            heard(listener.put_off, args[0])
+        return no_sync(*args, **kwds)
 
     for name, before, now in (
         ("__init__", init, wraps),
