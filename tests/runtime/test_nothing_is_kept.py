@@ -1,5 +1,6 @@
 """No model, parameter, gradient or optimizer lives longer because somebody watches it."""
 
+# ruff: noqa: ARG005  # what trains a model gets it and its optimizer, whichever it uses
 from __future__ import annotations
 
 import gc

@@ -447,7 +447,7 @@ class Subjects:
         return Among(found, strangers=not ids <= self._of_param.keys())
 
     def _find(self, optimizer: Any) -> Subject | None:
-        groups = getattr(optimizer, "param_groups", ())  # a wrong call may be of anything
+        groups: Any = getattr(optimizer, "param_groups", ())  # a wrong call may be of anything
         params = [param for group in groups for param in group["params"]]
         ids = frozenset(map(id, params))
         subject = self._by_params.get(ids)
