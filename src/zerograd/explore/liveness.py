@@ -1,7 +1,9 @@
 """What the rest of a flow may still read, at each of its parts: the live variables and facts.
 
 A path forgets what is not live. Configurations that differ only in that become one, so that a flow with
-many tests in a row has few configurations.
+many tests in a row has few configurations. In ordinary code there are few such flows: it saves 0.5 % of
+the instructions of a check (40 files of `bench/ecosystem.txt` that are parsed), and costs 2 % in 40 files
+of `bench/right`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every state that a flow can reach if each test could have either outcome.
 
 If no event breaks a rule in any of these states, the flow need not be explored: most code is right. It
-saves about 13 % of the processor time of a check (220 files of `bench/ecosystem.txt` that are parsed).
+saves 8 % of the instructions of a check (40 files of `bench/ecosystem.txt` that are parsed), and 10 % in
+40 files of `bench/right`.
 """
 
 from __future__ import annotations

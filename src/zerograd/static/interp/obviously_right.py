@@ -1,8 +1,9 @@
 """Code that is obviously right: clear, backward and step in one block, in an order that cannot go wrong.
 
 Most training code is. Recognising it from the facts of a function saves interpreting it: code that is
-obviously right has no finding when it is interpreted, and all other code is interpreted. It saves about 9 %
-of the processor time of a check (220 files of `bench/ecosystem.txt` that are parsed).
+obviously right has no finding when it is interpreted, and all other code is interpreted. It saves 2 % of
+the instructions of a check (40 files of `bench/ecosystem.txt` that are parsed); in 40 files of
+`bench/right`, which are less usual, it costs 2 %.
 """
 
 from __future__ import annotations

@@ -133,60 +133,12 @@ def text_of(node: ast.expr) -> str:
     text: str | None = getattr(node, "text", None)
     if text is None:
         try:
-            text = _simple_text(node) or ast.unparse(node)
+            text = ast.unparse(node)
         except (RecursionError, ValueError):
             text = "…"
         # The same tests are asked for wherever their function is called: it goes with the node.
         setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
     return text
-
-
-def _simple_text(node: ast.expr) -> str | None:
-    """What `ast.unparse` says of the usual tests and calls, sooner; None for all others."""
-    if isinstance(node, ast.Compare):
-        sides = [_atom(side) for side in (node.left, *node.comparators)]
-        if len(sides) != 2 or None in sides or type(node.ops[0]) not in _COMPARES:
-            return None
-        return f"{sides[0]} {_COMPARES[type(node.ops[0])]} {sides[1]}"
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        inner = _atom(node.operand)
-        return f"not {inner}" if inner is not None else None
-    return _atom(node)
-
-
-_COMPARES: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
-
-
-def _atom(node: ast.expr) -> str | None:
-    """The text of what needs no brackets anywhere."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Constant):
-        value = node.value
-        return repr(value) if value is None or type(value) in (bool, int) else None
-    if isinstance(node, ast.Attribute):
-        owner = None if isinstance(node.value, ast.Constant) else _atom(node.value)
-        return f"{owner}.{node.attr}" if owner is not None else None
-    if isinstance(node, ast.Call) and not node.keywords:
-        parts = [_atom(part) for part in (node.func, *node.args)]
-        if None in parts:
-            return None
-        return f"{parts[0]}({', '.join(part for part in parts[1:] if part is not None)})"
-    if isinstance(node, ast.Subscript):
-        owner, index = _atom(node.value), _atom(node.slice)
-        return None if owner is None or index is None else f"{owner}[{index}]"
-    return None
 
 
 def parameters(node: Function | ast.Lambda) -> list[ast.arg]:

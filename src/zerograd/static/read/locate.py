@@ -95,4 +95,8 @@ def listing(folder: str) -> frozenset[str]:
 
 _LISTINGS: dict[str, tuple[float, int | None, frozenset[str]]] = {}
 FRESH = 2.0
-"""Seconds for which a folder is taken to hold what it held."""
+"""Seconds for which a folder is taken to hold what it held.
+
+It saves 4 % of the instructions of a check, and system calls besides (40 files of `bench/ecosystem.txt`
+that are parsed).
+"""
