@@ -24,6 +24,7 @@ from zerograd.core.events import (
     Excuse,
     Measured,
     Observation,
+    ReadBy,
     Site,
     Step,
     Zero,
@@ -89,6 +90,7 @@ def test_every_field_survives() -> None:
         "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),
         "Diverged | None": Diverged("steps", 3, (1, 2), 0, ("weight",), 2, "4", "5"),
         "Excuse | None": Excuse.WEIGHTS_MOVED,
+        "ReadBy | None": ReadBy.AND_MORE,
         "Decided | None": Decided(Site("a.py", 3), 4, chosen=True),
     }
     for kind in KINDS.values():

@@ -142,7 +142,7 @@ def test_a_test_that_singles_out_the_last_iteration_is_read_so(text: str, expr: 
         ("f(x)", {Name("f"), Name("x")}, False),
         ("len(x)", {Name("len"), Name("x")}, True),
         ("isinstance(x, y)", {Name("isinstance"), Name("x"), Name("y")}, True),
-        ("x[0]", {Name("x")}, True),
+        ("x[i]", {Name("x"), Name("i")}, True),
     ],
 )
 def test_anything_else_is_known_by_its_text_and_by_what_it_reads(
