@@ -15,32 +15,32 @@ from support.paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-TABLE = '''"""Nimbus: its booster runs backward, and `launch` steps and clears."""
+TABLE = '''"""Nimbus: its rocket runs backward, and `launch` steps and clears."""
 
 from zerograd.static.frameworks.table import RunsBackward, Call, Clears, Framework, Role, Steps, Whose
 
-BOOSTER = Role("booster")
+ROCKET = Role("rocket")
 
 TABLE = Framework(
     packages=["nimbus"],
-    classes={"Booster": BOOSTER},
+    classes={"Rocket": ROCKET},
     calls=[
-        Call("run_backward", RunsBackward(required=True), on=BOOSTER),
-        Call("launch_step", Steps(Whose.FIRST), Clears(Whose.FIRST), on=BOOSTER),
-        Call("keep_step", Steps(Whose.FIRST), on=BOOSTER),
+        Call("run_backward", RunsBackward(required=True), on=ROCKET),
+        Call("launch_step", Steps(Whose.FIRST), Clears(Whose.FIRST), on=ROCKET),
+        Call("keep_step", Steps(Whose.FIRST), on=ROCKET),
     ],
 )
 '''
 PROGRAM = """\
 import torch
-from nimbus import Booster
+from nimbus import Rocket
 
 model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-booster = Booster()
+rocket = Rocket()
 for x in torch.ones(3, 1):
-    booster.run_backward(model(x).sum())
-    booster.{step}(optimizer)
+    rocket.run_backward(model(x).sum())
+    rocket.{step}(optimizer)
 """
 
 
