@@ -146,10 +146,6 @@ def test_what_was_in_the_gradients_before_is_not_used() -> None:
     training = Training(accumulate=2)
     torch.autograd.backward(loss_of(training.model, batches[0]))
     for batch in training.stepper(batches):
-        if not training.stepper._window.count:
-            torch.autograd.backward(
-                loss_of(training.model, batch)
-            )  # before the window's first backward
         training.stepper.backward(loss_of(training.model, batch), weight=len(batch[0]))
     expect(training.seen, [batches])
 

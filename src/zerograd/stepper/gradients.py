@@ -49,6 +49,8 @@ class Gradients:
         self._dtype = dtype
         self._held: Held | None = None
         """The gradients outside `.grad`, in the order of the parameters."""
+        self._kept = 0
+        """The number of gradients after the last backward."""
 
     def track(self, params: Iterable[Tensor]) -> None:
         """Start over with these parameters and no gradients."""
@@ -80,8 +82,9 @@ class Gradients:
             self._held = None
 
     def accumulate(self) -> None:
-        """With an `accumulate_dtype`: add `.grad` to the held gradients and empty it."""
+        """After a backward. With an `accumulate_dtype`, add `.grad` to the held gradients."""
         if self._dtype is None or self._held is None:
+            self._kept = len(self.present())
             return
         for index, param in enumerate(self.params):
             new = param.grad
@@ -120,6 +123,15 @@ class Gradients:
             for param, grad in zip(self.params, held, strict=True)
         ]
 
+    def check_kept(self) -> None:
+        """Refuse to continue a window that somebody has cleared."""
+        if len(self.present()) < self._kept:
+            raise RuntimeError(
+                "gradients of the open window were cleared since its last batch (model.zero_grad(),"
+                " or .grad = None): remove that. The stepper clears when a window opens and when it"
+                " closes; to leave a batch out, `continue`"
+            )
+
     def any_grad(self) -> bool:
         """Whether any `.grad` is set."""
         return any(param.grad is not None for param in self.params)
@@ -127,3 +139,4 @@ class Gradients:
     def forget(self) -> None:
         """Drop the held gradients. The caller clears `.grad`."""
         self._held = None if self._dtype is None else [None] * len(self.params)
+        self._kept = 0

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from zerograd.stepper import validate
 from zerograd.stepper.backward_pass import BackwardPass
 from zerograd.stepper.batches import Current, Loop, batches_for
+from zerograd.stepper.by_hand import ByHand, working
 from zerograd.stepper.close_window import CloseWindow
 from zerograd.stepper.gradients import Gradients
 from zerograd.stepper.in_backward import InBackward
@@ -81,6 +82,7 @@ class Stepper:
         sync: Literal["last", "every"] = "last",
         group: Any = None,
     ) -> None:
+        validate.check_order(modules)
         trained = validate.as_list(modules, nn.Module, "modules")
         self._optimizers = validate.as_list(optimizers, Optimizer, "optimizers")
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
@@ -107,6 +109,7 @@ class Stepper:
         self._window = Window()
         self._gradients = Gradients(accumulate_dtype)
         self._ownership = Ownership(self._gradients, self._window, self._ranks)
+        self._by_hand = ByHand(self._optimizers)
         self._in_backward = InBackward(self._optimizers, clip_value) if free_gradients else None
         self._run_backward = BackwardPass(
             self._gradients,
@@ -167,6 +170,7 @@ class Stepper:
         self._resumed = False
         self._loop = loop
         self._ownership.begin()
+        self._by_hand.refuse(self._gradients.params)
         try:
             if self._ranks.distributed and max(self._ranks.gather(self._fsdp_leftovers)):
                 self._purge()
@@ -186,6 +190,7 @@ class Stepper:
                 self._loop = None
                 self._drop()
                 self._ownership.end()
+                self._by_hand.allow()
                 self._ranks.set_sync(True)
                 self._current.padding = False
 
@@ -229,29 +234,34 @@ class Stepper:
         value = self._checked(loss, weight)
         self._awaiting = False
         try:
-            self._enter(value)
-            window = self._window
-            full = window.count == self._size.batches
-            total = self._ranks.start_sum(window.weight) if full else None
-            if isinstance(value, Tensor) or value != 0 or self._ranks.distributed:
-                self._run_backward(
-                    loss,
-                    value,
-                    window.unit,
-                    averages=self._syncing and self._ranks.distributed,
-                    retain_graph=retain_graph,
-                )
-            window.unsynced = not self._syncing
-            if total is not None:
-                self._close(total())
-            elif self._size.is_heavy(window):
-                self._close(window.whole)
+            with working:
+                self._enter(value)
+                window = self._window
+                full = window.count == self._size.batches
+                total = self._ranks.start_sum(window.weight) if full else None
+                if isinstance(value, Tensor) or value != 0 or self._ranks.distributed:
+                    self._run_backward(
+                        loss,
+                        value,
+                        window.unit,
+                        averages=self._syncing and self._ranks.distributed,
+                        retain_graph=retain_graph,
+                    )
+                window.unsynced = not self._syncing
+                if total is not None:
+                    self._close(total())
+                elif self._size.is_heavy(window):
+                    self._close(window.whole)
         except BaseException:
             self._drop()
             raise
 
     def _checked(self, loss: Tensor, weight: object) -> Scalar:
         """The weight, if this call of backward() is allowed."""
+        if isinstance(weight, Tensor) and weight.requires_grad:
+            raise TypeError(
+                "the weight has a graph, as a loss has: the loss comes first, backward(loss, weight)"
+            )
         if not isinstance(loss, Tensor):
             raise TypeError(f"the loss must be a tensor, not {type(loss).__name__}")
         if loss.numel() != 1:
@@ -282,12 +292,14 @@ class Stepper:
         if opens:
             self._step_on.claim_scaler()
             self._gradients.track(validate.parameters(self._optimizers))
+            self._by_hand.refuse(self._gradients.params)
         self._ownership.acquire()
         if opens:
             if self._gradients.any_grad():
                 self._clear()
             self._window.unit = self._size.unit(weight)
         self._gradients.move_in()
+        self._gradients.check_kept()
         self._window.add(weight, self._current.padding)
 
     # The end of a window
@@ -301,17 +313,19 @@ class Stepper:
         if not self._window.count:
             return
         try:
-            self._ownership.acquire()
-            self._gradients.move_in()
-            if self._window.unsynced:
-                self._gradients.write_grad()
-                if not self._ranks.sync_again():
-                    raise RuntimeError(
-                        "flush() cannot synchronise a loaded window before its next batch: call"
-                        " flush() after a batch"
-                    )
-                self._gradients.accumulate()
-            self._close(self._ranks.start_sum(self._window.weight)())
+            with working:
+                self._ownership.acquire()
+                self._gradients.move_in()
+                self._gradients.check_kept()
+                if self._window.unsynced:
+                    self._gradients.write_grad()
+                    if not self._ranks.sync_again():
+                        raise RuntimeError(
+                            "flush() cannot synchronise a loaded window before its next batch: call"
+                            " flush() after a batch"
+                        )
+                    self._gradients.accumulate()
+                self._close(self._ranks.start_sum(self._window.weight)())
         except BaseException:
             self._drop()
             raise
@@ -354,7 +368,7 @@ class Stepper:
         self.history.append(self.last_step)
 
     def _clear(self) -> None:
-        with _intended():
+        with working, _intended():
             for optimizer in self._optimizers:
                 optimizer.zero_grad(set_to_none=True)
         self._gradients.forget()
@@ -376,7 +390,8 @@ class Stepper:
 
     def _purge(self) -> None:
         """Remove what FSDP2 stores: it would add unsynchronised gradients to the next window."""
-        self._ranks.sync_again()
+        with working:
+            self._ranks.sync_again()
         self._clear()
         self._ranks.forget_inputs()
         self._fsdp_leftovers = False

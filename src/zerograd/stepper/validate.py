@@ -16,9 +16,17 @@ from zerograd.stepper.sharing import SingleProcess
 T = TypeVar("T")
 
 
+def check_order(modules: object) -> None:
+    """Refuse swapped arguments."""
+    first = next(iter(modules), None) if isinstance(modules, (list, tuple)) else modules
+    if isinstance(first, Optimizer):
+        raise TypeError("the modules come first: Stepper(model, optimizer)")
+
+
 def as_list(value: T | Iterable[T], kind: type, what: str) -> list[T]:
     """One or several, as a list of at least one."""
-    found: list[Any] = [value] if isinstance(value, kind) else list(cast("Iterable[T]", value))
+    several = isinstance(value, Iterable) and not isinstance(value, kind)
+    found: list[Any] = list(cast("Iterable[T]", value)) if several else [value]
     for one in found:
         if not isinstance(one, kind):
             raise TypeError(
