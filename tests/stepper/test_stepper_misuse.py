@@ -119,6 +119,28 @@ def test_a_loop_that_was_left_refuses_nothing(leave: str) -> None:
     assert training.gradients() == [None] * 4
 
 
+@pytest.mark.parametrize("bar", [iter, lambda loop: (batch for batch in loop), enumerate])
+def test_a_loop_that_only_a_traceback_holds_refuses_nothing(bar: Callable[..., Any]) -> None:
+    training = Training()
+    (batch,) = data(3)
+
+    def train(refused: bool) -> None:
+        for _ in bar(training.stepper([batch])):
+            if refused:
+                step(training, batch)
+            raise ZeroDivisionError
+
+    with pytest.raises(RuntimeError, match="inside the loop of a stepper"):
+        train(refused=True)
+    with pytest.raises(ZeroDivisionError) as held:
+        train(refused=False)
+    plain_backward(training, batch)
+    step(training, batch)
+    zero_grad(training, batch)
+    assert held.value.__traceback__ is not None
+    assert training.gradients() == [None] * 4
+
+
 def test_an_open_window_that_was_cleared_is_not_continued() -> None:
     training = Training(accumulate=3)
 
@@ -204,6 +226,17 @@ def test_two_steppers_may_share_an_optimizer() -> None:
         training.stepper.backward(loss_of(training.model, batch), weight=len(batch[0]))
         other.backward(loss_of(training.model, batch), weight=len(batch[0]))
     expect(training.seen, [[batches[0]], [batches[0]], [batches[1]], [batches[1]]])
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_of_two_steppers_each_refuses(name: str) -> None:
+    call, way_out = BY_HAND[name]
+    inner, outer = Training(), Training()
+    (batch,) = data(3)
+    for _ in outer.stepper(inner.stepper([batch])):
+        for training in (inner, outer):
+            with pytest.raises(RuntimeError, match=way_out):
+                call(training, batch)
 
 
 def test_swapped_arguments_are_named() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from zerograd.stepper.sharing import SingleProcess
@@ -38,9 +40,11 @@ class Loop(Generic[T]):
         batches: Generator[T, None, None],
         current: Current,
         *,
+        advances: Callable[[FrameType | None], None],
         distributed: bool,
     ) -> None:
         self._loader = loader
+        self._advances = advances
         self._batches = batches
         self.current = current
         self.distributed = distributed
@@ -49,6 +53,7 @@ class Loop(Generic[T]):
         return self
 
     def __next__(self) -> T:
+        self._advances(sys._getframe(1))
         return next(self._batches)
 
     def close(self) -> None:

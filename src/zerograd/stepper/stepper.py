@@ -159,7 +159,11 @@ class Stepper:
     def __call__(self, loader: Iterable[T]) -> Loop[T]:
         """The batches of the loader. Use it in a `for` loop, once."""
         return Loop(
-            loader, self._batches(loader), self._current, distributed=self._ranks.distributed
+            loader,
+            self._batches(loader),
+            self._current,
+            advances=self._by_hand.advances,
+            distributed=self._ranks.distributed,
         )
 
     def _batches(self, loader: Iterable[T]) -> Generator[T, None, None]:
