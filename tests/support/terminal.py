@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import sys
 import termios
@@ -29,6 +30,8 @@ class Terminal:
         self.pid, self._fd = pty.fork()
         if not self.pid:
             os.chdir(cwd)
+            # A shell that starts the tests in the background ignores Ctrl-C for them.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             env = environment(cwd.with_name(f"{cwd.name}.cache"), TERM="xterm")
             os.execve(sys.executable, [sys.executable, "-m", "zerograd", *words], env)
         size = struct.pack("HHHH", rows, columns, 0, 0)

@@ -123,7 +123,7 @@ def _read(tree: ast.Module, site: Site) -> _Read | None:
     path: list[ast.AST] = [tree]
     while inner := next((n for n in ast.iter_child_nodes(path[-1]) if _spans(n, site)), None):
         path.append(inner)
-    if len(path) == 1:
+    if len(path) == 1 or not _is_of(path, site):
         return None
     around = _around(path[_innermost(path) :], site.line)
     scope = _Scope(around.scope)
@@ -152,6 +152,18 @@ def _spans(node: ast.AST, site: Site) -> bool:
     if not site.end_column:  # before Python 3.11 only the line is known
         return isinstance(node, (ast.stmt, ast.ExceptHandler)) and begin[0] <= site.line <= end[0]
     return begin <= (site.line, site.column - 1) < end
+
+
+def _is_of(path: list[ast.AST], site: Site) -> bool:
+    """Whether the file has just this call there: a program may have been made from another text."""
+    if not site.end_column:
+        return True
+    span = (site.line, site.column - 1, site.end_line, site.end_column - 1)
+    return any(
+        (one.lineno, one.col_offset, one.end_lineno, one.end_col_offset) == span
+        for one in path
+        if isinstance(one, (ast.stmt, ast.expr))
+    )
 
 
 def _around(path: list[ast.AST], line: int) -> _Around:
