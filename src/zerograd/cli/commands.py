@@ -7,6 +7,7 @@ COMMANDS = {
     "replay": "check the recording of a run again, without torch",
     "report": "make a web page of a recorded run: findings, timeline, gradient norms",
     "explain": "print a rule's page, or list all rules",
+    "doctor": "say what is installed, what is checked and watched here, and what not",
     "learn": "a course on gradients, computed while you watch",
 }
 """Each subcommand and its purpose."""

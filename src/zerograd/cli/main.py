@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import NoReturn
 
 from zerograd import __version__
 from zerograd.cli.commands import COMMANDS
@@ -51,7 +53,10 @@ def _obey(words: Sequence[str], strictness: dict[str, str]) -> int:
     command = import_module(f"zerograd.cli.{asked}") if asked else None
     # Everything after the script belongs to the script.
     own, program = command.split(words) if command and asked == "run" else (words, ())
-    arguments = _parser(asked, command).parse_args(own)
+    parser = _parser(asked, command)
+    arguments, unknown = parser.parse_known_args(own)
+    if unknown:
+        parser.asked.refuse(unknown)
     assert command is not None, "the parser knows the same commands"
     arguments.program, arguments.strictness = program, strictness
     code: int = command.run(arguments)
@@ -60,18 +65,45 @@ def _obey(words: Sequence[str], strictness: dict[str, str]) -> int:
     return code
 
 
-def _parser(asked: str, command: ModuleType | None) -> argparse.ArgumentParser:
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests a similar command or option for one that it does not know."""
+
+    asked: _Parser
+    """The parser of the called subcommand."""
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """End with a message about arguments that nobody knows."""
+        options = list(self._option_string_actions)
+        hints = [_similar(word.partition("=")[0], options) for word in unknown if word[:1] == "-"]
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
+
+    def error(self, message: str) -> NoReturn:
+        """End with a message; a command that does not exist gets a suggestion."""
+        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
+        super().error(message + (_similar(wrong[1], list(COMMANDS)) if wrong else ""))
+
+
+def _similar(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _parser(asked: str, command: ModuleType | None) -> _Parser:
     """The parser; only the called subcommand is loaded and adds its options."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "zerograd", description=_ABOUT, epilog=_EXAMPLES, formatter_class=raw, allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"zerograd {__version__}")
+    parser.asked = parser
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
         added = commands.add_parser(name, help=purpose, formatter_class=raw, allow_abbrev=False)
         if name == asked and command is not None:
             command.add(added)
+            parser.asked = added
     return parser
 
 

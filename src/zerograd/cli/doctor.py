@@ -1,0 +1,70 @@
+"""`zerograd doctor`: what is installed, what zerograd can check and watch here, and what not and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator
+
+from zerograd import __version__
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of `doctor`: there are none."""
+    parser.description = "Says what is installed, what is checked and watched here, and what not."
+    parser.epilog = "exit: 0, also if torch is missing: check does not need it"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is there; the exit code."""
+    rows = [*_versions(), *_check(), *_watch()]
+    width = max(len(word) for word, _ in rows)
+    for word, text in rows:
+        print(f"{word:<{width}}  {text}")
+    return 0
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "zerograd", f"{__version__} ({os.path.dirname(os.path.dirname(__file__))})"
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    yield "system", f"{platform.system()} {platform.machine()}"
+
+
+def _check() -> Iterator[tuple[str, str]]:
+    from zerograd.check.cache import directory
+    from zerograd.check.discover import Discovery
+    from zerograd.rules.catalogue import PAGES
+
+    discovery = Discovery()
+    settings = discovery.settings_above(os.getcwd())
+    yield "settings", settings.path or "none: no pyproject.toml above here has [tool.zerograd]"
+    for problem in discovery.found.problems:
+        yield "problem", f"{problem.path} {problem.message}"
+    yield "cache", directory()
+    read = [page.code for page in PAGES if page.only != "runtime"]
+    yield "check", f"{len(read)} of {len(PAGES)} rules; the others need a run"
+
+
+def _watch() -> Iterator[tuple[str, str]]:
+    from zerograd.rules.catalogue import PAGES
+    from zerograd.runtime.patches import Unsupported, load_torch
+
+    try:
+        torch = load_torch()
+    except Unsupported as error:
+        yield "run", f"not possible: {error}"
+        return
+    seen = [page.code for page in PAGES if page.only != "static"]
+    yield "torch", str(torch.__version__)
+    yield "run", f"{len(seen)} of {len(PAGES)} rules; the others need the source"
+    yield (
+        "watched",
+        "backward, zero_grad, clips and steps of every torch.optim.Optimizer, GradScaler",
+    )
+    if torch.distributed.is_available():
+        yield "watched", "ranks: DDP, FSDP2 and collective calls"
+    else:
+        yield "not watched", "ranks: this build of torch has no torch.distributed"
+    yield "not watched", "optimizers that are not a torch.optim.Optimizer: they have no hooks"
