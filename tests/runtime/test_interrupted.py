@@ -200,6 +200,7 @@ def test_a_time_limit_set_by_another_thread_reaches_the_program() -> None:
 
 SCRIPT = """
 import os, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
 import torch
 model = torch.nn.Linear(3, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -335,10 +335,12 @@ class StepAndClear:
     def _assigned(self, subject: Subject) -> bool:
         """Whether the gradients are not those that the last step has used: put there by hand."""
         used, norms_then, probe = subject.used, subject.stepping.norms, subject.probe
+        grad = probe.param.grad
+        if grad is None:
+            return False  # some are cleared: what is left is what the step has used
         if norms_then is not None and norms(holding(subject.params)) != norms_then:
             return True
-        grad = probe.param.grad
-        if used.grad is None or grad is None or used.grad() is not grad:
+        if used.grad is None or used.grad() is not grad:
             return True
         return used.version >= 0 and probe.version(grad) != used.version
 
