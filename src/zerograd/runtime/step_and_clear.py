@@ -336,7 +336,7 @@ class StepAndClear:
         """Whether the gradients are not those that the last step has used: put there by hand."""
         used, norms_then, probe = subject.used, subject.stepping.norms, subject.probe
         grad = probe.param.grad
-        if grad is None:
+        if grad is None or not any_holds([probe.param]):
             return False  # some are cleared: what is left is what the step has used
         if norms_then is not None and norms(holding(subject.params)) != norms_then:
             return True
