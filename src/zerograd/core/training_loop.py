@@ -133,9 +133,7 @@ class TrainingLoop(Record):
         """Whether a line is inside it, or is one of its steps."""
         if any((s.site.path, s.site.cell, s.site.line) == (path, cell, line) for s in self.steps):
             return True
-        if path != self.site.path:
-            return False
-        if self.kind in ("module", "notebook"):
+        if path != self.site.path or self.kind in ("module", "notebook"):
             return False
         return cell == self.site.cell and self.site.line <= line <= self.site.end_line
 

@@ -35,7 +35,7 @@ def listing(report: Report, paint: Paint) -> str:
     for one in report.loops or ():
         verdict = paint(_STYLE[one.verdict], f"{one.verdict:<12}")
         place = paint("bold", where(one.loop.site))
-        rows.append(f"{place}  {verdict}  {_title(one.loop)}{_because(one, report.findings)}\n")
+        rows.append(f"{place}  {verdict}  {_title(one.loop)}{_because(one)}\n")
     return "".join(rows)
 
 
@@ -44,7 +44,7 @@ def _title(loop: TrainingLoop) -> str:
     return f"{visible(loop.name)}: {steps}"
 
 
-def _because(one: LoopVerdict, findings: list[Finding]) -> str:
+def _because(one: LoopVerdict) -> str:
     if one.gap is not None:
         return f": {visible(one.gap.reason)} ({where(one.gap.site)})"
     codes = dict.fromkeys(found.code for found in one.loop.found)
