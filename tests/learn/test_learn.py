@@ -507,6 +507,13 @@ class Terminal:
     def type(self, words: str) -> None:
         os.write(self._ours, words.encode())
 
+    def interrupt(self) -> None:
+        """Ctrl-C, once the command waits for input: Python misses a signal that comes just before a read."""
+        status = Path(f"/proc/{self.process.pid}/stat")
+        while status.is_file() and status.read_text().rpartition(")")[2].split()[0] == "R":
+            time.sleep(0.01)
+        self.type("\x03")
+
     def end(self) -> tuple[int, str]:
         """The exit code and the last output."""
         patience = threading.Timer(60, self.process.kill)
@@ -577,7 +584,7 @@ def test_the_end_of_input_leaves_too(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_cleanly(tmp_path: Path) -> None:
     terminal = Terminal("--lesson", "2", cache=tmp_path)
     terminal.until("[Enter, or q] ")
-    terminal.type("\x03")
+    terminal.interrupt()
     code, last = terminal.end()
     assert code == 128 + signal.SIGINT
     assert "Traceback" not in last
