@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zerograd
 from zerograd.check import cache as cache_module
 from zerograd.check.cache import Cache, directory, pack, stamp, unpack
 from zerograd.core.events import Site
@@ -173,6 +175,42 @@ def test_another_zerograd_does_not_use_it(
     remember((entry, CLEAN))
     monkeypatch.setattr(cache_module, name, value)
     assert Cache(["."]).get(*entry) is None
+
+
+def test_a_change_in_any_module_of_zerograd_is_another_zerograd() -> None:
+    package = Path(zerograd.__file__).parent
+    stamped = {name for name, _, _ in cache_module._code()}
+    assert stamped == {str(path) for path in package.rglob("*.py")}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows files have no such modes")
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_cache_that_others_can_write_is_not_read(here: Path, mode: int) -> None:
+    entry = old_file(here / "a.py")
+    remember((entry, VERDICT))
+    only_cache_file().chmod(mode)
+    assert Cache(["."]).get(*entry) is None
+    only_cache_file().chmod(0o600)
+    assert Cache(["."]).get(*entry) == VERDICT
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows files have no such owner")
+def test_a_cache_of_another_user_is_not_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = old_file(here / "a.py")
+    remember((entry, VERDICT))
+    owner = only_cache_file().stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert Cache(["."]).get(*entry) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows files have no such modes")
+def test_only_the_user_can_read_a_cache(here: Path) -> None:
+    before = os.umask(0)
+    try:
+        remember((old_file(here / "a.py"), VERDICT))
+    finally:
+        os.umask(before)
+    assert only_cache_file().stat().st_mode & 0o777 == 0o600
 
 
 def test_other_paths_from_another_place_have_another_cache(

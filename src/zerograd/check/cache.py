@@ -118,6 +118,8 @@ class Cache:
     def _load(self) -> None:
         try:
             with open(self._path, "rb") as stream:
+                if not _ours(os.fstat(stream.fileno())):
+                    return
                 data = stream.read()
         except OSError:
             return
@@ -125,7 +127,7 @@ class Cache:
         if data[: len(MAGIC)] != MAGIC or data[len(MAGIC) : head] != _sum(data[head:]):
             return
         with contextlib.suppress(ValueError, EOFError, TypeError):
-            key, old, quiet = marshal.loads(data[head:])  # noqa: S302 (its sum is right: we wrote it)
+            key, old, quiet = marshal.loads(data[head:])  # noqa: S302 (only this user can write it)
             if key == self._key:
                 self._old, self._old_quiet = old, quiet
 
@@ -179,8 +181,8 @@ class Cache:
         payload = marshal.dumps((self._key, self._new, self._quiet))
         temporary = f"{self._path}.{os.getpid()}"
         try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            with open(temporary, "wb") as stream:
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            with open(temporary, "xb", opener=_private) as stream:
                 stream.write(MAGIC + _sum(payload) + payload)
             os.replace(temporary, self._path)
             _forget(os.path.dirname(self._path))
@@ -195,6 +197,18 @@ class Cache:
                 os.utime(self._path)
 
 
+def _private(path: str, flags: int) -> int:
+    """Open a new file that only this user can read and write."""
+    return os.open(path, flags, 0o600)
+
+
+def _ours(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user and nobody else can write it. Windows has neither question."""
+    if sys.platform == "win32":
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
 def _sum(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "big")
 
@@ -202,7 +216,7 @@ def _sum(data: bytes) -> bytes:
 def _code() -> tuple[tuple[str, int, int], ...]:
     """The stamps of zerograd's own modules: a changed checker invalidates every verdict."""
     found = []
-    todo = [os.path.dirname(os.path.abspath(__file__))]
+    todo = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     while todo:
         with os.scandir(todo.pop()) as entries:
             for entry in entries:
