@@ -5,7 +5,7 @@ Importing it costs nothing: each public name is loaded when it is first used, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from zerograd.core.finding import Finding as Finding

@@ -1,8 +1,13 @@
 """`python -m zerograd` is the command `zerograd`."""
 
+import os
 import sys
 
-from zerograd.cli.main import main
-
 if __name__ == "__main__":
+    # Python has put the working directory first on the path. There a module of the project could take the
+    # place of one of the standard library, and a check would execute it. A watched script needs the directory.
+    if sys.argv[1:2] != ["run"] and sys.path[:1] == [os.getcwd()]:
+        del sys.path[0]
+    from zerograd.cli.main import main
+
     sys.exit(main())

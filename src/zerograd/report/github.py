@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Report
+from zerograd.report.location import visible
 
 _LEVELS = {"error": "error", "advice": "warning"}
 
@@ -48,7 +49,8 @@ def _command(level: str, properties: dict[str, object], text: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    lines = text.replace("%", "%25").replace("\r", "%0D").split("\n")
+    return "%0A".join(map(visible, lines))
 
 
 def _property(text: str) -> str:
