@@ -229,3 +229,29 @@ def test_a_name_that_is_no_text_does_no_harm(here: Path) -> None:
     except OSError:
         pytest.skip("this file system wants text")
     assert [os.fsencode(path) for path in taken(".")] == [name]
+
+
+def test_a_file_is_left_out_if_and_only_if_the_walk_leaves_it_out(here: Path) -> None:
+    write(
+        here,
+        {
+            ".git/HEAD": "ref: refs/heads/main\n",
+            ".git/info/exclude": "mine.py\n",
+            ".gitignore": "ignored/\n*.gen.py\n!kept.gen.py\n",
+            "pyproject.toml": "[tool.zerograd]\nexclude = ['legacy', 'deep/one.py']\n",
+            "with_tests/pyproject.toml": "[tool.zerograd]\ninclude-tests = true\n",
+            "environment/pyvenv.cfg": "",
+            "deep/.gitignore": "two.py\n",
+        },
+    )
+    names = [
+        "a.py", "mine.py", "ignored/a.py", "x.gen.py", "kept.gen.py", "legacy/a.py", "deep/one.py",
+        "deep/two.py", "deep/three.py", "tests/a.py", "test_a.py", "with_tests/test_a.py",
+        "with_tests/tests/a.py", "environment/lib/a.py", ".venv/a.py", "node_modules/a.py", "conftest.py",
+    ]  # fmt: skip
+    write(here, dict.fromkeys(names, CODE))
+    kept = [name for name in names if not Discovery().leaves_out(str(here / name), str(here))]
+    assert sorted(kept) == sorted(taken("."))
+    assert kept == [
+        "a.py", "kept.gen.py", "deep/three.py", "with_tests/test_a.py", "with_tests/tests/a.py",
+    ]  # fmt: skip

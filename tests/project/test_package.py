@@ -45,10 +45,11 @@ def test_the_wheel_needs_torch_only_as_an_extra(wheel: Path) -> None:
         metadata = Parser().parsestr(archive.read(name).decode())
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.10"
-    assert metadata.get_all("Requires-Dist") == [
-        "tomli>=2.0; python_version < '3.11'",
-        "torch>=2.4; extra == 'torch'",
+    needed = metadata.get_all("Requires-Dist") or []
+    assert [one for one in needed if "extra ==" not in one] == [
+        "tomli>=2.0; python_version < '3.11'"
     ]
+    assert "torch>=2.4; extra == 'torch'" in needed
 
 
 def test_the_installed_wheel_runs_without_anything_else(wheel: Path, tmp_path: Path) -> None:

@@ -141,6 +141,13 @@ def run(options: Options, progress: Progress) -> Outcome:
     return Outcome(report, chooser.failed, rewriter.diff, stdin)
 
 
+def chosen(verdict: Verdict, settings: Settings, path: str, options: Options) -> Report:
+    """The findings of one file that the options and the settings select."""
+    chooser = _Chooser(options)
+    chooser.add(verdict, settings, path)
+    return chooser.report
+
+
 def _lines(path: str, data: bytes) -> dict[SourceKey, list[str]]:
     try:
         return lines_of(from_bytes(data, path))

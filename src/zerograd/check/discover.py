@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -125,6 +126,32 @@ class Discovery:
                 return DEFAULT
             directory = parent
 
+    def leaves_out(self, path: str, top: str) -> bool:
+        """Whether a check of the directory `top` leaves out this file, which need not exist."""
+        path, top = os.path.abspath(path), os.path.abspath(top)
+        way = os.path.relpath(path, top)
+        if way.startswith(os.pardir) or os.path.isabs(way):
+            top, way = os.path.split(path)
+        here = self._top(top, "")
+        *folders, name = way.split(os.sep)
+        for folder in folders:
+            if self._skips(here, folder, is_directory=True):
+                return True
+            here = here.below(folder)
+            if os.path.lexists(os.path.join(here.absolute, "pyvenv.cfg")):
+                return True
+        return self._skips(here, name, is_directory=False)
+
+    def _skips(self, here: _Directory, name: str, *, is_directory: bool) -> bool:
+        """Whether a walk leaves out this entry of a directory."""
+        told = (one for one in _TELLING if os.path.lexists(os.path.join(here.absolute, one)))
+        here = self._entered(here, frozenset(told))
+        active = tuple(one for one in reversed(here.filters) if one[0])
+        if _excluded(name, active, is_directory=is_directory):
+            return True
+        with_tests = self._include_tests or here.settings.include_tests
+        return not with_tests and _is_test(name, is_directory=is_directory)
+
     def _settings_in(self, directory: str) -> Settings | None:
         if directory not in self._settings:
             self._settings[directory], problems = self._loader(os.path.join(directory, PYPROJECT))
@@ -133,23 +160,27 @@ class Discovery:
 
     def _add_directory(self, top: str) -> None:
         absolute = os.path.abspath(top)
-        settings = self.settings_above(absolute)
-        filters = [
-            *_ignores_above(absolute),
-            (settings.excluded, _way(absolute, settings.root)),
-            (self._exclude, _way(absolute, os.getcwd())),
-        ]
         prefix = "" if os.path.normpath(top) == "." else os.path.join(top, "")
+        todo = [self._top(absolute, prefix)]
         problems = len(self.found.problems)
         self._met = 0
         self._tests_left_out = False
-        todo = [_Directory(prefix, absolute, settings, tuple(filters))]
         while todo:
             # Depth first and in order, so that a report reads like a listing.
             here = todo.pop()
             todo.extend(reversed(list(self._walk(here, is_top=here.absolute == absolute))))
         if not self._met and problems == len(self.found.problems):
             self._problem(top, _NOTHING_BUT_TESTS if self._tests_left_out else _NOTHING)
+
+    def _top(self, absolute: str, prefix: str) -> _Directory:
+        """The directory where a walk begins, with what the directories above it say."""
+        settings = self.settings_above(absolute)
+        filters = (
+            *_ignores_above(absolute),
+            (settings.excluded, _way(absolute, settings.root)),
+            (self._exclude, _way(absolute, os.getcwd())),
+        )
+        return _Directory(prefix, absolute, settings, filters)
 
     def _walk(self, here: _Directory, *, is_top: bool) -> Iterator[_Directory]:
         """Add the files of one directory; the directories in it that should be walked."""
@@ -180,7 +211,7 @@ class Discovery:
             else:
                 self._take_entry(entry, here)
 
-    def _entered(self, here: _Directory, names: set[str]) -> _Directory:
+    def _entered(self, here: _Directory, names: AbstractSet[str]) -> _Directory:
         """The directory with its own ignore file and settings."""
         *ignores, own, ours = here.filters
         settings = here.settings

@@ -2,5 +2,5 @@
 
 A module is loaded when its subcommand is called, so that the command starts fast.
 
-May import: core, rules, report, check, runtime, launch, learn.
+May import: core, rules, report, check, runtime, launch, learn, server.
 """

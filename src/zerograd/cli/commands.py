@@ -6,6 +6,7 @@ COMMANDS = {
     "merge": "merge the findings of a run's ranks into one report",
     "replay": "check the recording of a run again, without torch",
     "report": "make a web page of a recorded run: findings, timeline, gradient norms",
+    "server": "show findings in an editor, by the Language Server Protocol",
     "explain": "print a rule's page, or list all rules",
     "doctor": "say what is installed, what is checked and watched here, and what not",
     "learn": "a course on gradients, computed while you watch",

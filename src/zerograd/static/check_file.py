@@ -104,6 +104,9 @@ def verdict_on_bytes(data: bytes, path: str, *, explain: bool = False) -> Verdic
     except Unreadable as error:
         return Verdict(problems=(error.problem,))
     except Overrun:
+        from zerograd.static.read.project import forget_modules
+
+        forget_modules()
         # On another day, with less to do, the machine may be fast enough.
         return Verdict(problems=(Problem(path, TOO_LONG),), lasting=False)
     except Exception as error:  # noqa: BLE001 (our own bug in one file must not lose the others)

@@ -121,3 +121,12 @@ def _indexed(path: str, source: Source) -> Module:
 
 _RECENT: dict[tuple[str, str], Module] = {}
 """Modules that were read lately, the latest last."""
+
+
+def forget_modules(path: str | None = None) -> None:
+    """Forget the modules that were read lately, or only one: its texts of earlier.
+
+    A check that did not come to its end may have left one half indexed.
+    """
+    for key in [key for key in _RECENT if path in (None, key[0])]:
+        del _RECENT[key]

@@ -1,0 +1,63 @@
+"""`zerograd server`: findings in an editor, by the Language Server Protocol."""
+
+from __future__ import annotations
+
+import argparse
+
+from zerograd.cli.options import NoRules, add_rules, chosen
+from zerograd.cli.output import COULD_NOT, say
+
+_EXAMPLES = """\
+examples:
+  zerograd server                         an editor starts it, and speaks to it on standard input
+  zerograd server --config policy.toml    with the settings of one file for all files
+
+an editor shows what `zerograd check` reports, with the settings of the nearest pyproject.toml.
+docs/howto/editors.md says how to set up VS Code, Neovim and PyCharm.
+
+exit: 0 when the editor has ended, or 2 if the server cannot start
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of `server`."""
+    parser.description = "Speaks the Language Server Protocol on standard input and output."
+    parser.epilog = _EXAMPLES
+    rules = parser.add_argument_group("rules")
+    add_rules(rules)
+    rules.add_argument(
+        "--pedantic",
+        action="store_true",
+        help="also show findings that are possible but not certain",
+    )
+    rules.add_argument(
+        "--config", metavar="FILE", help="use the settings of this file for all files"
+    )
+    # Many editors add it to the command of every server.
+    parser.add_argument("--stdio", action="store_true", help="what the server does anyway")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve one editor; the exit code."""
+    from zerograd.check.check_session import Options
+    from zerograd.rules.catalogue import PAGES
+    from zerograd.rules.selection import UnknownRule, expand
+
+    try:
+        select, ignore = chosen(arguments)
+        for word in (*(select or ()), *ignore):
+            expand(word, PAGES)
+    except (NoRules, UnknownRule) as error:
+        say(str(error))
+        return COULD_NOT
+    options = Options(
+        (), select=select, ignore=ignore, pedantic=arguments.pedantic, config=arguments.config
+    )
+    try:
+        from zerograd.server.language_server import serve
+    except ImportError as error:
+        if (error.name or "").startswith("zerograd"):
+            raise
+        say(f"the language server needs pygls 2 ({error}): pip install 'zerograd[lsp]'")
+        return COULD_NOT
+    return serve(options)
