@@ -324,10 +324,9 @@ class View:
                 return None if self.subject.key.is_by_hand else False
             return other.params >= params
         if params is None:
-            alone = not self.others
-            related = not self.seen or any(r.overlaps(key) for r in self.seen)
-            clears = isinstance(act.event, Zero)
-            return True if alone and not act.leaf and (related or not clears) else None
+            if self.others or act.leaf:
+                return None
+            return None if isinstance(act.event, Zero) and not self.is_all(key) else True
         if all(param.is_inside(key) for param in params):
             return True
         if any(param.overlaps(key) for param in params):
@@ -339,6 +338,13 @@ class View:
         )
         known = key in self.fresh and all(param.object in self.fresh for param in params)
         return False if elsewhere or known else None
+
+    def is_all(self, key: Key) -> bool:
+        """Whether some loss runs through an object, and not only through a part of it."""
+        through = [one for one in self.seen if one.overlaps(key) and one != SELF]
+        if not through:
+            return not self.seen or SELF in self.seen
+        return any(one.is_inside(key) for one in through)
 
     def backward(self, act: Act, event: Backward) -> Backward | None:
         mine = self.reach(self.subject, act)

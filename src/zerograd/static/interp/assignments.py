@@ -149,8 +149,6 @@ class Assignments:
         for index, item in enumerate(target.elts):
             if isinstance(value, Many) and len(value.items) == len(target.elts):
                 part: Value = value.items[index]
-            elif isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
-                part = value.items[-1]
             elif isinstance(value, Thing):
                 text = text_of(item)
                 methods = self.env.frame.module.methods.get(text, frozenset())

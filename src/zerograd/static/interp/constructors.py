@@ -11,6 +11,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
+from zerograd.static.read import vocabulary
 from zerograd.static.read.values import (
     NOTHING,
     Klass,
@@ -55,6 +56,10 @@ class Constructors:
         """An object of a known role; an optimizer knows what it steps."""
         key = self.env.frame.new_key(node)
         if role is not Role.OPTIMIZER:
+            if not vocabulary.is_of_a_library(name):
+                # A scheduler of the project's own may step the optimizer that it is handed.
+                for argument in filter(self.known.is_optimizer, arguments):
+                    self.known.hand_on(argument)
             return Thing(key, role)
         for argument in arguments:
             if self.known.is_optimizer(argument):

@@ -20,6 +20,8 @@ from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import reached, text_of
 from zerograd.static.read.values import (
+    NOTHING,
+    Each,
     Fn,
     Frame,
     Grad,
@@ -250,7 +252,7 @@ class ParameterCalls:
             # What has parameters is an object, whatever it was computed from.
             keys = frozenset({self.env.key(func.value)})
         params = Params(keys)
-        return Many((Lit("name"), params)) if func.attr.startswith("named") else params
+        return Each(Many((NOTHING, params))) if func.attr.startswith("named") else params
 
     def _own_parameters(self, owner: Thing, method: Fn) -> Params:
         """What a project's own `parameters` returns: those of some parts, or all."""

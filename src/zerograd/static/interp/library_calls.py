@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from zerograd.core.records import replace
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, is_constant, keyword
@@ -17,6 +18,7 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
+    Each,
     Fn,
     Grad,
     Lit,
@@ -25,6 +27,7 @@ from zerograd.static.read.values import (
     Params,
     Table,
     Tensor,
+    Thing,
     Value,
     mix,
     roots,
@@ -50,8 +53,8 @@ class BuiltinCalls:
         if columns and all(isinstance(column, Many) for column in columns):
             items = (column.items for column in columns if isinstance(column, Many))
             return Many(tuple(Many(row) for row in zip(*items, strict=False)))
-        if columns and all(isinstance(column, Params) for column in columns):
-            return Many(tuple(columns))
+        if any(isinstance(column, Params) for column in columns):
+            return Each(Many(tuple(_each(column) for column in columns)))
         return NOTHING
 
     def enumerated(self, node: ast.Call, name: str) -> Value | None:
@@ -59,8 +62,8 @@ class BuiltinCalls:
         inner = self.evaluator.value(node.args[0]) if node.args else NOTHING
         if isinstance(inner, Many):
             return Many(tuple(Many((Lit(index), item)) for index, item in enumerate(inner.items)))
-        if isinstance(inner, Params):
-            return Many((NOTHING, inner))
+        if isinstance(inner, (Params, Each)):
+            return Each(Many((NOTHING, _each(inner))))
         return Tensor()
 
     def same(self, node: ast.Call, name: str) -> Value | None:
@@ -117,6 +120,13 @@ class BuiltinCalls:
         owner, value = self.evaluator.value(node.args[0]), self.evaluator.value(node.args[2])
         self.parameters.store(owner, "grad", value, node.args[2], node)
         return Lit(None)
+
+
+def _each(column: Value) -> Value:
+    """What each item of a collection is like."""
+    if isinstance(column, Each):
+        return column.item
+    return column if isinstance(column, (Params, Grad, Tensor)) else NOTHING
 
 
 _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {
@@ -209,8 +219,17 @@ class LibraryCalls:
             self.effects.clear(Grad(keys), node, to_none=False)
         return Lit(None)
 
+    def copied(self, node: ast.Call, name: str) -> Value | None:
+        """`copy.deepcopy(model)` is another model, of the same class, without gradients."""
+        arguments = self.evaluator.arguments(node)
+        given = arguments[0] if arguments else NOTHING
+        if not isinstance(given, Thing) or given.role:
+            return None
+        return replace(self.constructors.built_object(node), klass=given.klass)
+
 
 _KNOWN: dict[str, Callable[[LibraryCalls, ast.Call, str], Value | None]] = {
+    "deepcopy": LibraryCalls.copied,
     "backward": LibraryCalls.autograd_backward,
     "_foreach_zero_": LibraryCalls.foreach_zero,
 }

@@ -31,6 +31,7 @@ from zerograd.static.read.file_index import nodes, stripped, text_of
 from zerograd.static.read.module import assigned_names
 from zerograd.static.read.values import (
     NOTHING,
+    Each,
     Grad,
     Lit,
     Many,
@@ -128,18 +129,21 @@ class Loops:
         """One parameter, group or optimizer that represents all of a collection."""
         if isinstance(value, Params):
             return value
-        if isinstance(value, Many) and value.items and isinstance(value.items[-1], Params):
-            return value
+        if isinstance(value, Each):
+            return value.item
         role = Role.NONE
+        named = False
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "values" and not node.args:
+            if node.func.attr in ("values", "items") and not node.args:
+                named = node.func.attr == "items"
                 node = node.func.value
                 value = Thing(self.env.key(node))
                 role = Role.NONE if SCHEDULER.search(text_of(node)) else Role.OPTIMIZER
         if isinstance(value, Thing):
             text = text_of(node)
             if "optim" in text.lower() or text.lower().endswith(("opts", "opt")):
-                return Thing(value.key.any_item(), self.objects.role(value, node) or role)
+                item = Thing(value.key.any_item(), self.objects.role(value, node) or role)
+                return Many((NOTHING, item)) if named else item
         return None
 
     def unrolled(self, node: ForLoop, items: list[Value]) -> None:
@@ -260,8 +264,7 @@ class Loops:
 def items_of(value: Value) -> list[Value] | None:
     """The items of a short collection of objects, which a loop is unrolled for."""
     if isinstance(value, Many) and 0 < len(value.items) <= MOST_ITEMS:
-        named = value.items[0] == Lit("name")  # as `named_parameters` gives them
-        if not named and any(is_object(item) for item in value.items):
+        if any(is_object(item) for item in value.items):
             return list(value.items)
     if isinstance(value, Table) and 0 < len(value.items) <= MOST_ITEMS:
         return [Lit(key) if isinstance(key, (str, int)) else NOTHING for key, _ in value.items]

@@ -94,6 +94,13 @@ class Many:
 
 
 @dataclass(frozen=True)
+class Each:
+    """A collection whose length is not known: what each of its items is like."""
+
+    item: Value
+
+
+@dataclass(frozen=True)
 class Table:
     """A dict whose entries are known."""
 
@@ -129,7 +136,7 @@ class Origin:
     """Of the project's module."""
 
 
-Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Table | Fn | Origin | Bound
+Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Each | Table | Fn | Origin | Bound
 
 
 @dataclass(eq=False)
@@ -168,7 +175,7 @@ NOTHING = Tensor(divided=None, scaled=None)
 
 def is_object(value: Value) -> bool:
     """Whether a value is something with an identity, not the result of a computation."""
-    return isinstance(value, (Thing, Many, Params, Fn, Klass, Table))
+    return isinstance(value, (Thing, Many, Each, Params, Fn, Klass, Table))
 
 
 def called(value: Value, key: Key) -> Value:
@@ -182,7 +189,7 @@ def called(value: Value, key: Key) -> Value:
         return Table(
             tuple((name, called(item, key.item(repr(name)))) for name, item in value.items)
         )
-    if isinstance(value, (Params, Klass, Fn, Origin)):
+    if isinstance(value, (Params, Each, Klass, Fn, Origin)):
         return value
     if isinstance(value, Lit) or (isinstance(value, Tensor) and value.roots):
         return value
@@ -198,6 +205,8 @@ def parameters_of(value: Value) -> frozenset[Key] | None:
     if isinstance(value, Table):
         found = [item for name, item in value.items if name == "params"]
         return parameters_of(found[0]) if found else None
+    if isinstance(value, Each):
+        return roots(value)[0] or None
     if isinstance(value, Many) and value.items:
         parts = [parameters_of(item) for item in value.items]
         known = [part for part in parts if part is not None]
@@ -213,6 +222,8 @@ def roots(value: Value | None) -> tuple[frozenset[Key], frozenset[Key]]:
         return frozenset({value.key}), frozenset()
     if isinstance(value, (Params, Grad)):
         return value.keys, frozenset()
+    if isinstance(value, Each):
+        return roots(value.item)
     if isinstance(value, Many):
         return _union(value.items)
     if isinstance(value, Table):

@@ -129,6 +129,14 @@ def role_of_call(name: str) -> Role:
     return Role.NONE
 
 
+def is_of_a_library(name: str) -> bool:
+    """Whether a dotted name is that of a library whose schedulers only set rates."""
+    return name.partition(".")[0] in _LIBRARIES
+
+
+_LIBRARIES = frozenset({"torch", "transformers", "diffusers", "timm", "accelerate", "deepspeed"})
+
+
 @lru_cache(maxsize=4096)
 def role_of_use(text: str, methods: frozenset[str]) -> Role:
     """The role of an unseen object, from its name and from what is called on it in the file."""
