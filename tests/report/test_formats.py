@@ -207,6 +207,7 @@ def test_json_is_exactly_the_contract() -> None:
                 "end_column": 20,
                 "cell": None,
                 "help": "call optimizer.zero_grad() after step()",
+                "optimizer": None,
                 "url": None,
                 "when": ["(i + 1) % 4 == 0"],
                 "seen": 3,
@@ -238,6 +239,7 @@ def test_json_is_exactly_the_contract() -> None:
         "errors": [{"path": "b.py", "line": 3, "message": "broken"}],
         "skipped": [],
         "files": 1,
+        "optimizers": [],
         "known": 0,
         "unchanged": 0,
     }

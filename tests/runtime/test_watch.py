@@ -378,7 +378,7 @@ def test_the_report_says_what_was_watched() -> None:
         train_rightly(5)
     watched = report.watched
     assert watched is not None
-    assert watched.optimizers == ("SGD, 4 parameters", "SGD, 4 parameters")
+    assert watched.optimizers == ("optimizer: SGD, 4 parameters", "optimizer: SGD, 4 parameters")
     assert watched.parameters == 8
     assert watched.steps == 10
     assert watched.windows == {1: 10}

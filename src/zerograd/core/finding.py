@@ -69,6 +69,10 @@ class Finding(Record):
     """Why there is no fix, where one was looked for."""
     measured: Measured | None = None
     """The gradient norms in the message, where a run has measured them."""
+    optimizer: str = ""
+    """Whose gradients: the optimizer as the program names it, where it is about one."""
+    subject: str = ""
+    """The same in a recording: the subject of the event that shows it."""
     url: str = ""
     """The address of the rule's page, where one is configured."""
 

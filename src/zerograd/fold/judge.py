@@ -169,7 +169,7 @@ class Judge:
         for (subject, _), streak in self._streaks.items():
             if streak.times >= streak.rule.in_a_row and self._is_last(subject, streak):
                 self._remarks[streak.rule.code, streak.violation.remark] -= streak.times
-                self._add(streak.rule, streak.violation, streak.first, streak.times)
+                self._add(streak.rule, streak.violation, subject, streak.first, streak.times)
         self._streaks.clear()
 
     def remarks(self, codes: Collection[str]) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class Judge:
             if rule.in_a_row:
                 self._hold_back(rule, violation, track.name, iteration)
             else:
-                self._add(rule, violation, iteration)
+                self._add(rule, violation, track.name, iteration)
 
     def _hold_back(self, rule: Rule, violation: Violation, subject: str, step: int) -> None:
         """A step breaks a rule that only the last steps of a run can break."""
@@ -214,9 +214,11 @@ class Judge:
             return False
         return self.steps - streak.steps < streak.rule.in_a_row
 
-    def _add(self, rule: Rule, violation: Violation, iteration: int, times: int = 1) -> None:
+    def _add(
+        self, rule: Rule, violation: Violation, subject: str, iteration: int, times: int = 1
+    ) -> None:
         """A new finding; if its place is already known, its count grows."""
-        finding = finding_of(rule, violation)
+        finding = replace(finding_of(rule, violation), subject=subject)
         findings = self.report.findings
         number = self._places.setdefault(finding.place, len(findings))
         if number < len(findings):

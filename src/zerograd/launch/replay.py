@@ -48,6 +48,9 @@ def judged(
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
     judging.end(played)
     report = judging.judge.report
+    report.findings = [
+        replace(one, optimizer=played.called.get(one.subject, "")) for one in report.findings
+    ]
     report.errors += played.problems
     report.sources |= played.sources
     report.watched = _watched(judging.judge, selection, played)

@@ -35,6 +35,8 @@ class Played:
     rank: int | None = None
     titles: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The title of each subject and its number of parameters."""
+    called: dict[str, str] = field(default_factory=dict)
+    """What findings call the optimizer of each subject."""
     sources: dict[SourceKey, list[str]] = field(default_factory=dict)
     watched: Watched | None = None
 
@@ -116,9 +118,11 @@ class _Reader:
         if "norms" in data:
             self._take_norms(data)
         elif "subject" in data:
-            name, title, number = _typed(data, subject=str, title=str, parameters=int)
-            if len(played.titles) < MOST_EVENTS:
+            kinds = {"subject": str, "title": str, "parameters": int, "called": str}
+            name, title, number, called = _typed({"called": "", **data}, **kinds)
+            if len(played.titles) < MOST_EVENTS or name in played.titles:
                 played.titles[name] = (title, number)
+                played.called[name] = called or title
         elif "source" in data:
             path, text = _typed(data, source=str, text=str)
             if len(played.sources) < MOST_SOURCES:

@@ -105,9 +105,10 @@ class Recorder:
             if not self._goes_on(number):
                 self._begin(number)
 
-    def title(self, subject: str, title: str, parameters: int) -> None:
-        """Write the title of a subject."""
-        self._line({"subject": subject, "title": title, "parameters": parameters})
+    def title(self, subject: str, title: str, parameters: int, called: str = "") -> None:
+        """Write the title of a subject, and what findings call it. The last title counts."""
+        about = {"subject": subject, "title": title, "parameters": parameters, "called": called}
+        self._line(about)
 
     def norms(
         self, subject: str, first: int, used: Sequence[float], right: Sequence[float | None]

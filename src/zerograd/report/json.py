@@ -24,6 +24,7 @@ def render(report: Report, *, color: bool = False) -> str:
         ],
         "skipped": [{"path": one.path, "message": one.message} for one in report.skipped],
         "files": report.files,
+        "optimizers": list(report.watched.optimizers) if report.watched else [],
         "known": report.known,
         "unchanged": report.unchanged,
     }
@@ -110,6 +111,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "end_column": site.end_column or None,
         "cell": site.cell,
         "help": finding.help or None,
+        "optimizer": finding.optimizer or None,
         "url": finding.url or None,
         "when": list(finding.when),
         "seen": finding.seen,

@@ -11,7 +11,7 @@ from string import digits
 
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.report.excerpt import Mark, Paint, excerpt
-from zerograd.report.location import visible, where, where_problem
+from zerograd.report.location import key, visible, where, where_problem
 from zerograd.report.loop_text import counted, listing
 
 _STYLES = {
@@ -58,6 +58,8 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     marks = [Mark(finding.site, "^", finding.label)]
     marks += [Mark(note.site, "-", note.message) for note in finding.notes]
     yield from excerpt(marks, report.sources, paint)
+    if finding.optimizer and not _is_marked(finding, report):
+        yield _row("opt ", visible(finding.optimizer), paint)
     for test in finding.when:
         yield _row("when", visible(test), paint)
     if finding.seen is not None or finding.site.iteration is not None:
@@ -66,6 +68,14 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
         yield _row("help", visible(finding.help) + fixable(finding), paint)
     if finding.refused:
         yield _row("fix ", f"none: {visible(finding.refused)}", paint)
+
+
+def _is_marked(finding: Finding, report: Report) -> bool:
+    """Whether a marked line shows the name of the optimizer."""
+    sites = (finding.site, *(note.site for note in finding.notes))
+    lines = [report.sources.get(key(site), [])[site.line - 1 : site.line] for site in sites]
+    name = finding.optimizer.replace('"', "'")
+    return any(name in text.replace('"', "'") for line in lines for text in line)
 
 
 def _seen(finding: Finding) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.core.interruptions import Tolerating
+from zerograd.core.records import replace
 from zerograd.core.rule import Feature
 from zerograd.fold.judge import Judge
 from zerograd.processes.run_process import RunProcess
@@ -122,9 +123,11 @@ class Engine:
 
     def _record(self, recorder: Recorder | None) -> None:
         """Record the events from now on; None: stop recording. There is one recording at a time."""
-        subjects = self.watcher.lanes.subjects.all
+        lanes, heard = self.watcher.lanes, self.watcher.heard
         self._meter = (
-            None if recorder is None else Meter(recorder, self._torch, subjects, self.watcher.heard)
+            None
+            if recorder is None
+            else Meter(recorder, self._torch, lanes.subjects.all, heard, lanes.names)
         )
         self.watcher.record(self._meter)
 
@@ -167,6 +170,7 @@ class Engine:
         )
 
     def _hear(self, finding: Finding) -> None:
+        finding = replace(finding, optimizer=self.watcher.lanes.names.called(finding.subject))
         for watch in tuple(self.watches):
             watch.hear(finding)
 

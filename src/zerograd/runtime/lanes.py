@@ -9,14 +9,17 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.automaton import Edge
-from zerograd.core.events import New, Unknown
+from zerograd.core.events import New, Site, Unknown
 from zerograd.fold.judge import Judge, Track
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import holding
+from zerograd.runtime.optimizer_lives import OptimizerLives
+from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.orphans import optimizers
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.steady_loop import SteadyLoop
@@ -73,19 +76,22 @@ class Lanes:
         events: EventCache,
         posting: Posting,
         heard: Callable[..., Any],
+        names: OptimizerNames,
+        lives: OptimizerLives,
     ) -> None:
         self._torch = torch
+        self._lives = lives
         self._judge = judge
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
         self.here = Here(judge.follow)
-        self.subjects = Subjects(judge.track, self._forget, heard)
+        self.subjects = Subjects(judge.track, self._forget, heard, self._name)
         self.searched = False
         """Whether optimizers that were made before the watch began have been searched for."""
-        self.titles: dict[str, str] = {}
+        self.names = names
         self.parameters: dict[str, int] = {}
-        """What each subject is called, and how many parameters it has; also of those that are gone."""
+        """How many parameters each subject has that was driven; also of those that are gone."""
 
     @property
     def in_backward(self) -> bool:
@@ -119,7 +125,6 @@ class Lanes:
         """This thread drives a subject; False if several do at once: they cannot be distinguished."""
         lane = self.here.lane
         if subject.lane is None:
-            self.titles[subject.name] = subject.title
             self.parameters[subject.name] = len(subject.params)
         else:
             self._post(subject, self._event(Unknown, NOWHERE))
@@ -142,6 +147,7 @@ class Lanes:
         """Nothing is watched any more, and nothing is kept."""
         self.here.lane.scaling = None
         for subject in tuple(self.subjects.all):
+            self.names.gone(subject.name)
             self._leave(subject)
         self.subjects.clear()
 
@@ -152,6 +158,26 @@ class Lanes:
             lane.probed = [one for one in lane.probed if one is not subject]
             lane.used.pop(subject.name, None)
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """What each subject is called that was driven; also of those that are gone."""
+        return {name: self.names.title(name) for name in tuple(self.parameters)}
+
+    def _name(self, subject: Subject, optimizer: Any) -> None:
+        made = self._lives.made_at(optimizer)
+        self.names.add(subject.name, optimizer, len(subject.params), made)
+        self.names.steps_at(subject.name, partial(_step_site, weakref.ref(subject)))
+
     def _forget(self, subject: Subject) -> None:
+        self.names.gone(subject.name)
         self._leave(subject)
         self._judge.forget(subject.name)
+
+
+def _step_site(ref: weakref.ref[Subject]) -> Site | None:
+    """Where the program has last stepped a subject, itself and not together with another one."""
+    subject = ref()
+    state = None if subject is None else subject.track.node.state
+    if state is None or state.used is None or state.shared:
+        return None
+    return state.used.site

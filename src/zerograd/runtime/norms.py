@@ -15,6 +15,7 @@ from zerograd.core.interruptions import Tolerating
 from zerograd.core.lifecycle import Grads
 from zerograd.recording.writer import Recorder
 from zerograd.runtime.gradient_values import copies, holding, plain
+from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
@@ -57,11 +58,15 @@ class Meter:
         torch: Any,
         subjects: Iterable[Subject],
         heard: Callable[..., Any],
+        names: OptimizerNames,
     ) -> None:
         self._recorder = recorder
         self._heard = heard
         self._torch = torch
         self._subjects = subjects
+        self._names = names
+        self._titles: dict[str, str] = {}
+        """By the names of subjects: as they were recorded."""
         self._known: dict[str, tuple[weakref.ref[Subject], _Measurements]] = {}
         """By the names of subjects, which are not kept alive: a model that the program drops is freed."""
 
@@ -94,7 +99,12 @@ class Meter:
         return known[1].now
 
     def flush(self) -> None:
-        """Write all norms that were not written yet."""
+        """Write all norms that were not written yet, and the titles of subjects that have changed."""
+        for name, title in tuple(self._titles.items()):
+            known = self._known.get(name)
+            subject = None if known is None else known[0]()
+            if subject is not None and self._names.title(name) != title:
+                self._write_title(subject)
         for name in tuple(self._known):
             self._write_norms(name)
 
@@ -106,11 +116,17 @@ class Meter:
         """Record the title of a subject at its first event."""
         for subject in self._subjects:
             if subject.name == name:
-                self._recorder.title(name, subject.title, len(subject.params))
+                self._write_title(subject)
                 ref = weakref.ref(subject, lambda _: self._heard(self._gone, name))
                 self._known[name] = (ref, _Measurements())
                 return self._known[name]
         return None
+
+    def _write_title(self, subject: Subject) -> None:
+        name = subject.name
+        self._titles[name] = self._names.title(name)
+        called = self._names.called(name)
+        self._recorder.title(name, self._titles[name], len(subject.params), called)
 
     def _follow(self, subject: Subject, notes: _Measurements, event: Event) -> None:
         """Something happened to gradients that a backward has added to although they were used."""

@@ -49,6 +49,11 @@ class OptimizerLives:
             key, forget = id(optimizer), self._made.pop
             self._made[key] = (weakref.ref(optimizer, lambda _: forget(key, None)), site)
 
+    def made_at(self, optimizer: Any) -> Site | None:
+        """Where an optimizer was made, if that was seen."""
+        known = self._made.get(id(optimizer))
+        return None if known is None or known[0]() is not optimizer else known[1]
+
     def step_begins(self, optimizer: Any, param: Tensor) -> None:
         """An optimizer is about to step; `param` is the first of its parameters."""
         life = self._lives.get(id(param))

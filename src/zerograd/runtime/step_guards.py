@@ -7,18 +7,16 @@ decides, or something that was computed: a loss, a norm, an exception. Nothing o
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator
-from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
 
 from zerograd.core.events import Decided, Site
 from zerograd.runtime.call_sites import Places
+from zerograd.runtime.program_source import ProgramSource
 
 MOST_FRAMES = 8
 """How many callers are searched for the loop that a call is in."""
-MOST_FILES = 64
 MOST_CALLS = 1024
 DEPTH = 3
 """Variables that hold the result of a test are followed so far."""
@@ -48,9 +46,9 @@ class _Read(NamedTuple):
 class StepGuards:
     """What the files that were read so far say about calls."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, source: ProgramSource) -> None:
         self._places = places
-        self._files: dict[str, ast.Module | None] = {}
+        self._source = source
         self._calls: dict[tuple[int, int], _Read | None] = {}
         """By the identity of a code object, which `Places` keeps alive, and an instruction."""
 
@@ -86,8 +84,8 @@ class StepGuards:
             if key not in self._calls:
                 if len(self._calls) >= MOST_CALLS:
                     self._calls.clear()
-                tree = self._tree(frame.f_code.co_filename)
-                self._calls[key] = None if tree is None else _read(tree, site)
+                path = self._source.around(frame.f_code.co_filename, site)
+                self._calls[key] = None if path is None else _read(path, site)
             read = self._calls[key]
             if read is None:
                 return
@@ -95,15 +93,6 @@ class StepGuards:
             if read.in_loop:
                 return
             frame = frame.f_back
-
-    def _tree(self, path: str) -> ast.Module | None:
-        if path not in self._files:
-            if len(self._files) >= MOST_FILES:
-                self._files.clear()
-            self._files[path] = None
-            with suppress(SyntaxError, ValueError, RecursionError):
-                self._files[path] = ast.parse("".join(linecache.getlines(path)))
-        return self._files[path]
 
 
 class _Around(NamedTuple):
@@ -118,13 +107,8 @@ class _Around(NamedTuple):
     """The function, or the module."""
 
 
-def _read(tree: ast.Module, site: Site) -> _Read | None:
-    """What the source of a file says about the call in a line of it."""
-    path: list[ast.AST] = [tree]
-    while inner := next((n for n in ast.iter_child_nodes(path[-1]) if _spans(n, site)), None):
-        path.append(inner)
-    if len(path) == 1 or not _is_of(path, site):
-        return None
+def _read(path: list[ast.AST], site: Site) -> _Read:
+    """What the source of a file says about a call; `path` leads to it."""
     around = _around(path[_innermost(path) :], site.line)
     scope = _Scope(around.scope)
     guard, chosen = None, False
@@ -142,28 +126,6 @@ def _read(tree: ast.Module, site: Site) -> _Read | None:
 
 def _innermost(path: list[ast.AST]) -> int:
     return max((n for n, one in enumerate(path) if isinstance(one, _FUNCTIONS)), default=0)
-
-
-def _spans(node: ast.AST, site: Site) -> bool:
-    """Whether a call is inside of a node."""
-    if not isinstance(node, (ast.stmt, ast.expr, ast.ExceptHandler)):
-        return any(_spans(one, site) for one in ast.iter_child_nodes(node))
-    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-    if not site.end_column:  # before Python 3.11 only the line is known
-        return isinstance(node, (ast.stmt, ast.ExceptHandler)) and begin[0] <= site.line <= end[0]
-    return begin <= (site.line, site.column - 1) < end
-
-
-def _is_of(path: list[ast.AST], site: Site) -> bool:
-    """Whether the file has just this call there: a program may have been made from another text."""
-    if not site.end_column:
-        return True
-    span = (site.line, site.column - 1, site.end_line, site.end_column - 1)
-    return any(
-        (one.lineno, one.col_offset, one.end_lineno, one.end_col_offset) == span
-        for one in path
-        if isinstance(one, (ast.stmt, ast.expr))
-    )
 
 
 def _around(path: list[ast.AST], line: int) -> _Around:

@@ -269,15 +269,13 @@ class Subject:
         "shared",
         "shared_at",
         "stepping",
-        "title",
         "track",
         "used",
         "whole",
     )
 
-    def __init__(self, name: str, title: str, params: list[Tensor], track: Track) -> None:
+    def __init__(self, name: str, params: list[Tensor], track: Track) -> None:
         self.name = name
-        self.title = title
         self.params = params
         self.track = track
         self.ids = frozenset(map(id, params))
@@ -372,8 +370,10 @@ class Subjects:
         begun: Callable[[str], Track],
         gone: Callable[[Subject], None],
         heard: Callable[..., Any],
+        named: Callable[[Subject, Any], None],
     ) -> None:
         self._begun = begun
+        self._named = named
         self._gone = gone
         self._heard = heard
         self._known: dict[int, _Known] = {}
@@ -470,8 +470,8 @@ class Subjects:
         self.generation += 1
         kind = type(optimizer).__name__
         name = f"{kind}#{self.generation}"
-        number = f"{len(params)} parameter{'' if len(params) == 1 else 's'}"
-        subject = Subject(name, f"{kind}, {number}", params, self._begun(name))
+        subject = Subject(name, params, self._begun(name))
+        self._named(subject, optimizer)
         near = {id(one): one for param in params for one in self._of_param.get(id(param), ())}
         for other in near.values():
             (subject.covers if other.ids <= subject.ids else subject.overlaps).append(other)

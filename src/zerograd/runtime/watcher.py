@@ -8,6 +8,7 @@ uses and a clear drops (`step_and_clear`), what a scaler does (`grad_scaler`), w
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
@@ -28,8 +29,10 @@ from zerograd.runtime.hook_guard import guarded, is_ours
 from zerograd.runtime.lanes import OUTSIDE, Lane, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
+from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.orphans import Orphans
 from zerograd.runtime.posting import Posting
+from zerograd.runtime.program_source import ProgramSource
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.steady_loop import ExpectedCall
@@ -124,7 +127,10 @@ class Watcher:
         self._events = EventCache(self._places)
         posting = Posting(judge)
         self._post = posting.post
-        self.lanes = Lanes(torch, judge, self._events, posting, self.heard)
+        source = ProgramSource()
+        self._lives = OptimizerLives()
+        names = OptimizerNames(source, os.getcwd())
+        self.lanes = Lanes(torch, judge, self._events, posting, self.heard, names, self._lives)
         self._here = self.lanes.here
         self._subjects = self.lanes.subjects
         self.sync = RankSync(
@@ -140,7 +146,6 @@ class Watcher:
         self._probe = GradientProbe(self._events, posting, self.sync, self.heard)
         self._finite = FiniteCheck(torch)
         self._detach = MissingDetach(torch)
-        self._lives = OptimizerLives()
         self._untrained = Untrained(torch, self._subjects)
         self._steps = StepAndClear(
             torch,
@@ -152,7 +157,7 @@ class Watcher:
             self._finite,
             self._detach,
             self._lives,
-            guards=StepGuards(self._places),
+            guards=StepGuards(self._places, source),
             backwards=lambda: self._backwards,
             stepped=host.rank_stepped,
         )
@@ -322,7 +327,7 @@ class Watcher:
             and subject.last_backward.weights_version not in (-1, subject.probe.param._version)
         ]
         for subject in moved or lane.probed:
-            self.compiled.add(subject.title)
+            self.compiled.add(self.lanes.names.title(subject.name))
             subject.stepping.depth = 0
             self._post(subject, self._events.event(Unknown, NOWHERE))
 

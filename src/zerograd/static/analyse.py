@@ -36,11 +36,12 @@ from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
+from zerograd.static.read.keys import Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
 from zerograd.static.roots import Root, Roots
-from zerograd.static.training_loops import LoopsOfRoot, not_read, plainly_right
+from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
 from zerograd.static.unread_guards import counted, is_handed_in
 
 
@@ -197,9 +198,26 @@ class _Search:
             results.append(result)
         for result in results:
             for outcome in result.outcomes:
-                self.outcomes.add(self.with_loop(outcome))
+                self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
                 self.loops.add_outcome(outcome, subject)
         return True
+
+    def optimizer_of(self, subject: Subject | None) -> str:
+        """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""
+        if subject is None or subject.key.is_by_hand:
+            return ""
+        key = subject.key.plain
+        if not isinstance(key[0], Made):
+            return key.shown
+        name = name_of(key, self.root.interpreter.env.names())
+        if name != key.shown:
+            return name
+        steps = (
+            act.subject
+            for act in walk(self.flow)
+            if isinstance(act, Act) and isinstance(act.event, Step) and subject.key in act.whose
+        )
+        return next(filter(None, steps), "")
 
     def with_loop(self, outcome: Outcome) -> Outcome:
         """A violation with the loop around it, if that is in another file: others may drive it right."""
@@ -245,7 +263,7 @@ class _Search:
                 continue
             end = End(site, idle_loss=first.event.site)
             for rules in _groups([end]):
-                self.explore_rules(Emit(end), rules)
+                self.explore_rules(Emit(end), rules, subject=subject)
 
 
 class _Outcomes:
@@ -253,10 +271,13 @@ class _Outcomes:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Rule, Site], list[Outcome]] = {}
+        self._optimizers: dict[tuple[Rule, Site], str] = {}
 
-    def add(self, outcome: Outcome) -> None:
-        """Keeps a violation."""
-        self._kept.setdefault((outcome.rule, outcome.violation.site), []).append(outcome)
+    def add(self, outcome: Outcome, optimizer: str) -> None:
+        """Keeps a violation, and the name of the optimizer that it is about."""
+        key = (outcome.rule, outcome.violation.site)
+        self._kept.setdefault(key, []).append(outcome)
+        self._optimizers.setdefault(key, optimizer)
 
     def findings(self) -> list[Finding]:
         """The findings, in the order of the source."""
@@ -275,6 +296,7 @@ class _Outcomes:
                     step=outcome.violation.step,
                     certain=weight(decisions) < 2,
                     when=tuple(sorted({str(decision) for decision in decisions})),
+                    optimizer=self._optimizers[rule, site],
                 )
         made = [one for (rule, site), one in found.items() if (rule.yields_to, site) not in found]
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))

@@ -174,7 +174,7 @@ class LoopsOfRoot:
     def _account(self, subject: Subject, flow: Flow, events: list[Event]) -> None:
         """Writes down how a subject's gradients go through its loops."""
         names = self._root.interpreter.env.names()
-        params = tuple(sorted(_shown(key.plain, names) for key in subject.params or ()))
+        params = tuple(sorted(name_of(key.plain, names) for key in subject.params or ()))
         guards = {loop.paced for loop in walk(flow) if isinstance(loop, Loop) and loop.paced}
         tests = {alt.site: logic.show(alt.test) for alt in walk(flow) if isinstance(alt, Alt)}
         assumed = []
@@ -266,7 +266,7 @@ def _mentions(events: list[Event], *kinds: type[Event]) -> tuple[Mention, ...]:
     return tuple(sorted(found, key=lambda one: (one.site.path, one.site.line, one.site.column)))
 
 
-def _shown(key: Key, names: Mapping[Key, str]) -> str:
+def name_of(key: Key, names: Mapping[Key, str]) -> str:
     """A key as the code names it: an object by the variable that holds it."""
     for end in range(len(key), 0, -1):
         name = names.get(Key(key[:end]))

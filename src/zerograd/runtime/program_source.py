@@ -1,0 +1,62 @@
+"""The source of the running program: the syntax around a call, where the file still has that call."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import threading
+from contextlib import suppress
+
+from zerograd.core.events import Site
+
+MOST_FILES = 64
+_PARSING = threading.Lock()
+
+
+class ProgramSource:
+    """The files that were parsed so far."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, ast.Module | None] = {}
+
+    def around(self, file: str, site: Site) -> list[ast.AST] | None:
+        """The nodes from the module to a call; None if the file cannot be read or has another text."""
+        tree = self._tree(file)
+        if tree is None:
+            return None
+        path: list[ast.AST] = [tree]
+        while inner := next((n for n in ast.iter_child_nodes(path[-1]) if _spans(n, site)), None):
+            path.append(inner)
+        return None if len(path) == 1 or not _is_of(path, site) else path
+
+    def _tree(self, file: str) -> ast.Module | None:
+        if file not in self._files:
+            if len(self._files) >= MOST_FILES:
+                self._files.clear()
+            self._files[file] = None
+            # Two threads that parse at once may get a SystemError: CPython counts depth for both together.
+            with _PARSING, suppress(SyntaxError, ValueError, RecursionError, SystemError):
+                self._files[file] = ast.parse("".join(linecache.getlines(file)))
+        return self._files[file]
+
+
+def _spans(node: ast.AST, site: Site) -> bool:
+    """Whether a call is inside of a node."""
+    if not isinstance(node, (ast.stmt, ast.expr, ast.ExceptHandler)):
+        return any(_spans(one, site) for one in ast.iter_child_nodes(node))
+    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    if not site.end_column:  # before Python 3.11 only the line is known
+        return isinstance(node, (ast.stmt, ast.ExceptHandler)) and begin[0] <= site.line <= end[0]
+    return begin <= (site.line, site.column - 1) < end
+
+
+def _is_of(path: list[ast.AST], site: Site) -> bool:
+    """Whether the file has just this call there: a program may have been made from another text."""
+    if not site.end_column:
+        return True
+    span = (site.line, site.column - 1, site.end_line, site.end_column - 1)
+    return any(
+        (one.lineno, one.col_offset, one.end_lineno, one.end_col_offset) == span
+        for one in path
+        if isinstance(one, (ast.stmt, ast.expr))
+    )
