@@ -157,7 +157,7 @@ class _Search:
 
     def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
         """Follows the gradients of one subject through the flow."""
-        flow, windows = pace(*counted(self.view(subject, others).of(self.flow)))
+        flow, windows = pace(*counted(self.view(subject, others).of(self.flow), self.flow))
         self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
         if windows:
             flow = excused(flow, self.flow, windows[0].symbols)
@@ -220,7 +220,7 @@ class _Search:
         return next(filter(None, steps), "")
 
     def with_loop(self, outcome: Outcome) -> Outcome:
-        """A violation with the loop around it, if that is in another file: others may drive it right."""
+        """A violation with the loop around it, if that is in another function: others may drive it right."""
         violation = outcome.violation
         loops = [
             part
@@ -229,7 +229,7 @@ class _Search:
             if any(isinstance(one, Emit) and one.event.site == violation.site for one in walk(part))
         ]
         inner = min(loops, key=lambda loop: sum(1 for _ in walk(loop)), default=None)
-        if inner is None or inner.site.path in ("", violation.site.path):
+        if inner is None or not inner.site.path or _is_in(violation.site, inner.site):
             return outcome
         evidence = (*violation.evidence, Evidence(inner.site, "repeated by this loop"))
         return replace(outcome, violation=replace(violation, evidence=evidence))
@@ -323,6 +323,11 @@ def _groups(events: list[Event]) -> list[list[Rule]]:
 _BY_READING = sorted(
     (rule for rule in RULES if rule.only != "runtime"), key=lambda rule: -len(rule.reads)
 )
+
+
+def _is_in(site: Site, around: Site) -> bool:
+    """Whether a place is inside of another one."""
+    return site.path == around.path and around.line <= site.line <= around.end_line
 
 
 def _counts_calls(flow: Flow) -> bool:

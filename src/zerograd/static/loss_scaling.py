@@ -44,13 +44,50 @@ def _undivided(flow: Flow, sites: set[Site]) -> Flow:
 def _may_be_whole(act: Act, window: set[str]) -> bool:
     loop = act.within[0]
     targets = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
+    divisions = []
     for node in (node for part in act.within for node in nodes(part)):
         if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
             if targets & _names(node):
                 return True
         elif any(_last(text_of(value)) in window for value in _passed(node)):
-            return True
-    return False
+            if not isinstance(node, ast.BinOp):
+                return True
+            divisions.append(node)
+    return bool(divisions) and _reaches(divisions, act)
+
+
+def _reaches(divisions: list[ast.BinOp], act: Act) -> bool:
+    """Whether what a division gives may be part of the loss; another loss may be what is divided."""
+    inside = [node for part in act.within for node in nodes(part)]
+    site = act.event.site
+    call = next((node for node in inside if _is_at(node, site)), None)
+    if call is None:
+        return True
+    made = {id(node) for node in divisions}
+    divided: set[str] = set()
+    assigns = [n for n in inside if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign))]
+    before = -1
+    while before < len(divided):
+        before = len(divided)
+        for node in assigns:
+            held = nodes(node.value) if node.value is not None else ()
+            if any(id(one) in made or _text(one) in divided for one in held):
+                given = node.targets if isinstance(node, ast.Assign) else [node.target]
+                divided.update(_text(one) for target in given for one in nodes(target))
+                divided.discard("")
+    return any(id(one) in made or _text(one) in divided for one in nodes(call))
+
+
+def _is_at(node: ast.AST, site: Site) -> bool:
+    here = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1)
+    return isinstance(node, ast.Call) and here == (site.line, site.column)
+
+
+def _text(node: ast.AST) -> str:
+    """A variable or attribute, as it is written; nothing for anything else."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return text_of(node)
+    return node.id if isinstance(node, ast.Name) and node.id != "self" else ""
 
 
 def _names(node: ast.AST) -> set[str]:

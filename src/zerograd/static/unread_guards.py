@@ -29,16 +29,19 @@ from zerograd.static.accumulation import Arm, Counting
 from zerograd.static.read import vocabulary
 
 
-def counted(flow: Flow) -> tuple[Flow, frozenset[Variable]]:
-    """The flow with counts in the place of guards that cannot be read, and what it calls N then."""
-    if not _speaks(flow):
+def counted(flow: Flow, whole: Flow) -> tuple[Flow, frozenset[Variable]]:
+    """One subject's flow with counts in the place of guards that cannot be read, and what it calls N then.
+
+    Whether a flag is about accumulation may show only in the whole flow: another's loss is divided.
+    """
+    if not _speaks(whole):
         return flow, frozenset()
     unread = _Unread(Counting.of(flow), _handed_in(flow))
     unread.visit(flow, ())
     guards = unread.guards()
     if not guards:
         return flow, frozenset()
-    lengths = {name for part in walk(flow) for name in _lengths(part)}
+    lengths = {name for part in walk(whole) for name in _lengths(part)}
     return _count(flow, guards), frozenset(lengths | {WINDOW_LENGTH})
 
 

@@ -74,8 +74,10 @@ class Constructors:
         )
         if given is None and built and klass is None and _is_named_only(node):
             return self.built_object(node, arguments)  # it is handed no parameters to step
-        if given is not None and built:
-            params = parameters_of(self.evaluator.peek(given))
+        handed = self.evaluator.peek(given) if given is not None else NOTHING
+        if given is not None and (built or isinstance(handed, Params)):
+            # A factory may leave some out; it steps nothing else.
+            params = parameters_of(handed)
             for key_of in params if params and len(params) == 1 else ():
                 if self.known.roles.get(key_of) is Role.OPTIMIZER:
                     # Made from another one's `param_groups`.

@@ -11,7 +11,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module
-from zerograd.static.read.values import Fn, Frame, Many, Table, Thing, Value
+from zerograd.static.read.values import Fn, Frame, Klass, Many, Table, Thing, Value
 
 
 class LoopNode(NamedTuple):
@@ -200,6 +200,8 @@ class KnownObjects:
         self.roles: dict[Key, Role] = {}
         self.params: dict[Key, frozenset[Key] | None] = {}
         """What each optimizer steps; None where that cannot be seen."""
+        self.classes: dict[Key, Klass] = {}
+        """The classes of the modules whose parameters the code takes."""
         self.made: dict[Key, Site] = {}
         """Where each optimizer was made."""
         self.fresh: set[Key] = set()

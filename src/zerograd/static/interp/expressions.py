@@ -112,9 +112,20 @@ class Expressions:
         left, right = self.evaluator.value(node.left), self.evaluator.value(node.right)
         return self.arithmetic(node, left, right)
 
+    def without(self, whole: Params, part: Params) -> Value:
+        """Parameters that are left of some: those of the other parts of a module of the project."""
+        if len(whole.keys) != 1:
+            return NOTHING
+        (module,) = whole.keys
+        rest = self.objects.parts(module)
+        left = [key for key in rest if not any(key.overlaps(one) for one in part.keys)]
+        return Params(frozenset(left)) if left and len(left) < len(rest) else NOTHING
+
     def arithmetic(self, node: ast.BinOp, left: Value, right: Value) -> Value:
         """The result of an operation on two values."""
         if isinstance(left, Params) and isinstance(right, Params):
+            if isinstance(node.op, ast.Sub):
+                return self.without(left, right)
             return Params(left.keys | right.keys)
         if isinstance(left, Many) and isinstance(right, Many):
             return Many(left.items + right.items)

@@ -32,6 +32,7 @@ from zerograd.static.read.values import (
     Klass,
     Lit,
     Many,
+    Params,
     Thing,
     Value,
     join,
@@ -249,7 +250,18 @@ class Functions:
                 result = replace(result, scaled=None)
             return replace(result, divided=None) if facts.divides else result
         values, aliases, tests = self._bind(fn, node, arguments)
-        return self.activations.enter(fn, values, aliases, tests)
+        returned = self.activations.enter(fn, values, aliases, tests)
+        return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
+
+    def _of_factory(self, made: Value, arguments: list[Value]) -> Value:
+        """An optimizer that a factory makes steps the parameters that the factory is handed, or fewer."""
+        if not isinstance(made, Thing) or made.role is not Role.OPTIMIZER or made.params:
+            return made
+        given = [argument for argument in arguments if isinstance(argument, Params)]
+        if len(given) != 1:
+            return made
+        params = self.known.params[made.key] = parameters_of(given[0])
+        return replace(made, params=params)
 
     def _steps(self, value: Value) -> bool:
         """Whether a value is a function, or an object of a class, that does something to gradients."""

@@ -244,6 +244,8 @@ class ParameterCalls:
         """`module.parameters()` and its like."""
         self.evaluator.arguments(node)
         if isinstance(owner, Thing):
+            if owner.klass is not None:
+                self.objects.known.classes[owner.key] = owner.klass
             method = self.objects.attribute(owner, func.attr)
             if isinstance(method, Fn):
                 return self._own_parameters(owner, method)

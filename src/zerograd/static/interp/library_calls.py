@@ -15,6 +15,7 @@ from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.interp.step_calls import StepCalls, without_limit
 from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import text_of
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -106,11 +107,20 @@ class BuiltinCalls:
         return Table(tuple(pairs))
 
     def get_attribute(self, node: ast.Call, name: str) -> Value | None:
-        """`getattr(x, "name")`."""
-        if len(node.args) >= 2 and isinstance(node.args[1], ast.Constant):
-            owner = self.evaluator.value(node.args[0])
-            attr = node.args[1].value
-            return self.objects.attribute(owner, attr) if isinstance(attr, str) else NOTHING
+        """`getattr(x, "name")`, `getattr(self, f"optimizer_{i}")`, `getattr(torch.optim, name)`."""
+        if len(node.args) < 2:
+            return NOTHING
+        owner, attr = self.evaluator.value(node.args[0]), node.args[1]
+        if isinstance(attr, ast.Constant):
+            return (
+                self.objects.attribute(owner, attr.value)
+                if isinstance(attr.value, str)
+                else NOTHING
+            )
+        if isinstance(owner, Thing) and isinstance(attr, ast.JoinedStr):
+            return Thing(owner.key.attribute(text_of(attr)))
+        if isinstance(owner, Origin) and owner.name == "torch.optim":
+            return Origin(f"{owner.name}.{text_of(attr)}")
         return NOTHING
 
     def set_attribute(self, node: ast.Call, name: str) -> Value | None:
@@ -134,6 +144,7 @@ _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {
     "enumerate": BuiltinCalls.enumerated,
     "list": BuiltinCalls.same,
     "tuple": BuiltinCalls.same,
+    "set": BuiltinCalls.same,
     "iter": BuiltinCalls.same,
     "sorted": BuiltinCalls.same,
     "reversed": BuiltinCalls.same,

@@ -83,8 +83,11 @@ class Names:
             return self.of_module(inner, head, depth + 1)
         return Origin(dotted.lstrip("."))
 
-    def class_of(self, module: Module, node: ast.expr) -> Klass | None:
-        """The class of the project that an annotation names, or that an expression makes an object of."""
+    def class_of(self, module: Module, node: ast.expr, *, anyway: bool = False) -> Klass | None:
+        """The class of the project that an annotation names, or that an expression makes an object of.
+
+        `anyway` reads its file even if nothing in it touches gradients.
+        """
         if isinstance(node, ast.Call):
             node = node.func
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -96,6 +99,8 @@ class Names:
         first, _, rest = name.partition(".")
         if not (first in module.classes or first in module.imports):
             return None
+        if anyway and first in module.imports:
+            self.project.open(module, module.imports[first])
         value = self.of_module(module, first)
         for attr in rest.split(".") if rest else ():
             if not isinstance(value, Origin):

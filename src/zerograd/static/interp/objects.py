@@ -255,7 +255,7 @@ class Objects:
         """What one assignment of a method gives to an attribute."""
         env: dict[str, Value] = {arg.arg: NOTHING for arg in parameters(method)}
         env[method.args.args[0].arg] = owner
-        env.update(_kept_arguments(owner, klass, method))
+        env.update(self.kept_arguments(owner, klass, method))
         frame = Frame(klass.module, scope=owner.key, env=env, klass=klass, owner=owner)
         for name, value in _locals_before(klass, method, node):
             frame.env[name] = self.evaluator.peek_in(frame, value)
@@ -265,6 +265,40 @@ class Objects:
         if isinstance(value_, Many) and index < len(value_.items):
             return value_.items[index]
         return NOTHING
+
+    def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
+        """Arguments that a method stores, by the attribute that holds each, with the class that it has to have."""
+        me = method.args.args[0].arg
+        formal = {arg.arg: arg for arg in parameters(method)}
+        return {
+            name: Thing(
+                owner.key.attribute(attr), klass=self.class_of_argument(klass, method, formal[name])
+            )
+            for name, holder, attr in klass.module.facts[method].stored
+            if holder == me and name in formal
+        }
+
+    def parts(self, module: Key) -> list[Key]:
+        """What a module of the project is seen to build for itself."""
+        klass = self.known.classes.get(module)
+        names = [
+            attr
+            for base in (self.classes.lineage(klass) if klass is not None else ())
+            for attr, given in base.module.attributes_of(base.node).items()
+            if any(isinstance(value, ast.Call) for _, value, _ in given)
+        ]
+        return [module.attribute(name) for name in dict.fromkeys(names)]
+
+    def class_of_argument(self, klass: Klass, method: Function, arg: ast.arg) -> Klass | None:
+        """The class of the project that an annotation or an assertion demands of an argument."""
+        asked = arg.annotation
+        for node in method.body if asked is None else ():
+            if isinstance(node, ast.Assert):
+                asked = asked or _asserted(node.test, arg.arg)
+        if asked is None:
+            return None
+        # Where several optimizers share a module, it matters what its forward uses.
+        return self.names.class_of(klass.module, asked, anyway=_has_several_optimizers(klass))
 
     def role(self, thing: Thing, node: ast.expr | None = None) -> Role:
         """The role of an object, from where it was made or from how the file uses it."""
@@ -308,24 +342,41 @@ def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
     return role if inside or not strangers else Role.NONE
 
 
-def _kept_arguments(owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
-    """Arguments that a method stores are known by the attribute that holds them."""
-    me = method.args.args[0].arg
-    formal = {arg.arg for arg in parameters(method)}
-    return {
-        name: Thing(owner.key.attribute(attr))
-        for name, holder, attr in klass.module.facts[method].stored
-        if holder == me and name in formal
-    }
+def _has_several_optimizers(klass: Klass) -> bool:
+    """Whether a class makes more than one optimizer."""
+    given = klass.module.attributes_of(klass.node).values()
+    made = [
+        value
+        for values in given
+        for _, value, _ in values
+        if isinstance(value, ast.Call)
+        and vocabulary.role_of_call(text_of(value.func)) is Role.OPTIMIZER
+    ]
+    return len(made) > 1
+
+
+def _asserted(test: ast.expr, name: str) -> ast.expr | None:
+    """The class of `isinstance(name, Class)`."""
+    if not isinstance(test, ast.Call) or text_of(test.func) != "isinstance" or len(test.args) != 2:
+        return None
+    held, asked = test.args
+    return asked if isinstance(held, ast.Name) and held.id == name else None
 
 
 def _locals_before(klass: Klass, method: Function, node: ast.expr) -> list[tuple[str, ast.expr]]:
-    """Simple local variables that an attribute's value is built from, in order."""
+    """Simple local variables that an attribute's value is built from, and they from others, in order."""
     known = klass.module.facts[method].locals
-    wanted = {n.id for n in nodes(node) if isinstance(n, ast.Name)} if known else set()
-    found = [one for name in wanted & known.keys() for one in known[name]]
+    found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
+    todo = [node] if known else []
+    while todo:
+        for inner in nodes(todo.pop()):
+            if isinstance(inner, ast.Name) and inner.id in known and inner.id not in found:
+                found[inner.id] = known[inner.id]
+                todo += [value for _, _, _, value in known[inner.id]]
     return [
         (name, value)
-        for _, line, name, value in sorted(found, key=lambda one: one[0])
+        for _, line, name, value in sorted(
+            (one for some in found.values() for one in some), key=lambda one: one[0]
+        )
         if line < node.lineno
     ]

@@ -61,10 +61,14 @@ class Facts:
     @cached_property
     def stored(self) -> list[tuple[str, str, str]]:
         """Names that are stored as they are: the name, and the object and attribute that hold it."""
+        pairs = [(target, node.value) for node, target in self._single]
+        for target, value in list(pairs):
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs += zip(target.elts, value.elts, strict=False)
         return [
-            (node.value.id, target.value.id, target.attr)
-            for node, target in self._single
-            if isinstance(node.value, ast.Name)
+            (value.id, target.value.id, target.attr)
+            for target, value in pairs
+            if isinstance(value, ast.Name)
             and isinstance(target, ast.Attribute)
             and isinstance(target.value, ast.Name)
         ]

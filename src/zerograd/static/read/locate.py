@@ -20,13 +20,16 @@ def locate(path: str, dotted: str) -> tuple[str, str] | None:
     parts = dotted.split(".")
     if parts[0] in OUTSIDE:
         return None
+    first = None
     for root in _search_path(here):
         names = listing(root)
         if parts[0] in names or f"{parts[0]}.py" in names:
             found = _below(root, parts, 1)
-            if found is not None:
+            if found is not None and "." not in found[1]:
                 return found
-    return None
+            # A file has no modules in it: `kit/kit.py` is not the `kit` of `from kit.optim import Adam`.
+            first = first or found
+    return first
 
 
 def _below(base: str, parts: list[str], least: int) -> tuple[str, str] | None:

@@ -74,6 +74,21 @@ class Project:
             self.resolved[key] = self._resolve(module, dotted)
         return self.resolved[key]
 
+    def open(self, module: Module, dotted: str) -> None:
+        """Reads the module that a dotted name lives in, though nothing in it may touch gradients."""
+        found = self.resolve(module, dotted)
+        if found is None or found[0].tree.body or self.spoken >= MOST_IMPORTS:
+            return
+        path = found[0].path
+        with contextlib.suppress(OSError, Unreadable, RecursionError, MemoryError):
+            opened = self.modules[path] = _indexed(path, from_bytes(read_bytes(path), path))
+            self.spoken += 1
+            self.budget.file -= os.path.getsize(path) // BYTES
+            self.resolved = {
+                key: (opened, one[1]) if one is not None and one[0] is found[0] else one
+                for key, one in self.resolved.items()
+            }
+
     def _resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         found = locate(module.path, dotted)
         inner = self.load(found[0]) if found is not None else None
