@@ -27,8 +27,9 @@ KNOWN_CYCLES: tuple[frozenset[str], ...] = ()
 KNOWN_BREACHES: set[tuple[str, str]] = set()
 """Packages that import what their docstring does not name. This set only shrinks."""
 
-SHARED_STEMS = {"rules", "fix", "cli"}
-"""A fix is named like its rule, and a command like what it does; other stems are unique."""
+SHARED_STEMS = {"rules", "fix", "cli", "integrations"}
+"""A fix is named like its rule, a command like what it does, an integration like its library; other stems
+are unique."""
 
 _MAY_IMPORT = re.compile(r"^May import: (.*)\.$", re.MULTILINE)
 

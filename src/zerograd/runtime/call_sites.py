@@ -6,6 +6,7 @@ not ours. Its path and line are worked out once.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -26,16 +27,22 @@ _Spot = tuple[int, int]
 USER, LIBRARY, HIDDEN = 2, 1, 0
 
 
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Where libraries are installed."""
+    paths = sysconfig.get_paths()
+    # A virtual environment may be inside the user's project, and the other way round.
+    return tuple(
+        {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
+    )
+
+
 class Places:
     """The calls seen so far."""
 
     def __init__(self, torch_home: str) -> None:
         self._hidden = (OURS, torch_home + os.sep, "<frozen ")
-        paths = sysconfig.get_paths()
-        # A virtual environment may be inside the user's project, and the other way round.
-        self._libraries = tuple(
-            {os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "purelib", "platlib")}
-        )
+        self._libraries = _libraries()
         self._kinds: dict[int, int] = {}
         self._codes: dict[int, CodeType] = {}
         self._sites: dict[_Spot, Site] = {}

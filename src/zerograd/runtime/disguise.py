@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from types import FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
@@ -28,10 +29,26 @@ def disguised(original: Any, patch: Any) -> Any:
     noted = {name: value for name, value in vars(original).items() if "dynamo" not in name}
     made.__dict__.update(noted)
     if "__wrapped__" not in original.__dict__:
-        seen = inspect.signature(original)
-        if inspect.signature(made) != seen:
+        seen = _other_signature(original, patch.__code__, patch.__defaults__)
+        if seen is not None:
             made.__signature__ = seen  # type: ignore[attr-defined]
     return compile_instead(made, original)
+
+
+@functools.lru_cache(maxsize=128)
+def _other_signature(original: Any, code: CodeType, defaults: Any) -> inspect.Signature | None:
+    """The signature of the original, if the patch seems to have another one.
+
+    It is remembered: a watch for each of many short trainings would spend a third of its time here.
+    """
+    seen = inspect.signature(original)
+    patch = FunctionType(code, {}, argdefs=defaults, closure=tuple(map(_cell, code.co_freevars)))
+    patch.__annotations__ = original.__annotations__
+    return None if inspect.signature(patch) == seen else seen
+
+
+def _cell(_: str) -> CellType:
+    return CellType()
 
 
 def compile_instead(patch: Any, original: Any) -> Any:

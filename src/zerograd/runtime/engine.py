@@ -36,6 +36,9 @@ class OpenWatch(Protocol):
     record: Recorder | None
     check_ranks: str
     process: RunProcess | None
+    searches: bool
+    """Whether all objects of the program are searched, which takes up to 0.2 s: for optimizers that were
+    made before, and for what looks like an optimizer and cannot be watched."""
 
     def hear(self, finding: Finding) -> None:
         """A rule was broken, for the first time at its place or once more."""
@@ -63,7 +66,7 @@ class Engine:
         self._torch = torch
         self._meter: Meter | None = None
         self.hooks = Hooks(torch, self.watcher)
-        hide_from_compiler(code_below_torch())
+        _hide_our_code()
 
     @classmethod
     def join(cls, watch: OpenWatch, passing: tuple[type[Exception], ...]) -> Engine:
@@ -71,6 +74,7 @@ class Engine:
         with cls.lock:
             engine = cls.running or cls(passing)
             if cls.running is None:
+                engine.watcher.lanes.searched = not watch.searches
                 engine.hooks.install()
                 cls.running = engine
             engine.watches.append(watch)
@@ -156,7 +160,7 @@ class Engine:
             missing[Feature.SHARED_GRADIENTS] = "no gradients were shared by ranks"
         chosen = [rule for rule in WATCHABLE if rule.code in watch.codes]
         why = {rule.code: missing.get(rule.applies_to, "") for rule in chosen}
-        others = orphans.unknown_optimizers(self._torch)
+        others = orphans.unknown_optimizers(self._torch) if watch.searches else []
         return Watched(
             optimizers=tuple(titles.values()),
             parameters=sum(parameters.values()),
@@ -208,6 +212,12 @@ class Engine:
         with Tolerating(Exception):
             # The program may have closed the stream.
             sys.stderr.write(f"zerograd: {message}\n")
+
+
+@functools.cache
+def _hide_our_code() -> None:
+    """Once per process: what is hidden stays hidden."""
+    hide_from_compiler(code_below_torch())
 
 
 @functools.cache

@@ -39,11 +39,14 @@ class GradientWarning(UserWarning):
 
 
 class GradientError(RuntimeError):
-    """A finding of a watched run, under `on="raise"`; `finding` is the finding itself."""
+    """What was found in a watched run, under `on="raise"` or in a test; `findings` has all, `finding` the first."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.code} {finding.name}: {finding.message}")
+    def __init__(self, finding: Finding, *more: Finding) -> None:
         self.finding = finding
+        self.findings = (finding, *more)
+        super().__init__(
+            "\n".join(f"{one.code} {one.name}: {one.message}" for one in self.findings)
+        )
 
 
 class WatchedFunction(Protocol[Parameters, Result_co]):
@@ -76,6 +79,7 @@ class Watch:
         record: Recorder | None = None,
         check_ranks: str = "default",
         process: RunProcess | None = None,
+        searches: bool = True,
     ) -> None:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
@@ -91,9 +95,11 @@ class Watch:
             "record": record,
             "check_ranks": check_ranks,
             "process": process,
+            "searches": searches,
         }
         self.check_ranks = check_ranks
         self.process = process
+        self.searches = searches
         self._on = on
         self._on_finding = on_finding
         self.record = record
