@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from support import tiers
 from support.example_scripts import EXAMPLES, SCRIPTS, table
 
 TOGETHER = {path for path in SCRIPTS if "torchrun" in path.read_text(encoding="utf-8")}
@@ -71,3 +74,24 @@ def test_check_says_about_a_script_what_the_readme_says(path: Path) -> None:
 
     found = [finding.code for finding in check_file(path, pedantic=True).findings]
     assert found == table()[path.name]
+
+
+@tiers.long
+def test_the_example_tests_fail_where_they_say_so() -> None:
+    def run(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts="]
+        done = subprocess.run(
+            [*command, *words, "examples/tests"],
+            cwd=EXAMPLES.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    code, said = run()
+    assert code == 0, said
+    code, said = run("--zerograd")
+    assert code == 1, said
+    assert "1 failed, 3 passed" in said
+    assert "FAILED examples/tests/test_training.py::test_the_loss_falls_without_a_clear" in said
