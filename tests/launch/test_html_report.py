@@ -16,9 +16,9 @@ import pytest
 
 from support import tiers
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
-from support.pages import NASTY, SCRIPT, event, stale_run
+from support.pages import NASTY, SCRIPT, event, pair_run, shared_run, stale_run
 from zerograd import __version__
-from zerograd.core.events import Backward, Measured, Step
+from zerograd.core.events import Backward, Measured, Site, Step, Zero
 from zerograd.recording.writer import Recorder
 
 HEADER = {"zerograd": __version__, "format": 2}
@@ -108,6 +108,48 @@ def test_an_allow_comment_in_the_recorded_source_holds(here: Path) -> None:
     assert zerograd("replay", "run.jsonl", cwd=here).returncode == 0
 
 
+def test_errors_come_before_advice_and_are_counted_as_in_the_terminal(here: Path) -> None:
+    (here / "ranks").mkdir()
+    for rank in range(2):
+        shared_run(here / "ranks" / f"{rank}.jsonl", 50, 26, rank=rank)
+    assert zerograd("report", "ranks", cwd=here).returncode == 1
+    page = Parsed(here / "report.html")
+    assert [one["level"] for one in page.data["findings"]] == ["error", "advice"]
+    assert page.shown.index("ZG101") < page.shown.index("ZG403")
+    assert "1 error, 1 advice" in page.shown
+    assert "50 steps on 2 ranks watched" in page.shown
+    assert "seen 50 times · first at step 1 · on rank 0, rank 1" in page.shown
+    for rank in page.data["ranks"]:
+        levels = {
+            page.data["findings"][one]["level"] for mark in rank["letters"] for one in mark[4]
+        }
+        assert levels == {"error", "advice"}, "the marks have the numbers of the cards"
+
+
+def test_a_card_counts_the_steps_of_its_optimizer(here: Path) -> None:
+    pair_run(here / "run.jsonl", 40, 20)
+    assert zerograd("report", "run.jsonl", cwd=here).returncode == 1
+    assert "at step 21 of opt_d" in Parsed(here / "report.html").shown
+
+
+def test_gradients_that_were_not_finite_show_in_the_verdict(here: Path) -> None:
+    for few in (True, False):
+        recorder = Recorder(str(here / "run.jsonl"), program="train.py")
+        recorder.title("SGD#1", "SGD, 2 parameters", 2)
+        for at in range(40):
+            recorder.write("SGD#1", event(Zero))
+            recorder.write("SGD#1", event(Backward))
+            recorder.write(
+                "SGD#1", Step(Site("train.py", 8), finite=not (at == 7 if few else at > 7))
+            )
+        recorder.close(clean=True)
+        assert zerograd("report", "run.jsonl", cwd=here).returncode == (0 if few else 1)
+        text = (here / "report.html").read_text(encoding="utf-8")
+        assert ("hero advice" if few else "hero bad") in text
+        said = "1 step used gradients that are inf or nan" if few else "ZG110"
+        assert said in Parsed(here / "report.html").shown
+
+
 def test_rules_can_be_chosen(here: Path) -> None:
     stale_run(here / "run.jsonl", 20, [5])
     assert zerograd("report", "run.jsonl", "--ignore", "ZG101", cwd=here).returncode == 0
@@ -123,7 +165,8 @@ def test_several_recordings_are_ranks(here: Path) -> None:
     assert zerograd("report", "ranks", cwd=here).returncode == 1
     page = Parsed(here / "report.html")
     assert [rank["name"] for rank in page.data["ranks"]] == ["rank 0", "rank 1", "rank 2"]
-    assert "seen 2 times" in page.shown
+    assert "seen once" in page.shown, "a step of two ranks is one step"
+    assert "20 steps on 3 ranks watched" in page.shown
     assert "on rank 1, rank 2" in page.shown
     assert len(page.data["findings"]) == 1
 

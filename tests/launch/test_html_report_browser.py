@@ -11,7 +11,7 @@ import pytest
 
 from support import tiers
 from support.command import write, zerograd
-from support.pages import NASTY, SCRIPT, event, stale_run
+from support.pages import NASTY, SCRIPT, event, pair_run, shared_run, stale_run
 from support.paths import ROOT
 from zerograd.core.events import Backward, Step
 from zerograd.recording.writer import Recorder
@@ -53,6 +53,19 @@ class Pages:
         for rank in range(2):
             stale_run(self.here / "ranks" / f"{rank}.jsonl", 30, [5] * rank, rank=rank)
 
+    def shared(self) -> None:
+        (self.here / "shared").mkdir()
+        for rank in range(2):
+            shared_run(self.here / "shared" / f"{rank}.jsonl", 50, 26, rank=rank)
+
+    def pair(self) -> None:
+        pair_run(self.here / "pair.jsonl", 10_000, 6544)
+
+    def healthy(self) -> None:
+        pair_run(self.here / "healthy.jsonl", 20_000, 20_000)
+        done = zerograd("report", "healthy.jsonl", "-o", "healthy.html", cwd=self.here)
+        assert done.returncode == 0
+
     def nasty(self) -> None:
         source = f"{NASTY}.py".replace("/", "\\")
         recorder = Recorder(str(self.here / "nasty.jsonl"), program=NASTY)
@@ -77,7 +90,15 @@ class Shown:
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
+        # That a test reads pixels is no fault of the page.
+        self.page.on(
+            "console",
+            lambda message: (
+                None
+                if "willReadFrequently" in message.text
+                else self.complaints.append(message.text)
+            ),
+        )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
@@ -257,6 +278,153 @@ def test_ranks_stand_side_by_side(show: Any) -> None:
     assert "on rank 1" in page.inner_text(".finding")
 
 
+def test_one_types_what_the_card_says_and_lands_there(show: Any) -> None:
+    """`opt_d` takes 10,000 steps and `opt_g` 5,000: the 6,545th step of `opt_d` is the 9,817th of all."""
+    shown = show("pair")
+    page = shown.page
+    assert "at step 6,545 of opt_d" in page.inner_text(".place")
+    page.click("[data-do=all]")
+    for said in ("6545", "6,545", "step 6,545 of opt_d"):
+        page.keyboard.press("Escape")
+        page.fill("#goto", "1")
+        page.keyboard.press("Enter")
+        page.fill("#goto", said)
+        page.keyboard.press("Enter")
+        assert shown.view()["chosen"] == 9816, said
+        assert "step 6,545 of opt_d" in page.inner_text("#detail h3")
+        assert "ZG101" in page.inner_text("#detail li.found")
+    assert "after step 3,272 of opt_g" in page.inner_text("#detail h3")
+    assert page.evaluate("() => location.hash") == "#step=6545&lane=1"
+    page.fill("#goto", "step 12 of opt_g")
+    page.keyboard.press("Enter")
+    assert "step 12 of opt_g" in page.inner_text("#detail h3")
+    page.evaluate("() => { location.hash = '#step=6545&lane=1' }")
+    page.wait_for_function("() => zerograd.view.chosen === 9816")
+
+
+@tiers.long
+def test_card_timeline_and_chart_say_the_same_numbers(show: Any) -> None:
+    page = show("pair").page
+    card = [page.inner_text(f".numbers .{kind} b") for kind in ("used", "right")]
+    assert card == ["4.25", "2.5"]
+    assert f"used: {card[0]}; it should have been {card[1]}" in page.inner_text("#detail")
+
+
+def states(shown: Shown) -> set[str]:
+    """The states that the legend names, and no other is drawn."""
+    return set(shown.page.locator("#legend b").all_inner_texts())
+
+
+@tiers.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_healthy_lane_has_no_pixel_of_the_stale_colour(show: Any, scheme: str) -> None:
+    """Of a healthy pair, zoomed in and out, in every width: leftovers are drawn, stale gradients are not."""
+    for width in (1200, 1013, 390):
+        shown = show("healthy", color_scheme=scheme, viewport={"width": width, "height": 900})
+        assert "leftover" in states(shown)
+        assert "stale" not in states(shown)
+        for key in "0+++++":
+            shown.page.focus("#timeline")
+            shown.page.keyboard.press(key)
+            shown.view()
+            for canvas in ("#lanes", "#overview"):
+                assert stale_pixels(shown, canvas) == 0, (width, key, canvas)
+    shown = show("pair", color_scheme=scheme)
+    shown.page.focus("#timeline")
+    shown.page.keyboard.press("Escape")
+    shown.view()
+    assert stale_pixels(shown, "#lanes") > 0, "a stale one is seen"
+
+
+def stale_pixels(shown: Shown, canvas: str) -> int:
+    found: int = shown.page.evaluate(
+        """(id) => {
+          const c = document.querySelector(id), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+          const css = getComputedStyle(document.documentElement), rgb = (name) => [1, 3, 5].map((i) => parseInt(css.getPropertyValue(name).trim().slice(i, i + 2), 16));
+          const near = (i, [r, g, b]) => Math.abs(d[i] - r) + Math.abs(d[i + 1] - g) + Math.abs(d[i + 2] - b) < 12;
+          let found = 0;
+          for (let i = 0; i < d.length; i += 4) if (near(i, rgb("--stale"))) found++;
+          return found;
+        }""",
+        canvas,
+    )
+    return found
+
+
+@tiers.long
+def test_a_two_rank_page_shows_the_error_first_and_marks_it_apart(show: Any) -> None:
+    shown = show("shared")
+    page = shown.page
+    assert page.inner_text("h1") == "1 error, 1 advice"
+    assert page.locator(".finding .code").all_inner_texts() == ["ZG101", "ZG403"]
+    assert "50 steps on 2 ranks" in page.inner_text(".lead")
+    assert "seen 50 times" in page.locator(".finding").nth(1).inner_text()
+    assert shown.view()["chosen"] == 26, "the error is what one looks at first"
+    page.focus("#timeline")
+    page.keyboard.press("n")
+    assert shown.view()["chosen"] == 26, "advice is passed over where there is an error"
+    reds, hints = (
+        page.evaluate(
+            """(name) => {
+              const c = document.getElementById("lanes"), k = c.width / c.clientWidth;
+              const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+              const rgb = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+              const d = c.getContext("2d").getImageData(0, Math.round(16 * k), c.width, Math.round(11 * k)).data, at = new Set();
+              for (let i = 0; i < d.length; i += 4) if (rgb.every((v, j) => d[i + j] === v)) at.add(Math.floor(((i / 4) % c.width) / k));
+              return [...at];
+            }""",
+            name,
+        )
+        for name in ("--bad", "--hint")
+    )
+    assert reds
+    assert max(reds) - min(reds) < 15, "one error, one mark"
+    assert max(hints) - min(hints) > 500, "advice is marked at every step"
+
+
+@tiers.long
+def test_shares_are_explained_and_read_out(show: Any) -> None:
+    shown = show("pair")
+    page = shown.page
+    assert "height of a colour is its share" in page.inner_text("#reading")
+    assert "opt_d, steps" in page.inner_text("#reading"), "the chosen step, without a pointer"
+    page.locator("#lanes").scroll_into_view_if_needed()
+    box = page.locator("#lanes").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 92 + 45)
+    assert "opt_g, steps" in page.inner_text("#reading")
+    assert "%" in page.inner_text("#reading")
+
+
+@tiers.long
+def test_what_was_watched_is_folded(show: Any) -> None:
+    page = show("short").page
+    assert not page.locator(".rules").first.is_visible()
+    page.click("summary")
+    assert page.locator(".rules").first.is_visible()
+
+
+@tiers.long
+def test_numbers_on_a_phone_are_not_covered_by_their_bars(show: Any) -> None:
+    for name in ("short", "pair"):
+        page = show(name, viewport={"width": 360, "height": 740}, has_touch=True).page
+        boxes = page.evaluate(
+            """() => [...document.querySelectorAll(".numbers div, .windows tr")].map((line) =>
+              [...line.querySelectorAll("span, b, i, th, td:not(.bar)")].filter((one) => one.textContent || one.matches("i"))
+                .map((one) => { const { left, right, top, bottom } = one.getBoundingClientRect(); return { left, right, top, bottom }; }))"""
+        )
+        assert boxes
+        for line in boxes:
+            for at, one in enumerate(line):
+                for other in line[at + 1 :]:
+                    apart = (
+                        one["right"] <= other["left"] + 0.5
+                        or other["right"] <= one["left"] + 0.5
+                        or one["bottom"] <= other["top"] + 0.5
+                        or other["bottom"] <= one["top"] + 0.5
+                    )
+                    assert apart, (name, one, other)
+
+
 @tiers.long
 def test_names_are_shown_and_never_run(show: Any) -> None:
     page = show("nasty").page
@@ -285,7 +453,7 @@ def test_dark_follows_the_system_and_the_button(show: Any) -> None:
 
 @tiers.long
 def test_a_phone_shows_all_of_it(show: Any) -> None:
-    for name in ("short", "ranks", "nasty"):
+    for name in ("short", "ranks", "nasty", "pair"):
         page = show(name, viewport={"width": 360, "height": 740}, has_touch=True).page
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 360, name
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from zerograd import __version__
 from zerograd.core.events import Backward, Clip, Event, Measured, Site, Step, Zero
 from zerograd.recording.json_codec import event_data
-from zerograd.recording.writer import FORMAT
+from zerograd.recording.writer import FORMAT, Recorder
 
 SCRIPT = """\
 import torch
@@ -30,6 +30,50 @@ def event(kind: type[Event], path: str = "train.py", measured: Measured | None =
     """An event of the script above."""
     site = Site(path, LINES[kind])
     return Backward(site, measured=measured) if kind is Backward else kind(site)
+
+
+def pair_run(path: Path, rounds: int, missing: int) -> Path:
+    """Two optimizers of which one is not cleared in one round.
+
+    `opt_d` steps in each round; `opt_g` in every second one, and adds to the gradients of `opt_d`.
+    """
+    recorder = Recorder(str(path), program="train.py")
+    for name, title in (("D", "opt_d"), ("G", "opt_g")):
+        recorder.title(name, title, 2)
+    used = [1.0] * rounds
+    for at in range(rounds):
+        for kind in (Zero, Backward, Step):
+            if kind is not Zero or at != missing:
+                measured = Measured(2.5, 4.25, ("weight",), 1) if at == missing else None
+                recorder.write("D", event(kind, measured=measured))
+        if at % 2 == 0:
+            for kind in (Zero, Backward, Step):
+                recorder.write("G", event(kind))
+                if kind is Backward:
+                    recorder.write("D", event(kind))
+    right: list[float | None] = [None] * rounds
+    if missing < rounds:
+        used[missing], right[missing] = 4.25, 2.5
+    for first in range(0, rounds, 128):
+        last = first + 128
+        recorder.norms("D", first + 1, used[first:last], right[first:last])
+    recorder.close(clean=True)
+    return path
+
+
+def shared_run(path: Path, steps: int, missing: int, *, rank: int) -> Path:
+    """One rank of two that share gradients at every backward, which is advice; one clear is missing."""
+    recorder = Recorder(str(path), program="train.py", rank=rank)
+    recorder.title("SGD#1", "SGD, 2 parameters", 2)
+    shared = Backward(Site("train.py", LINES[Backward]), synced=True, volume=12)
+    for step in range(steps):
+        if step != missing:
+            recorder.write("SGD#1", event(Zero))
+        recorder.write("SGD#1", shared)
+        recorder.write("SGD#1", shared)
+        recorder.write("SGD#1", event(Step))
+    recorder.close(clean=True)
+    return path
 
 
 def stale_run(

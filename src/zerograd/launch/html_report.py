@@ -74,11 +74,15 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
         numbers = [_add(findings, one, number, name) for number in range(len(one.report.findings))]
         assert one.timeline is not None
         watched = one.report.watched or Watched()
-        ranks.append(html.Rank(name, one.timeline, watched, numbers, one.played.clean))
+        ranks.append(html.Rank(name, rank, one.timeline, watched, numbers, one.played.clean))
+    ordered = sorted(findings.values(), key=lambda one: one.finding.level != "error")
+    now = {old: ordered.index(one) for old, one in enumerate(findings.values())}
+    for one_rank in ranks:
+        one_rank.findings = [now[number] for number in one_rank.findings]
     sources = {path: lines for one in shown for path, lines in one.report.sources.items()}
     rules = {page.code: (page.name, page.summary) for page in PAGES}
     program = next((one.played.program for one in shown if one.played.program), shown[0].path)
-    return html.Page(program, ranks, list(findings.values()), problems, sources, rules, __version__)
+    return html.Page(program, ranks, ordered, problems, sources, rules, __version__)
 
 
 def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: str) -> int:
@@ -87,13 +91,30 @@ def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: s
     place = finding.place
     shown = findings.get(place)
     if shown is None:
-        shown = findings[place] = html.Shown(finding)
+        shown = findings[place] = html.Shown(finding, whose=_whose(done, number))
     else:
-        seen = (shown.finding.seen or 1) + (finding.seen or 1)
-        shown.finding = replace(shown.finding, seen=seen)
+        # A step of two ranks is one step: what all of them have found is counted as in the terminal.
+        seen = max(shown.finding.seen or 1, finding.seen or 1)
+        first = _first(shown.finding.site.iteration, finding.site.iteration)
+        site = replace(shown.finding.site, iteration=first)
+        shown.finding = replace(shown.finding, seen=seen, site=site)
     if rank:
         shown.ranks.append(rank)
     return list(findings).index(place)
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    return min((step for step in (one, other) if step is not None), default=None)
+
+
+def _whose(done: Replayed, number: int) -> str:
+    """The optimizer whose steps a finding counts, where several take steps."""
+    assert done.timeline is not None
+    lanes = done.timeline.lanes
+    if sum(lane.steps > 0 for lane in lanes) < 2:
+        return ""
+    at = next((mark.lane for mark in done.timeline.marks if number in mark.findings), -1)
+    return lanes[at].title if at >= 0 and lanes[at].steps else ""
 
 
 def _write(page: html.Page, output: str) -> None:

@@ -4,7 +4,7 @@ Each process has one file (`identity` writes it):
 
     {"rank": 1, "world": 4, "pid": 4711, "host": "node7", "program": "train.py"}
     {"steps":         1357}                     overwritten at every step
-    {"finding": {"code": "ZG101", …}}           again when it has happened 2, 4, 8 … times
+    {"finding": {"code": "ZG101", …}}           again when it has happened 2, 4, 8 … times, and at the end
     {"end": true, "watched": {…}, "errors": []}
 """
 

@@ -166,6 +166,8 @@ class RunProcess:
             return  # this process did not train
         if self._writes:
             watched = None if report.watched is None else plain(report.watched)
+            # While it ran, a finding was written at 2, 4, 8 … times only: these are the exact counts.
+            self._write(*({"finding": plain(one)} for one in report.findings))
             self._write({"end": clean, "watched": watched, "errors": plain(report.errors)})
 
     def others(self) -> list[Part]:

@@ -32,6 +32,8 @@ class Rank:
 
     name: str
     """`rank 0`; empty if there is only one process."""
+    number: int | None
+    """Its number among ranks that train together; None for a process of its own."""
     timeline: Timeline
     watched: Watched
     findings: list[int]
@@ -46,6 +48,8 @@ class Shown:
     finding: Finding
     ranks: list[str] = field(default_factory=list)
     """The ranks that found it, if there are several."""
+    whose: str = ""
+    """The optimizer whose steps are counted, if several take steps."""
 
 
 @dataclass
@@ -123,12 +127,14 @@ _TIMELINE = """\
 <button type=button data-do=prev class=finds title="Previous finding (p)">‹ finding</button>
 <button type=button data-do=next class=finds title="Next finding (n)">finding ›</button>
 <span class=gap></span>
-<label class=goto>Step <input id=goto type=number min=1 step=1 inputmode=numeric></label>
+<label class=goto>Step <input id=goto type=text inputmode=numeric autocomplete=off></label>
+<label class=goto id=of hidden>of <select id=whose></select></label>
 <output id=range aria-live=polite></output>
 </div>
 <canvas id=overview role=img aria-label="The whole run; drag to choose a part of it"></canvas>
 <div id=timeline tabindex=0 role=application aria-roledescription=timeline aria-describedby=keys \
 aria-label="Timeline of the run"><div id=names></div><canvas id=lanes aria-hidden=true></canvas></div>
+<p id=reading></p>
 <p id=keys class=keys><kbd>←</kbd> <kbd>→</kbd> step by step, with <kbd>Shift</kbd> by half a view ·
 <kbd>+</kbd> <kbd>−</kbd> zoom · <kbd>0</kbd> all · <kbd>n</kbd> <kbd>p</kbd> next and previous finding ·
 drag to move, <kbd>Ctrl</kbd> and wheel, or pinch, to zoom</p>
@@ -175,24 +181,37 @@ def _verdict(page: Page) -> tuple[str, str]:
         return "advice", "Incomplete"
     if not any(rank.watched.steps for rank in page.ranks):
         return "advice", "No optimizer step"
+    if any(rank.watched.remarks for rank in page.ranks):
+        return "advice", "Not always finite"
     return "good", "Nothing wrong"
+
+
+def _steps(page: Page) -> int:
+    """How many steps there were: a step of all ranks is one step, as in the terminal."""
+    ranked = [rank.watched.steps for rank in page.ranks if rank.number is not None]
+    return max(ranked, default=0) + sum(
+        rank.watched.steps for rank in page.ranks if rank.number is None
+    )
 
 
 def _hero(page: Page) -> str:
     kind, words = _verdict(page)
-    steps = sum(rank.watched.steps for rank in page.ranks)
     optimizers = max((len(rank.watched.optimizers) for rank in page.ranks), default=0)
     windows: Counter[int] = Counter()
-    for rank in page.ranks:
+    ranked = [rank for rank in page.ranks if rank.number is not None]
+    for rank in [*ranked[:1], *(rank for rank in page.ranks if rank.number is None)]:
         windows.update(rank.watched.windows)
-    usual = f"mostly of {_count(windows.most_common(1)[0][0], 'backward')}" if windows else ""
+    length, times = windows.most_common(1)[0] if windows else (0, 0)
+    mostly = "" if len(windows) == 1 else f"{_number(times)} "
+    usual = f"{mostly}of {_count(length, 'backward')}" if windows else ""
     ran = {code for rank in page.ranks for code in rank.watched.ran}
+    broken = len({one.finding.code for one in page.findings})
     tiles = [
-        ("steps", _number(steps), f"on {len(page.ranks)} ranks" if len(page.ranks) > 1 else ""),
+        ("steps", _number(_steps(page)), f"on {len(ranked)} ranks" if len(ranked) > 1 else ""),
         ("optimizers", _number(optimizers), ""),
         ("parameters", _number(max((r.watched.parameters for r in page.ranks), default=0)), ""),
         ("windows", _number(sum(windows.values())), usual),
-        ("rules", _number(len(ran)), "were applied"),
+        ("rules", _number(len(ran)), f"{_number(broken)} broken" if broken else "none broken"),
     ]
     shown = "".join(
         f"<div><dt>{name}</dt><dd>{value}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
@@ -207,7 +226,8 @@ def _hero(page: Page) -> str:
 
 
 def _lead(page: Page, kind: str) -> str:
-    steps = _count(sum(rank.watched.steps for rank in page.ranks), "step")
+    ranks = sum(rank.number is not None for rank in page.ranks)
+    steps = _count(_steps(page), "step") + (f" on {ranks} ranks" if ranks > 1 else "")
     stopped = "".join(f" {_text(_stop(rank))}" for rank in page.ranks if not rank.clean)
     if kind == "good":
         return f"{steps} watched, and no rule was broken.{_remarks(page)}{stopped}"
@@ -276,6 +296,7 @@ def _seen(shown: Shown) -> str:
     if one.site.iteration is not None:
         parts.append(
             f"{'first ' if (one.seen or 1) > 1 else ''}at step {_number(one.site.iteration)}"
+            + (f" of {shown.whose}" if shown.whose else "")
         )
     if shown.ranks:
         parts.append(f"on {', '.join(shown.ranks)}")
@@ -308,10 +329,13 @@ def _norms(page: Page) -> str:
         return ""
     return (
         "<section aria-labelledby=h-norms id=norms><div class=head><h2 id=h-norms>Gradient norms</h2>"
-        "<p>The norm that each step used and, if it was wrong, the right one. "
-        "The steps are those of the timeline.</p></div>"
+        "<p>The norm (L2, over all parameters of the optimizer) that each step used and, if it was "
+        "wrong, the right one. The steps in view are those of the timeline.</p></div>"
         "<div class=panel><p class=key><span class=k-used>used</span> "
-        "<span class=k-right>should have been</span></p><div id=charts></div></div></section>"
+        "<span class=k-range hidden>from the smallest to the largest used</span> "
+        "<span class=k-right>should have been</span> <span class=k-wrong>the difference</span> "
+        "<span class=k-endless hidden>inf or nan</span></p>"
+        "<div id=charts></div></div></section>"
     )
 
 
@@ -348,12 +372,20 @@ def _histogram(rank: Rank, lane: Lane) -> str:
 
 def _watched(page: Page) -> Iterator[str]:
     yield (
-        "<section aria-labelledby=h-watched><div class=head><h2 id=h-watched>What was watched</h2>"
-        "</div><div class='panel columns'>"
+        "<section aria-labelledby=h-watched><details class=panel><summary><h2 id=h-watched>"
+        f"What was watched</h2> <span>{_text(_scope(page))}</span></summary><div class=columns>"
     )
     for rank in page.ranks:
         yield from _rank(rank, page)
-    yield "</div></section>"
+    yield "</div></details></section>"
+
+
+def _scope(page: Page) -> str:
+    """What the folded part contains, in a few words."""
+    ran = {code for rank in page.ranks for code in rank.watched.ran}
+    could_not = {code for rank in page.ranks for code in rank.watched.could_not} - ran
+    off = f", {_number(len(could_not))} that did not apply" if could_not else ""
+    return f"{_count(len(ran), 'rule')} that applied{off}"
 
 
 def _rank(rank: Rank, page: Page) -> Iterator[str]:

@@ -2,25 +2,26 @@
 (() => {
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const STATES = ["unknown", "empty", "live", "spent", "stale", "misused"];
-/* The last is drawn where stale gradients were used; left alone, they are a healthy GAN's. */
-const STALE = 4, MISUSED = 5;
+/* New gradients on used ones are stale if a step uses them. If they are cleared first, as in a
+   healthy GAN, they are harmless leftovers. */
+const STATES = ["unknown", "empty", "live", "spent", "leftover", "stale"];
+const LEFTOVER = 4, STALE = 5, ADVICE = 1, ERROR = 2;
 const MEANING = {
   empty: "no gradients", live: "not used by a step yet", spent: "used by a step, not cleared",
-  stale: "new gradients added to used ones", misused: "stale, and used by a step", unknown: "unknown",
+  leftover: "added to used gradients, no step uses them", stale: "added to used gradients, and a step uses them",
+  unknown: "not known",
 };
 const SIGNS = { zero: "0", backward: "B", clip: "C", step: "S", unscale: "U", update: "↑", assign: "=", sync: "⇄" };
 const NAMES = { assign: "assigned", new: "created", unknown: "unknown", more: "more" };
 const gutter = () => innerWidth > 720 ? 46 : 0;
-const LANE = 74, BAND = 34, TOP = 28, AXIS = 24, SIGNS_FROM = 30, SIGN_ROW = 20, FEW = 8;
+const BAND = 34, TOP = 28, AXIS = 24, SIGNS_FROM = 30, SIGN_ROW = 20, FEW = 8, SHARES_BELOW = 6;
 
 /* ---- the look: colours and patterns of the theme that is on ---- */
 let look = {};
 function restyle() {
   const css = getComputedStyle(document.documentElement);
-  for (const name of ["bg", "surface", "sunk", "text", "muted", "line", "accent", "bad", "ink", ...STATES])
+  for (const name of ["bg", "surface", "sunk", "text", "muted", "line", "accent", "bad", "hint", "ink", ...STATES])
     look[name] = css.getPropertyValue("--" + name).trim();
-  look.misused = look.stale;
   look.sans = css.getPropertyValue("--sans");
   look.fill = STATES.map(pattern);
 }
@@ -31,15 +32,14 @@ function pattern(state) {
   const pen = tile.getContext("2d");
   pen.scale(k, k);
   pen.fillStyle = look[state];
-  if (state === "stale") pen.globalAlpha = .2;
   pen.fillRect(0, 0, size, size);
-  pen.globalAlpha = 1;
-  pen.strokeStyle = state === "stale" ? look.stale : look.surface;
+  pen.strokeStyle = look.surface;
   pen.fillStyle = look.muted;
   pen.lineWidth = 1.6;
   const lines = (points) => { pen.beginPath(); for (const [a, b, c, d] of points) { pen.moveTo(a, b); pen.lineTo(c, d); } pen.stroke(); };
   if (state === "spent") lines([[-2, 6, 6, -2], [2, 10, 10, 2]]);
-  if (state === "stale" || state === "misused") { pen.globalAlpha = .75; pen.lineWidth = 1.2; lines([[0, 0, 8, 8], [0, 8, 8, 0]]); }
+  if (state === "stale") { pen.globalAlpha = .75; pen.lineWidth = 1.2; lines([[0, 0, 8, 8], [0, 8, 8, 0]]); }
+  if (state === "leftover") { pen.fillStyle = look.surface; for (const [a, b] of [[1, 1], [5, 5]]) pen.fillRect(a, b, 2, 2); }
   if (state === "unknown") { pen.globalAlpha = .55; pen.fillRect(3, 3, 1.6, 1.6); }
   const made = pen.createPattern(tile, "repeat");
   made.setTransform(new DOMMatrix().scale(1 / k));
@@ -80,23 +80,33 @@ function motif(rank, first, flat, lanes) {
   const starts = Array.from({ length: lanes }, (_, lane) => first[lane] || 0);
   const shares = starts.map(() => new Float32Array(STATES.length));
   const steps = new Uint8Array(lanes), found = new Uint8Array(lanes), now = [...starts];
-  for (const letter of letters) if (letter.lane >= 0 && letter.found.length) found[letter.lane] = 1;
+  for (const letter of letters) {
+    letter.level = Math.max(0, ...letter.found.map(levelOf));
+    if (letter.lane >= 0) found[letter.lane] = Math.max(found[letter.lane], letter.level);
+  }
   letters.forEach((letter) => {
     for (let lane = 0; lane < lanes; lane++) shares[lane][drawn(now[lane], found[lane])] += 1 / letters.length;
     if (letter.lane < 0) return;
     now[letter.lane] = letter.state;
     if (letter.kind === "step") steps[letter.lane] = 1;
   });
-  return { letters, starts, shares, steps, found, any: found.some(Boolean) };
+  return { letters, starts, shares, steps, found };
 }
-const drawn = (state, found) => state === STALE && found ? MISUSED : state;
+function levelOf(number) { return data.findings[number].level === "error" ? ERROR : ADVICE; }
+function drawn(state, found) { return state === LEFTOVER && found === ERROR ? STALE : state; }
 const ranks = data.ranks.map(opened);
 const total = Math.max(0, ...ranks.map((rank) => rank.ticks));
 /* What came after the last step is a tick, too, but no step. */
 const isOpen = (rank) => rank.ticks > 0 && !rank.motifs[rank.runs[rank.runs.length - 1]].steps.some(Boolean);
 const numbered = Math.max(0, ...ranks.map((rank) => rank.ticks - (rank.each === 1 && isOpen(rank) ? 1 : 0)));
-const nameOf = (tick) => tick < numbered ? `step ${count(tick + 1)}` : "after the last step";
 const rows = ranks.flatMap((rank) => rank.lanes.map((lane, at) => ({ rank, lane, at })));
+/* Steps have the numbers that their optimizer counts, as in the cards and in the terminal. Where a
+   rank has several optimizers that step, each lane has an axis of its own. */
+const alone = ranks.every((rank) => rank.lanes.filter((lane) => lane.steps).length <= 1);
+const LANE = alone ? 74 : 92;
+const titleOf = (row) => (ranks.length > 1 ? row.rank.name + " · " : "") + row.lane.title;
+const stepping = rows.filter((row) => row.lane.steps).sort((a, b) => alone ? b.lane.steps - a.lane.steps : 0);
+let guide = stepping[0] || rows[0];
 function runAt(rank, tick) {
   let low = 0, high = rank.runs.length - 1;
   while (low < high) {
@@ -114,6 +124,25 @@ function stepsBefore({ rank, lane, at }, tick) {
   const all = before[rank.runs.length];
   return rank.each > 1 && all ? exact * lane.steps / all : exact;
 }
+
+function tickOf({ rank, lane, at }, step) {
+  /* The tick at which an optimizer takes a step, the first being 1; asked for any, one gets the nearest. */
+  const before = rank.stepsBefore[at], runs = rank.runs.length, all = before[runs];
+  if (!all) return 0;
+  const wanted = Math.min(Math.max(1, step), lane.steps) * (rank.each > 1 ? all / lane.steps : 1);
+  let low = 0, high = runs - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (before[middle + 1] >= wanted) high = middle; else low = middle + 1;
+  }
+  return Math.max(0, Math.min(rank.ticks - 1, Math.floor(rank.starts[low] + wanted - before[low] - 1 + 1e-6)));
+}
+function stepIn(rank, tick) {
+  /* The row whose step a tick is, if it is one. */
+  const motif = motifAt(rank, tick);
+  return motif && rows.find((row) => row.rank === rank && motif.steps[row.at]);
+}
+const stepAt = (row, tick) => Math.floor(stepsBefore(row, tick) + 1e-6) + 1;
 
 /* ---- the view: which ticks are shown, and which one is looked at ---- */
 const view = { from: 0, to: Math.max(1, total), chosen: -1 };
@@ -140,11 +169,13 @@ function choose(tick, bring = true) {
   }
   changed();
 }
+const worst = Math.max(0, ...data.findings.map((_, number) => levelOf(number)));
 function nextFinding(way, wanted = -1, from = view.chosen) {
-  /* The nearest tick with a finding, before or after; of the runs only their ends are looked at. */
+  /* The nearest tick with a finding, before or after; of the runs only their ends are looked at.
+     Advice is passed over where there are errors. */
   let best = -1;
   for (const rank of ranks) {
-    const has = (run) => rank.motifs[rank.runs[run]].letters.some((l) => wanted < 0 ? l.found.length : l.found.includes(wanted));
+    const has = (run) => rank.motifs[rank.runs[run]].letters.some((l) => wanted < 0 ? l.level && l.level === worst : l.found.includes(wanted));
     const here = Math.max(0, from);
     for (let run = from < 0 ? 0 : runAt(rank, here); run >= 0 && run < rank.runs.length; run += way) {
       if (!has(run)) continue;
@@ -186,11 +217,48 @@ function draw() {
   drawLanes();
   drawOverview();
   drawCharts();
-  const from = Math.floor(view.from) + 1, to = Math.min(numbered, Math.ceil(view.to - 1e-9));
-  const say = !numbered ? "no step" : from > to ? "after the last step" : `${from === to ? "step" : "steps"} ${count(from)}${from === to ? "" : "–" + count(to)} of ${count(numbered)}`;
+  const whose = alone ? "" : ` of ${titleOf(guide)}`;
+  const say = !numbered ? "no step" : stepsIn(guide, view.from, view.to, ` of ${count(guide.lane.steps)}`) + whose;
   if ($("range").textContent !== say) $("range").textContent = say;
+  read(null);
   drawDetail();
 }
+function stepsIn(row, from, to, more = "") {
+  /* Which steps of an optimizer a part of the run has, in words. */
+  const first = Math.floor(stepsBefore(row, Math.max(0, Math.floor(from + 1e-9))) + 1e-6) + 1;
+  const last = Math.min(row.lane.steps, Math.floor(stepsBefore(row, Math.ceil(to - 1e-9)) + 1e-6));
+  if (first > row.lane.steps) return "after the last step";
+  if (last < first) return `before step ${count(first)}`;
+  return (first === last ? `step ${count(first)}` : `steps ${count(first)}–${count(last)}`) + more;
+}
+function read(place) {
+  /* The numbers behind a column: where the pointer is, or of the chosen step. */
+  const box = $("reading"), width = $("lanes").clientWidth - gutter(), per = width / (view.to - view.from);
+  let words = "";
+  if (total && per < SHARES_BELOW) {
+    const tick = place ? place.tick : view.chosen, row = place ? place.row : guide;
+    const wide = Math.max(1, Math.ceil(FEW * per)) / per;
+    words = "The height of a colour is its share of the events.";
+    if (tick >= view.from && tick < view.to && row) {
+      const from = view.from + Math.floor((tick - view.from) / wide) * wide, { acc } = columns(row, from, Math.min(total, from + wide), 1);
+      const sum = acc.reduce((a, b) => a + b) || 1;
+      const shares = ORDER.filter((s) => acc[s] > 0).map((s) => `${STATES[s]} ${percent(acc[s] / sum)}`);
+      words += ` ${titleOf(row)}, ${stepsIn(row, from, from + wide)}: ${shares.join(", ")}.`;
+    } else words += " Point at a column for its numbers.";
+  } else if (!place) words = total ? "Point at the timeline to read what the gradients hold." : "";
+  else if (place.row) {
+    const { row, tick } = place, motif = motifAt(row.rank, Math.floor(tick));
+    if (motif) {
+      const at = Math.floor((tick % 1) * motif.letters.length - .5);
+      let state = motif.starts[row.at];
+      for (let i = 0; i <= at; i++) if (motif.letters[i].lane === row.at) state = motif.letters[i].state;
+      state = STATES[drawn(state, motif.found[row.at])];
+      words = `${titleOf(row)}, ${stepsIn(row, Math.floor(tick), Math.floor(tick) + 1)}: ${state}, ${MEANING[state]}.`;
+    }
+  }
+  if (box.textContent !== words) box.textContent = words;
+}
+const percent = (share) => share < .001 ? "under 0.1 %" : `${Number((100 * share).toPrecision(share < .01 ? 1 : 3))} %`;
 const count = (n) => Math.round(n).toLocaleString("en-US");
 
 function columns(row, from, to, width) {
@@ -198,7 +266,7 @@ function columns(row, from, to, width) {
   const n = STATES.length, acc = new Float32Array(Math.ceil(width) * n), found = new Uint8Array(Math.ceil(width));
   const { rank, at } = row, scale = width / (to - from);
   /* Shares of less than a few ticks would only flicker: then several columns share them. */
-  const wide = scale < 6 ? Math.max(1, Math.ceil(FEW * scale)) : 1;
+  const wide = scale < SHARES_BELOW ? Math.max(1, Math.ceil(FEW * scale)) : 1;
   if (!rank.runs.length) return { acc, found, wide };
   for (let run = runAt(rank, Math.max(0, from)); run < rank.runs.length && rank.starts[run] < to; run++) {
     const motif = rank.motifs[rank.runs[run]], share = motif.shares[at];
@@ -208,7 +276,7 @@ function columns(row, from, to, width) {
       const part = Math.min(x1, x + 1) - Math.max(x0, x);
       const bin = Math.floor(x / wide) * n;
       for (let s = 0; s < n; s++) acc[bin + s] += share[s] * part;
-      if (motif.found[at]) found[x] = 1;
+      found[x] = Math.max(found[x], motif.found[at]);
     }
   }
   return { acc, found, wide };
@@ -216,16 +284,23 @@ function columns(row, from, to, width) {
 const ORDER = [5, 4, 2, 3, 1, 0];
 function drawColumns(ctx, row, from, to, width, y, band) {
   const { acc, found, wide } = columns(row, from, to, width), n = STATES.length;
-  /* A state that is there at all is seen: one misused step among 100,000 has a third of its column. */
+  /* One stale step among 100,000 has a third of its column; no state is seen that is not there. */
   const heights = (column) => {
     const x = Math.floor(column / wide);
     let sum = 0;
     for (let s = 0; s < n; s++) sum += acc[x * n + s];
     if (!sum) return null;
     const tall = ORDER.map((s) => Math.round(acc[x * n + s] / sum * band));
-    if (acc[x * n + MISUSED] > 0 && tall[0] < band / 3) tall[0] = Math.ceil(band / 3);
-    let over = tall.reduce((a, b) => a + b) - band;
-    for (let i = 1; i < n && over; i++) { const cut = Math.max(-band, Math.min(over, tall[i])); tall[i] -= cut; over -= cut; }
+    const stale = acc[x * n + STALE] > 0 && tall[0] < band / 3;
+    if (stale) tall[0] = Math.ceil(band / 3);
+    /* What rounding leaves over, or lacks, is the tallest state's. */
+    for (let over = tall.reduce((a, b) => a + b) - band; over;) {
+      let most = stale ? 1 : 0;
+      for (let i = most + 1; i < n; i++) if (tall[i] > tall[most]) most = i;
+      const cut = Math.min(over, tall[most]);
+      tall[most] -= cut;
+      over -= cut;
+    }
     return tall;
   };
   let start = 0, held = heights(0), key = String(held);
@@ -241,12 +316,14 @@ function drawColumns(ctx, row, from, to, width, y, band) {
   return found;
 }
 function flag(ctx, found, y, tall) {
-  /* Columns in which something was found: a bar, or a mark that one cannot miss. */
+  /* Columns in which something was found: for advice a thin line, for errors a mark that one cannot miss. */
+  ctx.fillStyle = look.hint;
+  for (let x = 0; x < found.length; x++) if (found[x] === ADVICE) ctx.fillRect(x, y - 2, 1, 2);
   ctx.fillStyle = look.bad;
   for (let x = 0; x < found.length; x++) {
-    if (!found[x]) continue;
+    if (found[x] !== ERROR) continue;
     const start = x;
-    while (found[x + 1]) x++;
+    while (found[x + 1] === ERROR) x++;
     const middle = (start + x + 1) / 2, half = Math.max(4, (x + 1 - start) / 2);
     ctx.beginPath();
     ctx.moveTo(middle - half, y - tall); ctx.lineTo(middle + half, y - tall);
@@ -255,8 +332,7 @@ function flag(ctx, found, y, tall) {
   }
 }
 function drawLanes() {
-  const several = ranks.length > 1;
-  const { ctx, width } = pen($("lanes"), Math.max(1, rows.length) * LANE + AXIS, gutter());
+  const { ctx, width } = pen($("lanes"), Math.max(1, rows.length) * LANE + (alone ? AXIS : 0), gutter());
   const span = view.to - view.from, per = width / span;
   const x = (tick) => (tick - view.from) * per;
   ctx.save();
@@ -266,7 +342,7 @@ function drawLanes() {
   rows.forEach((row, number) => {
     const y = number * LANE + TOP;
     if (per < SIGNS_FROM) { ctx.fillStyle = look.sunk; ctx.fillRect(0, y, width, BAND); }
-    if (per >= 6) drawTicks(ctx, row, y, x, per, width);
+    if (per >= SHARES_BELOW) drawTicks(ctx, row, y, x, per, width);
     else {
       flag(ctx, drawColumns(ctx, row, view.from, view.to, width, y, BAND), y - 2, 7);
     }
@@ -284,7 +360,8 @@ function drawLanes() {
     ctx.lineWidth = 1;
   }
   ctx.restore();
-  axis(ctx, width, rows.length * LANE + 2);
+  if (alone) axis(ctx, width, rows.length * LANE + 2, guide);
+  else rows.forEach((row, number) => axis(ctx, width, number * LANE + TOP + BAND + 4, row));
   const names = $("names");
   if (names.dataset.left !== String(gutter())) {
     names.dataset.left = gutter();
@@ -292,7 +369,7 @@ function drawLanes() {
       const label = document.createElement("span");
       label.style.top = number * LANE + 2 + "px";
       label.style.left = gutter() + "px";
-      label.textContent = (several ? row.rank.name + " · " : "") + row.lane.title + " ";
+      label.textContent = titleOf(row) + " ";
       const more = document.createElement("small");
       more.textContent = count(row.lane.steps) + (row.lane.steps === 1 ? " step" : " steps");
       label.append(more);
@@ -316,12 +393,7 @@ function drawTicks(ctx, { rank, at }, y, x, per, width) {
 }
 function sign(ctx, letter, x, y, slot, signs) {
   const mark = SIGNS[letter.kind], step = letter.kind === "step", middle = y + 8.5;
-  if (letter.found.length) {
-    ctx.fillStyle = look.bad;
-    ctx.beginPath();
-    ctx.moveTo(x - 4.5, y - 9); ctx.lineTo(x + 4.5, y - 9); ctx.lineTo(x, y - 2);
-    ctx.fill();
-  }
+  if (letter.level) badge(ctx, letter.level, x, y - 5.5);
   if (!mark) return;
   ctx.fillStyle = look.ink;
   if (!signs) {
@@ -347,22 +419,40 @@ function sign(ctx, letter, x, y, slot, signs) {
   ctx.fillStyle = step ? look.surface : look.ink;
   ctx.fillText(words, x, middle + .5);
 }
+function badge(ctx, level, x, y) {
+  /* Errors are triangles, advice is a small ring. */
+  ctx.beginPath();
+  if (level === ERROR) {
+    ctx.fillStyle = look.bad;
+    ctx.moveTo(x - 4.5, y - 3.5); ctx.lineTo(x + 4.5, y - 3.5); ctx.lineTo(x, y + 3.5);
+    ctx.fill();
+  } else {
+    ctx.strokeStyle = look.hint;
+    ctx.lineWidth = 1.5;
+    ctx.arc(x, y + .5, 2, 0, 7);
+    ctx.stroke();
+    ctx.lineWidth = 1;
+  }
+}
 function nice(span, room) {
   const raw = Math.max(1, span / Math.max(1, room)), power = 10 ** Math.floor(Math.log10(raw));
   return [1, 2, 5, 10].map((k) => k * power).find((gap) => gap >= raw);
 }
-function axis(ctx, width, y) {
-  const span = view.to - view.from, gap = nice(span, width / 90), per = width / span;
+function axis(ctx, width, y, row) {
+  /* The numbers that one optimizer's steps have. */
+  const span = view.to - view.from, per = width / span;
+  const first = Math.max(1, Math.floor(stepsBefore(row, Math.floor(view.from)))), last = Math.min(row.lane.steps, Math.ceil(stepsBefore(row, Math.ceil(view.to)) + 1));
+  if (!row.lane.steps || last < first) return;
+  const gap = nice(last - first + 1, width / 90);
   ctx.fillStyle = look.muted;
   ctx.font = `11px ${look.sans}`;
   ctx.textBaseline = "top";
   let free = -99;
-  for (let step = Math.max(gap, Math.ceil((view.from + .5) / gap) * gap); step <= Math.min(numbered, view.to + .5); step += gap) put(step);
-  if (view.from < 1) put(1);
+  if (first === 1 && gap > 1) put(1);
+  for (let step = Math.max(gap, Math.ceil(first / gap) * gap); step <= last; step += gap) put(step);
   function put(step) {
-    const x = (step - .5 - view.from) * per, words = count(step), half = ctx.measureText(words).width / 2;
-    if (x - half < free && step !== 1) return;
-    if (step === 1 && gap * per < 60 + half) { if (gap > 1) return; }
+    const x = (tickOf(row, step) + .5 - view.from) * per, words = count(step), half = ctx.measureText(words).width / 2;
+    if (x < -.5 || x > width + .5 || x - half < free) return;
     ctx.textAlign = "center";
     const middle = Math.min(Math.max(x, half + 1), width - half - 1);
     ctx.fillRect(x - .5, y - 2, 1, 4);
@@ -394,18 +484,20 @@ function drawOverview() {
 /* ---- gradient norms ---- */
 const charts = $("charts") ? rows.filter((row) => row.rank.norms[row.at]).map((row) => {
   const figure = document.createElement("figure"), caption = document.createElement("figcaption"), canvas = document.createElement("canvas");
-  caption.textContent = (ranks.length > 1 ? row.rank.name + " · " : "") + row.lane.title;
+  caption.textContent = titleOf(row);
   canvas.setAttribute("role", "img");
   figure.append(caption, canvas);
   $("charts").append(figure);
   return { row, canvas, caption, title: caption.textContent };
 }) : [];
 function drawCharts() {
-  for (const chart of charts) drawChart(chart);
+  const shown = charts.map(drawChart);
+  for (const [name, is] of [["range", (one) => one.dense], ["right", (one) => one.differs], ["wrong", (one) => one.differs], ["endless", (one) => one.endless]])
+    for (const key of document.querySelectorAll(".k-" + name)) key.hidden = !shown.some(is);
 }
 function drawChart({ row, canvas, title }) {
   const { ctx, width, tall } = pen(canvas, 0, gutter()), { each, used, right } = row.rank.norms[row.at];
-  const left = 0, base = tall - 20, room = width - left, first = stepsBefore(row, view.from), last = stepsBefore(row, view.to);
+  const left = 0, base = tall - AXIS - 4, room = width - left, first = stepsBefore(row, view.from), last = stepsBefore(row, view.to);
   const from = Math.max(0, Math.floor(first / each) - 1), to = Math.min(used.length - 1, Math.ceil(last / each) + 1);
   const x = tickScale(row, room, left);
   let low = Infinity, high = 0, endless = 0, differs = 0;
@@ -419,11 +511,11 @@ function drawChart({ row, canvas, title }) {
   if (!(high > 0)) { low = .5; high = 1; }
   const log = high / low > 40;
   const bottom = log ? Math.log10(low) - .05 : 0, top = log ? Math.log10(high) + .05 : high * 1.08;
-  const y = (value) => value === Infinity ? 4 : base - ((log ? Math.log10(Math.max(value, low)) : value) - bottom) / (top - bottom || 1) * (base - 8);
+  const y = (value) => base - ((log ? Math.log10(Math.max(value, low)) : value) - bottom) / (top - bottom || 1) * (base - 22);
   ctx.font = `11px ${look.sans}`;
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
-  const grid = marks(bottom, top, log).filter((value) => y(value) > 12);
+  const grid = marks(bottom, top, log).filter((value) => y(value) > 20);
   for (const value of grid) {
     ctx.fillStyle = look.line;
     ctx.fillRect(left, Math.round(y(value)), room, 1);
@@ -432,10 +524,14 @@ function drawChart({ row, canvas, title }) {
   ctx.beginPath();
   ctx.rect(left, 0, room, tall);
   ctx.clip();
+  const dense = to - from > room * 2;
   if (right) between();
-  line(used, look.ink, [], 1.8);
+  if (dense) envelope();
+  else line(used, look.ink, [], 1.8);
   if (right) line(right, look.live, [5, 4], 2.4);
+  if (endless) notFinite();
   ctx.restore();
+  axis(ctx, room, base + 4, row);
   ctx.textAlign = "left";
   ctx.textBaseline = "bottom";
   for (const value of grid) {
@@ -458,30 +554,56 @@ function drawChart({ row, canvas, title }) {
     }
     ctx.globalAlpha = 1;
   }
+  function envelope() {
+    /* Where many steps share a pixel: from the smallest to the largest, and their mean as a line. */
+    const low = [], high = [], mean = [], columns = [];
+    let column = NaN, number = 0;
+    for (let i = from; i <= to; i++) {
+      if (!(used[i] >= 0) || used[i] === Infinity) continue;
+      const here = Math.round(x((i + .5) * each)), py = y(used[i]), last = columns.length - 1;
+      if (here !== column) { columns.push(column = here); low.push(py); high.push(py); mean.push(py); number = 1; }
+      else { low[last] = Math.max(low[last], py); high[last] = Math.min(high[last], py); number++; mean[last] += (py - mean[last]) / number; }
+    }
+    ctx.fillStyle = ctx.strokeStyle = look.ink;
+    ctx.globalAlpha = .2;
+    ctx.beginPath();
+    columns.forEach((px, i) => ctx.lineTo(px, high[i] - .5));
+    for (let i = columns.length - 1; i >= 0; i--) ctx.lineTo(columns[i], low[i] + .5);
+    ctx.fill();
+    ctx.globalAlpha = 1;
+    ctx.lineWidth = 1.4;
+    ctx.lineJoin = "round";
+    ctx.beginPath();
+    /* The mean of a few neighbours: a line that can be followed. */
+    columns.forEach((px, i) => { const near = mean.slice(Math.max(0, i - 2), i + 3); ctx.lineTo(px, near.reduce((a, b) => a + b) / near.length); });
+    ctx.stroke();
+  }
+  function notFinite() {
+    ctx.fillStyle = look.bad;
+    for (let i = from; i <= to; i++) if (used[i] === Infinity) {
+      const px = x((i + .5) * each);
+      ctx.beginPath();
+      ctx.moveTo(px - 4, 24); ctx.lineTo(px + 4, 24); ctx.lineTo(px, 17);
+      ctx.fill();
+    }
+  }
   function line(values, color, dash, thick) {
     ctx.strokeStyle = ctx.fillStyle = color;
     ctx.lineWidth = thick;
-    ctx.setLineDash(to - from > room ? [] : dash);
+    ctx.setLineDash(dense ? [] : dash);
     ctx.lineJoin = "round";
     ctx.beginPath();
-    let open = false, column = -1, least = 0, most = 0;
-    const flush = () => { if (column >= 0) { ctx.moveTo(column, least); ctx.lineTo(column, most + .5); } };
-    const dense = to - from > room * 2;
+    let open = false;
     for (let i = from; i <= to; i++) {
       const value = values[i];
-      if (!(value >= 0)) { open = false; continue; }
+      if (!(value >= 0) || value === Infinity) { open = false; continue; }
       const px = x((i + .5) * each), py = y(value);
-      if (dense) {
-        const here = Math.round(px);
-        if (here !== column) { flush(); column = here; least = most = py; } else { least = Math.min(least, py); most = Math.max(most, py); }
-      } else if (open) ctx.lineTo(px, py);
-      else { ctx.moveTo(px, py); open = true; }
+      if (open) ctx.lineTo(px, py);
+      else { ctx.moveTo(px, py); ctx.lineTo(px + (dense ? 1 : 0), py); open = true; }
     }
-    if (dense) flush();
-    ctx.lineWidth = dense ? 1.4 : thick;
     ctx.stroke();
     ctx.setLineDash([]);
-    if (to - from < 60) for (let i = from; i <= to; i++) if (values[i] >= 0) {
+    if (to - from < 60) for (let i = from; i <= to; i++) if (values[i] >= 0 && values[i] < Infinity) {
       ctx.beginPath();
       ctx.arc(x((i + .5) * each), y(values[i]), 3, 0, 7);
       ctx.fill();
@@ -490,8 +612,9 @@ function drawChart({ row, canvas, title }) {
   ctx.fillStyle = look.muted;
   ctx.textAlign = "left";
   ctx.textBaseline = "top";
-  ctx.fillText(`${log ? "logarithmic" : ""}${each > 1 ? `${log ? ", " : ""}each point is the largest of ${each} steps` : ""}`, left, base + 6);
-  if (endless) { ctx.fillStyle = look.bad; ctx.textAlign = "right"; ctx.fillText(`${endless} not finite, at the top`, width, base + 6); }
+  const notes = ["|grad|", ...(log ? ["logarithmic"] : []), ...(each > 1 ? [`each point is the largest of ${each} steps`] : [])];
+  ctx.fillText(notes.join(", "), left + 4, 2);
+  if (endless) { ctx.fillStyle = look.bad; ctx.textAlign = "right"; ctx.fillText(`${count(endless)} not finite`, width - 4, 2); }
   if (view.chosen >= view.from && view.chosen < view.to) {
     ctx.fillStyle = look.ink;
     ctx.globalAlpha = .35;
@@ -499,7 +622,8 @@ function drawChart({ row, canvas, title }) {
     ctx.globalAlpha = 1;
   }
   const words = high > 0 ? `from ${short(low)} to ${short(high)}` : "none";
-  canvas.setAttribute("aria-label", `Gradient norms of ${title} in view: ${words}${differs ? `; at ${count(differs)} points the right value differs` : ""}`);
+  canvas.setAttribute("aria-label", `Gradient norms of ${title} in view: ${words}${differs ? `; at ${count(differs)} points the right value differs` : ""}${endless ? `; ${count(endless)} are not finite` : ""}`);
+  return { dense, differs, endless };
 }
 function tickScale({ rank, lane, at }, room, left) {
   /* Where a step of one optimizer stands among the ticks; asked for one step after the other. */
@@ -540,16 +664,24 @@ function drawDetail() {
     const motif = motifAt(rank, view.chosen);
     if (!motif) continue;
     const title = document.createElement("h3"), list = document.createElement("ol");
-    title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + nameOf(view.chosen) + (rank.each > 1 ? ` (the most important of ${rank.each})` : "");
-    for (const letter of motif.letters) list.append(item(rank, letter));
+    const row = stepIn(rank, view.chosen);
+    const name = row ? `step ${count(stepAt(row, view.chosen))}` + (alone ? "" : ` of ${row.lane.title}`) : "after the last step";
+    title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + name + (rank.each > 1 ? ` (the most important of ${rank.each})` : "");
+    if (!alone && row) {
+      const others = rows.filter((one) => one.rank === rank && one !== row && one.lane.steps).slice(0, 4);
+      const small = document.createElement("small");
+      small.textContent = others.map((one) => { const n = stepAt(one, view.chosen) - 1; return n ? ` · after step ${count(n)} of ${one.lane.title}` : ` · before step 1 of ${one.lane.title}`; }).join("");
+      title.append(small);
+    }
+    for (const letter of motif.letters) list.append(item(rank, letter, motif));
     box.append(title, list);
-    for (const row of rows) if (row.rank === rank && motif.steps[row.at]) {
-      const words = normWords(row, stepsBefore(row, view.chosen));
+    if (row) {
+      const words = normWords(row, stepAt(row, view.chosen) - 1);
       if (words) { const line = document.createElement("p"); line.textContent = words; box.append(line); }
     }
   }
 }
-function item(rank, letter) {
+function item(rank, letter, motif) {
   const li = document.createElement("li"), name = document.createElement("b");
   name.textContent = (NAMES[letter.kind] || letter.kind) + (letter.times > 1 ? ` ×${letter.times}` : "");
   li.append(name);
@@ -557,8 +689,8 @@ function item(rank, letter) {
   if (letter.lane < 0) return li;
   if (rank.lanes.length > 1) add(rank.lanes[letter.lane].title);
   if (letter.site >= 0) { const [path, line] = rank.sites[letter.site]; add(`${rank.paths[path]}:${line}`); }
-  add("→ " + STATES[letter.state], "after");
-  for (const number of letter.found) { li.className = "found"; const f = data.findings[number]; add(`${f.code} ${f.name}`); }
+  add("→ " + STATES[drawn(letter.state, motif.found[letter.lane])], "after");
+  for (const number of letter.found) { if (letter.level === ERROR) li.className = "found"; else li.className = "hinted"; const f = data.findings[number]; add(`${f.code} ${f.name}`); }
   return li;
 }
 function normWords(row, step) {
@@ -566,9 +698,39 @@ function normWords(row, step) {
   if (!norms) return "";
   const at = Math.floor(step / norms.each), used = norms.used[at], right = norms.right ? norms.right[at] : NaN;
   if (!(used >= 0)) return "";
-  const full = (value) => value === Infinity ? "not finite" : value && value < 1e-4 ? value.toExponential(4) : String(Number(value.toPrecision(6)));
-  const whose = row.rank.lanes.length > 1 ? `Step ${count(step + 1)} of ${row.lane.title}: g` : "G";
-  return `${whose}radient norm used: ${full(used)}` + (right === right ? `; it should have been ${full(right)}` : "");
+  return `Gradient norm used: ${full(used)}` + (right === right ? `; it should have been ${full(right)}` : "");
+}
+function full(value) {
+  /* Six digits, written as in the cards and in the terminal (Python's `.6g`). */
+  if (value === Infinity) return "not finite";
+  if (value && (value < 1e-4 || value >= 999999.5)) {
+    const [digits, power] = value.toExponential(5).split("e");
+    return `${digits.replace(/\.?0+$/, "")}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  }
+  return String(Number(value.toPrecision(6)));
+}
+
+/* ---- the address: `#step=6544`, and `&lane=2` where several optimizers step ---- */
+function goStep(row, step) {
+  if (!row || !row.lane.steps || !(step >= 1)) return;
+  const tick = tickOf(row, step);
+  if (view.to - view.from > 40) show(tick - 9.5, tick + 10.5);
+  choose(tick);
+}
+function remember() {
+  if (view.chosen < 0) return;
+  const row = ranks.map((rank) => stepIn(rank, view.chosen)).find(Boolean);
+  if (!row) return;
+  const lane = alone ? "" : `&lane=${stepping.indexOf(row) + 1}`;
+  history.replaceState(null, "", `#step=${stepAt(row, view.chosen)}${lane}`);
+}
+function fromAddress() {
+  const said = new URLSearchParams(location.hash.slice(1)), step = Number(said.get("step"));
+  if (!(step >= 1)) return false;
+  const row = stepping[Number(said.get("lane") || 0) - 1] || guide;
+  if (row !== guide) { guide = row; $("whose").value = stepping.indexOf(row); }
+  goStep(row, step);
+  return true;
 }
 
 /* ---- hands: pointer, wheel, keys, buttons ---- */
@@ -589,6 +751,10 @@ function listen() {
   });
   const apart = () => { const [a, b] = [...fingers.values()]; return Math.max(12, Math.abs(a - b)); };
   canvas.addEventListener("pointermove", (event) => {
+    if (!fingers.size) {
+      const place = canvas.getBoundingClientRect(), number = Math.floor((event.clientY - place.top) / LANE);
+      read(number < rows.length && event.clientX - place.left >= gutter() ? { tick: at(event, canvas), row: rows[number] } : null);
+    }
     if (!fingers.has(event.pointerId) || !grabbed) return;
     fingers.set(event.pointerId, event.clientX);
     const width = grabbed.to - grabbed.from;
@@ -605,11 +771,12 @@ function listen() {
   const release = (event) => {
     if (!fingers.delete(event.pointerId)) return;
     canvas.classList.remove("dragging");
-    if (!moved && event.type === "pointerup") choose(Math.floor(at(event, canvas)), false);
+    if (!moved && event.type === "pointerup") { choose(Math.floor(at(event, canvas)), false); remember(); }
     grabbed = null;
   };
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
+  canvas.addEventListener("pointerleave", () => read(null));
   canvas.addEventListener("dblclick", (event) => zoom(.4, at(event, canvas)));
   canvas.addEventListener("wheel", (event) => {
     if (event.ctrlKey || event.metaKey) { event.preventDefault(); zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) / 120), at(event, canvas)); }
@@ -632,7 +799,7 @@ function listen() {
 
   const acts = {
     in: () => zoom(.5), out: () => zoom(2), all: () => show(0, total),
-    next: () => goFinding(1), prev: () => goFinding(-1),
+    next: () => { goFinding(1); remember(); }, prev: () => { goFinding(-1); remember(); },
   };
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => acts[button.dataset.do]());
   for (const button of document.querySelectorAll(".finds")) button.disabled = nextFinding(1, -1, -1) < 0;
@@ -641,15 +808,25 @@ function listen() {
     button.hidden = nextFinding(1, number, -1) < 0;
     button.addEventListener("click", () => {
       goFinding(1, number, -1);
+      remember();
       $("timeline").focus({ preventScroll: true });
       $("timeline").closest("section").scrollIntoView();
     });
   }
-  $("goto").max = numbered;
-  $("goto").addEventListener("change", (event) => {
-    const step = Number(event.target.value);
-    if (step >= 1) { if (view.to - view.from > 40) show(step - 10.5, step + 9.5); choose(step - 1); }
-  });
+  $("of").hidden = alone;
+  $("whose").replaceChildren(...stepping.map((row, number) => new Option(titleOf(row), number, row === guide, row === guide)));
+  $("whose").addEventListener("change", (event) => { guide = stepping[event.target.value]; go(); changed(); });
+  $("goto").addEventListener("change", go);
+  function go() {
+    /* A number, or what a card says: `6,544`, `step 6,544 of opt_d`. */
+    const said = $("goto").value, number = said.match(/\d[\d,]*/);
+    if (!number) return;
+    const named = stepping.findIndex((row) => said.trim().endsWith(` of ${row.lane.title}`));
+    if (named >= 0 && !said.endsWith(` of ${guide.lane.title}`)) { guide = stepping[named]; $("whose").value = named; }
+    goStep(guide, Number(number[0].replaceAll(",", "")));
+    remember();
+  }
+  addEventListener("hashchange", fromAddress);
   $("timeline").addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const half = (view.to - view.from) / 2;
@@ -664,12 +841,14 @@ function listen() {
       if (event.shiftKey) show(view.from + way * half, view.to + way * half);
       else choose(view.chosen < 0 ? start : start + way);
     }
-    if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+    if (keys[event.key]) { event.preventDefault(); keys[event.key](); remember(); }
   });
   window.addEventListener("resize", changed);
 }
 function legend() {
-  $("legend").replaceChildren(...["empty", "live", "spent", "stale", "misused"].map((state) => {
+  const held = new Set(ranks.flatMap((rank) => rank.motifs.flatMap((motif) => motif.shares.flatMap((share) => [...share.keys()].filter((s) => share[s] > 0)))));
+  $("legend").replaceChildren(...ORDER.toReversed().filter((s) => held.has(s)).map((s) => {
+    const state = STATES[s];
     const item = document.createElement("span"), swatch = document.createElement("canvas"), k = ratio();
     swatch.width = 30 * k; swatch.height = 16 * k;
     swatch.style.cssText = "width:30px;height:16px";
@@ -680,12 +859,24 @@ function legend() {
     ctx.fillRect(0, 0, 30, 16);
     ctx.strokeStyle = look.muted;
     ctx.strokeRect(.5, .5, 29, 15);
-    item.append(swatch, (state === "misused" ? "" : state + ": ") + MEANING[state]);
+    const name = document.createElement("b");
+    name.textContent = state;
+    item.append(swatch, name, MEANING[state]);
     return item;
   }), Object.assign(document.createElement("span"), { className: "break" }), ...["zero", "backward", "clip", "step"].map((kind) => {
     const item = document.createElement("span"), mark = document.createElement("kbd");
     mark.textContent = SIGNS[kind];
     item.append(mark, kind);
+    return item;
+  }), ...[[ERROR, "error"], [ADVICE, "advice"]].filter(([level]) => data.findings.some((_, n) => levelOf(n) === level)).map(([level, name]) => {
+    const item = document.createElement("span"), mark = document.createElement("canvas"), k = ratio();
+    mark.width = mark.height = 14 * k;
+    mark.style.cssText = "width:14px;height:14px";
+    mark.setAttribute("aria-hidden", "true");
+    const ctx = mark.getContext("2d");
+    ctx.scale(k, k);
+    badge(ctx, level, 7, 7);
+    item.append(mark, name);
     return item;
   }));
 }
@@ -709,10 +900,12 @@ $("theme").addEventListener("click", () => {
 dark.addEventListener("change", themed);
 themed();
 if ($("lanes")) {
-  listen();
   view.chosen = nextFinding(1, -1, -1);
-  if (!charts.some(({ row }) => row.rank.norms[row.at].right)) document.querySelectorAll(".k-right").forEach((key) => key.remove());
+  guide = (view.chosen >= 0 && ranks.map((rank) => stepIn(rank, view.chosen)).find((row) => row && !alone)) || guide;
+  for (const button of document.querySelectorAll(".finds")) if (worst === ERROR) button.textContent = button.textContent.replace("finding", "error");
+  listen();
+  fromAddress();
 }
 draw();
-window.zerograd = { view, total, rows: rows.length };
+window.zerograd = { view, total, rows: rows.length, stepAt: (lane, tick) => stepAt(stepping[lane], tick) };
 })();
