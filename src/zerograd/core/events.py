@@ -29,12 +29,12 @@ class Site:
 
 
 class Measured(Record):
-    """What a run saw where two contributions met: norms of the gradients, and whose they are."""
+    """What a run saw of a step that uses more than it should: norms of gradients, and whose they are."""
 
     expected: float
-    """The norm of what this backward brought."""
+    """The norm of what a step should have used."""
     got: float
-    """The norm of what was there afterwards."""
+    """The norm of what it used."""
     names: tuple[str, ...] = ()
     """The first few parameters concerned."""
     count: int = 0
@@ -160,7 +160,7 @@ class Backward(Event):
     leftover: bool | None = None
     """Whether it adds onto used gradients, where a run has looked; else the state says."""
     measured: Measured | None = None
-    """The numbers, where a run has looked."""
+    """The parameters concerned, where a run has looked."""
     read_by: ReadBy | None = None
     """Whether it goes through another subject's module that reads what this one has computed."""
     missed: Measured | None = None
@@ -241,7 +241,7 @@ class Step(Event):
     leaked: bool = False
     """It uses what another subject's backward has left, and its own points against that, as before."""
     measured: Measured | None = None
-    """What its own backward brought, and what it used, where a run has looked at such a leak."""
+    """What it should have used, and what it used, where a run has looked."""
 
 
 class Update(Event):

@@ -76,6 +76,8 @@ class State:
     """That step was another optimizer's, which shares parameters with this subject."""
     mixed: Backward | None = None
     """The backward that added onto used gradients."""
+    others: tuple[Backward, Step] | None = None
+    """A backward that added onto used gradients, and the other subject's step that it was for."""
     maybe: Backward | None = None
     """The latest backward that may have added onto used gradients."""
     dropped: tuple[Backward, Zero] | None = None
@@ -149,12 +151,10 @@ def _backward(state: State, event: Backward) -> State:
         maybe = event if state.grads is Grads.SPENT else None
         return replace(state, maybe=maybe)
     grads, mixed = state.grads, state.mixed
-    if event.leftover or (event.leftover is None and grads is Grads.SPENT):
+    if event.leftover or (event.leftover is None and grads in (Grads.SPENT, Grads.STALE)):
         grads = Grads.STALE
-        if mixed is None:
+        if mixed is None or _is_others(state, event):
             mixed = event
-        elif mixed.measured is None and event.measured is not None:
-            mixed = replace(mixed, measured=event.measured)
     elif grads in EMPTY or grads is Grads.SPENT:
         grads = Grads.LIVE
     crossed = state.crossed
@@ -189,6 +189,13 @@ def _is_foreign(state: State, event: Backward) -> bool:
     return event.site != left.site and step.through is not False
 
 
+def _is_others(state: State, event: Backward) -> bool:
+    """Whether what was added onto used gradients was for another subject, and this is for this one."""
+    if state.others is None or state.others[0] != state.mixed:
+        return False
+    return event.alone or bool(state.others[1].through)
+
+
 def _divisor(event: Backward) -> int | None:
     return 0 if event.excuse is Excuse.MAY_BE_WHOLE else event.divisor
 
@@ -214,6 +221,8 @@ def _step(state: State, event: Step) -> State:
     if event.part:
         return replace(state, used=event, shared=True)
     if event.foreign:
+        if state.grads is Grads.STALE and state.mixed is not None and event.through is not False:
+            return replace(state, others=(state.mixed, event))
         unsure = state.backward is None or state.backward.may
         if unsure or state.grads in (Grads.SPENT, Grads.STALE):
             return state
@@ -227,7 +236,7 @@ def _step(state: State, event: Step) -> State:
     return State(
         grads=Grads.SPENT,
         scale=Scale.PLAIN,
-        used=event,
+        used=event if event.measured is None else replace(event, measured=None),
         unscaled=state.unscaled,
         stepped=stepped,
     )

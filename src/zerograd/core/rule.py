@@ -150,8 +150,11 @@ def numbers(event: Backward | Step) -> str:
     seen = event.measured
     if seen is None:
         return ""
+    expected, got = f"{seen.expected:.6g}", f"{seen.got:.6g}"
+    if expected == got:
+        return named(event)  # clipped to the same norm: the direction is another
     where = " in this rank's shard" if seen.shard else ""
-    return f": expected |grad| {seen.expected:.6g}, got {seen.got:.6g}{where}{named(event)}"
+    return f": expected |grad| {expected}, got {got}{where}{named(event)}"
 
 
 def named(event: Backward | Step) -> str:

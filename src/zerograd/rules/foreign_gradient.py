@@ -61,10 +61,12 @@ def check(before: State, event: Event) -> Violation | None:
     if before.crossed is None:
         return None
     left, step = before.lent
+    # Older recordings have the numbers of the backward.
+    seen = before.crossed if event.measured is None else event
     return Violation(
         site=before.crossed.site,
         message="backward() adds to gradients that another optimizer's phase left here"
-        + numbers(before.crossed),
+        + numbers(seen),
         label="adds to .grad",
         evidence=(
             Evidence(left.site, "left by this backward"),
@@ -72,7 +74,7 @@ def check(before: State, event: Event) -> Violation | None:
         ),
         help="clear this optimizer before its own backward",
         step=event.site,
-        measured=before.crossed.measured,
+        measured=seen.measured,
     )
 
 

@@ -43,14 +43,18 @@ def check(before: State, event: Event) -> Violation | None:
     mixed = before.mixed if before.grads is Grads.STALE else before.maybe
     if mixed is None:
         return None
+    # Older recordings have the numbers of the backward.
+    seen = mixed if event.measured is None else event
     return Violation(
         site=mixed.site,
-        message="backward() adds to gradients that step() already used" + numbers(mixed),
+        message="backward() adds to gradients that step() already used" + numbers(seen),
         label="adds to .grad",
         evidence=(Evidence(before.used.site, "used here" + place(before.used, mixed)),),
-        help="clear the gradients between the step and the next backward: optimizer.zero_grad()",
+        help="clear the gradients between the step and the next backward: optimizer.zero_grad()"
+        if before.others is None
+        else "clear this optimizer right before its own backward: optimizer.zero_grad()",
         step=event.site,
-        measured=mixed.measured,
+        measured=seen.measured,
     )
 
 
@@ -59,7 +63,7 @@ RULE = Rule(
     name="stale-gradient",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "used", "mixed", "maybe"}),
+    reads=frozenset({"grads", "used", "mixed", "others", "maybe"}),
     needs=(of_kind(Step), of_kind(Backward)),
     single=True,
 )

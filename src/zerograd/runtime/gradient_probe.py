@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Assign, Backward, Excuse, Measured, Unknown, Zero
+from zerograd.core.events import Assign, Backward, Excuse, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
@@ -29,7 +29,6 @@ from zerograd.runtime.gradient_values import (
     version,
 )
 from zerograd.runtime.lanes import Lane
-from zerograd.runtime.parameter_names import MOST_NAMES
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.subjects import NOBODY, Meeting, Subject
@@ -86,6 +85,8 @@ class GradientProbe:
         self._variant = events.variant
         self._post = posting.post
         self._annotate = sync.annotate
+        self.thorough = False
+        """Whether nothing is left out that was harmless before: a recording has the numbers of every step."""
 
     def before(self, lane: Lane, event: Backward) -> list[Look]:
         """A backward is about to run: what the subjects of its thread hold that was used."""
@@ -163,7 +164,7 @@ class GradientProbe:
                 self._post(subject, self._event(Assign, event.site))
                 subject.holds_nothing_used()
                 return None
-        even = used.count == len(held) and not used.uneven
+        even = used.count == len(held) and not used.uneven and not self.thorough
         meeting = used.meetings.get(id(event)) if even else None
         if meeting is not None and meeting.harmless >= USUAL and not used.mixed:
             # It has always reached them, and that has always come to nothing.
@@ -183,7 +184,16 @@ class GradientProbe:
         used.count = len(filled)
         self._narrow(subject, filled)
         all_ = None if used.left is None else Versions(subject.params)
+        if self._begins_sum(subject, event):
+            used.sum.begin(filled)
         return Look(subject, filled, Touch(filled, self._heard), all_)
+
+    def _begins_sum(self, subject: Subject, event: Backward) -> bool:
+        """Whether nothing that is there is meant for the next step, as far as is known."""
+        state = subject.track.node.state
+        if state.crossed is not None:
+            return False
+        return state.mixed is None or (state.others is not None and state.others[0] == state.mixed)
 
     def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
         """No others can hold used gradients any more, whatever is added to them."""
@@ -227,13 +237,12 @@ class GradientProbe:
             elif state.lent is not None and state.grads is Grads.LIVE and subject.probe.reached:
                 self._post(subject, self._variant(event, alone=alone))
             return
-        numbers = None
         if exact is not None and (state.grads is not Grads.LIVE or alone):
-            numbers = _measured(exact, reached, subject.names(reached))
+            used.sum.added(subject.params, reached, exact.brought(reached))
         if state.grads is Grads.LIVE and state.used is None:
-            self._post(subject, self._variant(event, alone=alone, measured=numbers))
+            self._post(subject, self._variant(event, alone=alone))
             return
-        mixing = self._variant(event, leftover=True, alone=alone, measured=numbers)
+        mixing = self._variant(event, leftover=True, alone=alone)
         if exact is not None or not used.mixed:
             used.mixed = [*used.mixed, *((param, mixing) for param in reached)]
         self._post(subject, mixing)
@@ -333,13 +342,9 @@ class Touch:
         found = set(self._squares) | set(map(id, self._sharded.changed()))
         return [param for param in self.params if id(param) in found]
 
-    def saw(self, params: Iterable[Tensor]) -> bool:
-        """Whether it is known what the backward brought to each of them."""
-        return all(id(param) in self._squares for param in params)
-
-    def expected(self, params: Iterable[Tensor]) -> float:
-        """The norm of what the backward brought to them."""
-        return math.sqrt(sum(self._squares.get(id(param), 0.0) for param in params))
+    def brought(self, params: Iterable[Tensor]) -> float:
+        """The norm of what the backward brought to them; nan if that is not known of each."""
+        return math.sqrt(sum(self._squares.get(id(param), math.nan) for param in params))
 
     def remove(self) -> None:
         """Leave no hook behind."""
@@ -382,15 +387,3 @@ class Versions:
 
 def _versions(grads: Iterable[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
     return [-1 if grad is None else version(grad) for grad in grads]
-
-
-def _measured(touch: Touch, params: Sequence[Tensor], names: Sequence[str]) -> Measured | None:
-    """The numbers of a backward that added onto what was there, as far as they were seen."""
-    if not touch.saw(params):
-        return None
-    squares = (
-        float(plain(one.grad).double().norm()) ** 2 for one in params if one.grad is not None
-    )
-    got = math.sqrt(sum(squares))
-    shard = any(map(is_sharded, params))
-    return Measured(touch.expected(params), got, tuple(names[:MOST_NAMES]), len(params), shard)

@@ -15,14 +15,12 @@ The last is measured only once the others hold.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Backward, Measured, Site
+from zerograd.core.events import Backward, Site
 from zerograd.runtime import autograd_graph
 from zerograd.runtime.gradient_values import copies, holding, plain
-from zerograd.runtime.parameter_names import MOST_NAMES
 from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
@@ -77,7 +75,7 @@ class MissingDetach:
             if lender is not None:
                 lender.leak.returned.add(subject.name)
             if leak.kept:
-                self._compare(subject, scaled=bool(event.scaled))
+                self._compare(subject)
 
     def lent(self, subject: Subject, lender: Subject) -> None:
         """The step of another subject has used what its backward left in this one."""
@@ -89,9 +87,10 @@ class MissingDetach:
             leak.apart = True  # another backward of its window does not reach this subject
         if leak.rounds and leak.apart and leak.opposed < ENOUGH:
             leak.kept = copies(holding(subject.params))
+            subject.used.sum.take(leak.kept)
 
-    def stepped(self, subject: Subject) -> tuple[bool, Measured | None]:
-        """A subject has stepped: whether it used such a contribution once more; and the numbers."""
+    def stepped(self, subject: Subject) -> bool:
+        """A subject has stepped: whether it used such a contribution once more."""
         leak = subject.leak
         for other in subject.lane.probed if leak.returned else ():
             if other.name in leak.returned:
@@ -103,9 +102,9 @@ class MissingDetach:
         else:
             leak.rounds = leak.opposed = 0
         leak.forget()
-        return leak.opposed >= ENOUGH, leak.measured
+        return leak.opposed >= ENOUGH
 
-    def _compare(self, subject: Subject, *, scaled: bool) -> None:
+    def _compare(self, subject: Subject) -> None:
         """Whether what the own backward has brought points against what was there."""
         leak = subject.leak
         before: list[Tensor] = []
@@ -119,13 +118,9 @@ class MissingDetach:
                     self._torch.zeros_like(own[-1]) if kept is None else kept.double().flatten()
                 )
             dots = sum(float(one @ other) for one, other in zip(before, own, strict=True))
-            brought = math.sqrt(sum(float(one @ one) for one in own))
-            pairs = zip(before, own, strict=True)
-            got = math.sqrt(sum(float((one + other).square().sum()) for one, other in pairs))
         leak.opposed = leak.opposed + 1 if dots < 0 else 0
-        names = subject.names(subject.params[:MOST_NAMES]) if leak.opposed >= ENOUGH else ()
-        if not scaled:
-            leak.measured = Measured(brought, got, tuple(names), len(subject.params))
+        if leak.opposed >= ENOUGH:
+            subject.used.sum.added(subject.params, subject.params)
 
 
 def _named(name: str, subjects: Iterable[Subject]) -> Subject | None:

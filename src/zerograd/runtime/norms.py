@@ -1,7 +1,7 @@
 """Measures the norm of the gradients that every step uses. Only recordings need it.
 
-It computes on the device and fetches the numbers in batches. Where a backward adds to gradients that
-were used, it copies those first: what the step should have used is the difference.
+It computes on the device and fetches the numbers in batches. Where a step uses more than it should,
+its event has the numbers (`step_sums`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.events import Assign, Backward, Clip, Event, New, Step, Unknown, Zero
+from zerograd.core.events import Event, Step
 from zerograd.core.interruptions import Tolerating
-from zerograd.core.lifecycle import Grads
 from zerograd.recording.writer import Recorder
-from zerograd.runtime.gradient_values import copies, holding, plain
+from zerograd.runtime.gradient_values import holding, plain
 from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.subjects import Subject
 
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
 BATCH = 128
 """How many norms are fetched at once; a crash loses no more than these."""
 
-_FORGETTING = (Zero, Assign, New, Unknown)
-
 
 class _Measurements:
     """What is measured of one subject."""
 
-    __slots__ = ("base", "clipped", "first", "got", "now", "right", "rights", "used")
+    __slots__ = ("first", "now", "rights", "used")
 
     def __init__(self) -> None:
         self.first = 1
@@ -38,15 +35,8 @@ class _Measurements:
         self.used: list[Tensor] = []
         self.rights: dict[int, Tensor] = {}
         """By index in `used`: what the norm should have been."""
-        self.base: dict[int, Tensor] = {}
-        """Copies of used gradients that a backward is about to add to, by the identity of the parameter."""
-        self.right: Tensor | None = None
-        """The norm of what was added to them, after the last backward."""
-        self.got: Tensor | None = None
-        """The norm of the sum, then."""
         self.now: Tensor | None = None
         """The norm of the step that is about to be recorded, if it was asked for."""
-        self.clipped = False
 
 
 class Meter:
@@ -80,15 +70,6 @@ class Meter:
         if isinstance(event, Step):
             if not event.foreign:
                 self._step(measured, known[1], event)
-        elif known[1].base:
-            self._follow(measured, known[1], event)
-
-    def before(self, subjects: Iterable[Subject]) -> None:
-        """A backward is about to run; the subjects hold gradients that were used."""
-        for subject in subjects:
-            known = self._known.get(subject.name)
-            if known is not None and not known[1].base:
-                known[1].base = copies(subject.params)
 
     def norm(self, subject: Subject) -> Tensor | None:
         """The norm that a step, which is about to be recorded, uses; None if the subject is new."""
@@ -128,45 +109,15 @@ class Meter:
         called = self._names.called(name)
         self._recorder.title(name, self._titles[name], len(subject.params), called)
 
-    def _follow(self, subject: Subject, notes: _Measurements, event: Event) -> None:
-        """Something happened to gradients that a backward has added to although they were used."""
-        if isinstance(event, _FORGETTING):
-            _forget(notes)
-        elif isinstance(event, Clip):
-            notes.clipped = True
-        elif isinstance(event, Backward):
-            with Tolerating(RuntimeError), self._torch.no_grad():
-                came = []
-                for param in holding(subject.params):
-                    assert param.grad is not None
-                    grad, kept = plain(param.grad), notes.base.get(id(param))
-                    came.append(grad if kept is None else grad - kept)
-                notes.right = self._norm(came)
-                notes.got = self._norm_of(subject)
-
     def _step(self, subject: Subject, notes: _Measurements, event: Step) -> None:
-        state = subject.track.node.state
         used, notes.now = self._norm_of(subject) if notes.now is None else notes.now, None
-        if state.grads is Grads.STALE or state.crossed is not None:
-            right = self._right(notes, used, event)
-            if right is not None:
-                notes.rights[len(notes.used)] = right
+        if event.measured is not None:
+            used = self._torch.tensor(event.measured.got, dtype=self._torch.float64)
+            right = self._torch.tensor(event.measured.expected, dtype=self._torch.float64)
+            notes.rights[len(notes.used)] = right
         notes.used.append(used)
-        _forget(notes)
         if len(notes.used) >= BATCH:
             self._write_norms(subject.name)
-
-    def _right(self, notes: _Measurements, used: Tensor, event: Step) -> Any:
-        """The norm that should have been used, after clips and unscaling."""
-        if notes.right is None or notes.got is None:
-            return None
-        if notes.clipped:
-            if event.scaled:
-                return None  # clipped and unscaled: only the product of both factors is known
-            # If the clip had an effect, the norm that was used is its limit.
-            smaller = self._torch.minimum(notes.right, used)
-            return self._torch.where(used < notes.got * (1 - 1e-6), smaller, notes.right)
-        return notes.right * (used / notes.got) if event.scaled else notes.right
 
     def _norm_of(self, subject: Subject) -> Any:
         held = holding(subject.params)
@@ -214,7 +165,3 @@ class Meter:
 
 def _wide(torch: Any, grad: Tensor) -> Any:
     return torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else None
-
-
-def _forget(notes: _Measurements) -> None:
-    notes.base, notes.right, notes.got, notes.clipped = {}, None, None, False

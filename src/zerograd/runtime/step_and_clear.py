@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from zerograd.core.events import Assign, Backward, Excuse, Site, Step, Sync, Unknown, Zero
-from zerograd.core.lifecycle import EMPTY, Grads
+from zerograd.core.events import Assign, Backward, Excuse, Measured, Site, Step, Sync, Unknown, Zero
+from zerograd.core.lifecycle import EMPTY, Grads, Scale
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
@@ -76,7 +76,7 @@ class StepAndClear:
     def backward_in_step(self, subject: Subject) -> None:
         """A backward begins while the subject steps: if it was cleared, it had not used anything."""
         self._posting.release(subject)
-        subject.stepping.inner_stepped = False
+        subject.stepping.inner_stepped, subject.stepping.measured = False, None
 
     def backward_reached(self, subject: Subject) -> None:
         """A backward has reached the probe of a subject."""
@@ -163,16 +163,15 @@ class StepAndClear:
         if windows.drops or 1 < windows.open != windows.usual:
             # It is unlike the last windows: what decides about its end is read.
             event = self._events.variant(event, decided=self._guards.of(frame))
-        stepping, state = subject.stepping, subject.track.node.state
-        by_hand = state.backward is None or state.backward.may
-        if stepping.norms is not None or (by_hand and state.grads is _LIVE):
-            stepping.norms = norms(holding(subject.params))
-        stepping.clipped = state.clipped is not None or state.grads is Grads.UNKNOWN
+        if subject.used.sum.concerned:
+            event = self._with_numbers(subject, event, scaled=scaled)
+        self._note_used(subject)
         self._post(subject, event)
         used = subject.used
         if used.met:
             used.came_to_nothing()
         used.left, used.mixed = None, []
+        used.sum.forget()
         if grad is None:
             used.grad = None
         else:
@@ -193,10 +192,35 @@ class StepAndClear:
             finite = None if skipped else self._finite.of_step(subject)
             event = self._events.variant(event, finite=finite, skipped=skipped)
         if subject.lane is not None and len(subject.lane.probed) > 1:
-            leaked, measured = self._detach.stepped(subject)
-            if leaked:
-                event = self._events.variant(event, leaked=True, measured=measured)
+            if self._detach.stepped(subject):
+                event = self._events.variant(event, leaked=True)
         return event
+
+    def _note_used(self, subject: Subject) -> None:
+        """Note of the gradients that a step uses what shows later whether another uses the same."""
+        stepping, state = subject.stepping, subject.track.node.state
+        by_hand = state.backward is None or state.backward.may
+        if stepping.norms is not None or (by_hand and state.grads is _LIVE):
+            stepping.norms = norms(holding(subject.params))
+        stepping.clipped = state.clipped is not None or state.grads is Grads.UNKNOWN
+
+    def _with_numbers(self, subject: Subject, event: Step, *, scaled: bool) -> Step:
+        """The event of a step, with the numbers if it uses gradients that are not meant for it."""
+        measured, subject.stepping.measured = subject.stepping.measured, None
+        if not (subject.used.mixed or subject.track.node.crossed is not None or event.leaked):
+            return event
+        measured = measured or self._measured(subject, scaled=scaled)
+        return event if measured is None else self._events.variant(event, measured=measured)
+
+    def measure(self, subject: Subject, optimizer: Any, *, scaled: bool) -> None:
+        """A step is about to use more than it should: its optimizer may change the gradients."""
+        if getattr(optimizer, "grad_scale", None) is None:  # else it divides them itself
+            subject.stepping.measured = self._measured(subject, scaled=scaled)
+
+    def _measured(self, subject: Subject, *, scaled: bool) -> Measured | None:
+        state = subject.track.node.state
+        divided = scaled or state.scale is not Scale.PLAIN or state.unscaled is not None
+        return subject.measured(divided=divided)
 
     def _say_what_ranks_share(self, subject: Subject, event: Step) -> bool:
         """What ranks have to say before a step; True if the gradients are where no step sees them."""
@@ -212,6 +236,7 @@ class StepAndClear:
         """A step inside a backward: an optimizer that steps as soon as its gradient is there."""
         self._post(subject, self._events.step(frame, scaled))
         subject.used.left, subject.used.mixed, subject.used.grad = None, [], None
+        subject.used.sum.forget()
         if subject.lane is None:
             subject.lane = self._lanes.here.lane
         subject.lane.probed = [one for one in subject.lane.probed if one is not subject]
@@ -348,6 +373,7 @@ class StepAndClear:
         """Gradients that are clipped may have been cleared, or put there, unseen."""
         self._posting.release(subject)
         grads = subject.track.node.grads
+        subject.used.sum.clips(subject.params)
         if grads is _SPENT:
             if not any_holds(subject.params):
                 self._post(subject, self._events.event(Unknown, NOWHERE))

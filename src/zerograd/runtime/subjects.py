@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zerograd.core.events import Backward, Measured, Site, Zero
 from zerograd.fold.judge import Track
 from zerograd.runtime import gradient_values
-from zerograd.runtime.parameter_names import names_in_modules, names_of
+from zerograd.runtime.parameter_names import MOST_NAMES, names_in_modules, names_of
+from zerograd.runtime.step_sums import StepSum
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,6 +75,7 @@ class UsedGradients:
         "meetings",
         "met",
         "mixed",
+        "sum",
         "uneven",
         "version",
     )
@@ -97,6 +99,8 @@ class UsedGradients:
         """It was not always the same number: then every meeting is looked at in full."""
         self.company: frozenset[str] = NOBODY
         """The subjects that a backward has reached together with this one, since its clear or step."""
+        self.sum = StepSum()
+        """What the next step will use, and what it should, once a backward adds to used gradients."""
 
     def came_to_nothing(self) -> None:
         """The sums of used and new gradients are cleared, or reported: nothing else can use them."""
@@ -133,6 +137,7 @@ class Stepping:
         "empty_at",
         "held_clear",
         "inner_stepped",
+        "measured",
         "norms",
         "optimizer",
         "repeated_at",
@@ -157,6 +162,8 @@ class Stepping:
         """The identity of the optimizer that a scaler has last unscaled or stepped."""
         self.norms: list[float] | None = None
         """The norms that the last step used; None until a step has come with no backward before it."""
+        self.measured: Measured | None = None
+        """What the running step should use, and what it uses, if that is more."""
         self.repeated_at = -1
         """How many backward calls there had been when a step last used the same again."""
         self.clipped = False
@@ -201,7 +208,6 @@ class Leak:
         "kept",
         "lender",
         "lent",
-        "measured",
         "opposed",
         "returned",
         "rounds",
@@ -225,8 +231,6 @@ class Leak:
         """How many steps in a row have used such a sum."""
         self.opposed = 0
         """How many of them in a row had parts that point against each other."""
-        self.measured: Measured | None = None
-        """The numbers of the last one that was measured."""
         self.apart = False
         """The other subject's window also has a part that does not come through this one."""
         self.walks = 0
@@ -304,6 +308,7 @@ class Subject:
         """Its gradients are cleared."""
         used = self.used
         used.left, used.company = None, NOBODY
+        used.sum.forget()
         if used.mixed:
             used.mixed = []
         self.last_backward.weights_version = -1
@@ -314,8 +319,18 @@ class Subject:
 
     def holds_nothing_used(self) -> None:
         """No step has used what its gradients hold now: a backward may add to them."""
+        self.used.sum.forget()
         if self.lane is not None:
             self.lane.used.pop(self.name, None)
+
+    def measured(self, *, divided: bool) -> Measured | None:
+        """What a step should use and what it uses, where these are not the same."""
+        numbers = self.used.sum.at_step(self.params, divided=divided)
+        if numbers is None:
+            return None
+        concerned = self.used.sum.concerned
+        names = tuple(self.names(concerned)[:MOST_NAMES])
+        return Measured(*numbers, names, len(concerned), not self.whole)
 
     def names(self, params: Iterable[Tensor]) -> list[str]:
         """What the program calls some of the parameters."""

@@ -180,6 +180,7 @@ class Watcher:
         """From now on events are recorded, with what is measured at them; None: no more."""
         self._meter = meter
         self._judge.recorder = meter
+        self._probe.thorough = meter is not None
         self._finite.measured = None if meter is None else meter.norm
         self.lanes.leave_loops()
 
@@ -220,8 +221,6 @@ class Watcher:
                 self._steps.backward_in_step(subject)
         if len(lane.probed) > 1:
             self._detach.before_backward(lane.probed, event, outputs)
-        if self._meter is not None:
-            self._meter.before(lane.used.values())
         return event, self._probe.before(lane, event), lane.probed, frame
 
     def _look(self, lane: Lane, outputs: Any, frame: Any) -> None:
@@ -296,6 +295,7 @@ class Watcher:
             self._steps.begin_step(subject, optimizer)
             if subject.used.mixed or subject.track.node.crossed is not None:
                 self._probe.before_step(subject)
+                self._steps.measure(subject, optimizer, scaled=lane.scaling is not None)
 
     def step_ended(self, optimizer: Any) -> None:
         lane = self._here.lane

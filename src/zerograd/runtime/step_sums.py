@@ -1,0 +1,106 @@
+"""What a step uses, and what it should use, where gradients were there that were not meant for it.
+
+Before a backward adds to such gradients they are copied; what the step should use is the difference.
+Clips and scalers come between the backward and the step, so that the numbers follow them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from zerograd.core.interruptions import Tolerating
+from zerograd.runtime.gradient_values import copies, holding, plain
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TINY = 1e-6
+"""A clip multiplies by a little less than it should: smaller changes are none."""
+
+
+class StepSum:
+    """The gradients of one subject, from the backward that adds to what was there until the step."""
+
+    __slots__ = ("_base", "_clipped", "_got", "_right", "_there", "_times", "concerned")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is there that was not meant for the next step."""
+        self._base: dict[int, Tensor] = {}
+        """Copies of what was there before, by the identity of the parameter."""
+        self._there: frozenset[int] = frozenset()
+        """The same identities, also of gradients that are too large to be copied."""
+        self._times = 0
+        """How many backward calls have added to them."""
+        self.concerned: list[Tensor] = []
+        """The parameters that they have reached."""
+        self._right = self._got = math.nan
+        """The norms of what was added, and of the sum, when the last backward or clip came."""
+        self._clipped = False
+
+    def begin(self, params: Sequence[Tensor]) -> None:
+        """A backward is about to add to gradients that are not meant for the next step."""
+        self.forget()
+        self._base, self._there = copies(params), frozenset(map(id, params))
+
+    def take(self, base: dict[int, Tensor]) -> None:
+        """The same, where the copies were made before."""
+        self.forget()
+        self._base, self._there = base, frozenset(base)
+
+    def added(
+        self, params: Sequence[Tensor], reached: Sequence[Tensor], brought: float = math.nan
+    ) -> None:
+        """It has added to them; `brought` is the norm of that, for gradients too large to be copied."""
+        if not self._there:
+            return
+        self._times += 1
+        self.concerned = list({id(one): one for one in (*self.concerned, *reached)}.values())
+        held = holding(params)
+        self._got, self._clipped = _norm(held, {}), False
+        if self._base:
+            self._right = _norm(held, self._base)
+        elif self._times == 1:
+            others = [param for param in held if id(param) not in self._there]
+            self._right = math.hypot(brought, _norm(others, {}))
+        else:
+            self._right = math.nan
+
+    def clips(self, params: Iterable[Tensor]) -> None:
+        """They are about to be clipped; a scaler may have divided them since."""
+        if self._got > 0:
+            now = _norm(holding(params), {})
+            self._right, self._got, self._clipped = self._right * now / self._got, now, True
+
+    def at_step(self, params: Iterable[Tensor], *, divided: bool) -> tuple[float, float] | None:
+        """What a step should use and what it uses; `divided` if a scaler may have come between."""
+        if math.isnan(self._right):
+            return None
+        held = holding(params)
+        used = _norm(held, {})
+        if self._clipped:
+            # If the clip had an effect, the norm that is used is its limit.
+            took_effect = used < self._got * (1 - TINY)
+            return (min(self._right, used) if took_effect else self._right), used
+        if divided or not self._base:
+            return (self._right * used / self._got if self._got else self._right), used
+        return _norm(held, self._base), used
+
+
+def _norm(held: Sequence[Tensor], base: dict[int, Tensor]) -> float:
+    """The norm of gradients together, less what was there before; nan if it cannot be computed."""
+    import torch
+
+    squares = 0.0
+    with Tolerating(RuntimeError), torch.no_grad():  # no memory, or sparse at other places
+        for param in held:
+            if param.grad is not None:
+                grad, before = plain(param.grad), base.get(id(param))
+                grad = grad if before is None else grad - before
+                squares += float(grad.double().norm()) ** 2
+        return math.sqrt(squares)
+    return math.nan
