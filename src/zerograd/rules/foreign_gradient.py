@@ -48,6 +48,7 @@ for x, y in loader:
 from zerograd.core.events import Backward, Event, ReadBy, Step
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
+from zerograd.rules import stale_gradient
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -111,4 +112,5 @@ RULE = Rule(
     reads=frozenset({"grads", "backward", "lent", "crossed"}),
     needs=(lambda event: isinstance(event, Step) and event.foreign,),
     applies_to=Feature.SEVERAL_OPTIMIZERS,
+    yields_to=stale_gradient.RULE,  # what is never cleared holds all phases
 )

@@ -231,6 +231,8 @@ class GradientProbe:
         state = subject.track.node.state
         if reached or subject.probe.reached:
             event = self._annotate(subject, event)
+        if state.grads is Grads.LIVE and not subject.cleared:
+            alone = False  # what is never cleared is stale from the next step on, which says more
         if not reached:
             if used.left is not None and subject.probe.reached:
                 self._post(subject, self._variant(event, leftover=False))

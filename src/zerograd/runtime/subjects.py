@@ -259,6 +259,7 @@ class Subject:
     __slots__ = (
         "__weakref__",
         "_names",
+        "cleared",
         "covers",
         "finite",
         "ids",
@@ -292,6 +293,8 @@ class Subject:
         """Other subjects, all of whose parameters are among these."""
         self.overlaps: list[Subject] = []
         """Other subjects that share some of these."""
+        self.cleared = False
+        """Whether the program has ever cleared gradients of it."""
         self.lane: Any = None
         """The thread that drives it, as a `lanes.Lane`; None until one does."""
         self.probe = Probe(params)
@@ -307,6 +310,7 @@ class Subject:
     def emptied(self) -> None:
         """Its gradients are cleared."""
         used = self.used
+        self.cleared |= self.track.steps > 0
         used.left, used.company = None, NOBODY
         used.sum.forget()
         if used.mixed:
