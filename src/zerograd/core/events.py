@@ -242,6 +242,10 @@ class Step(Event):
     """It uses what another subject's backward has left, and its own points against that, as before."""
     measured: Measured | None = None
     """What it should have used, and what it used, where a run has looked."""
+    repeated: tuple[str, ...] = ()
+    """Some parameters whose used gradients it uses once more, where the others have new ones."""
+    repeated_count: int = 0
+    """How many there are."""
 
 
 class Update(Event):

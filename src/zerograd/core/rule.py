@@ -159,12 +159,13 @@ def numbers(event: Backward | Step) -> str:
 
 def named(event: Backward | Step) -> str:
     """The parameters concerned: ` (weight, bias and 4 more)`."""
-    return "" if event.measured is None else listed(event.measured)
+    seen = event.measured
+    return "" if seen is None else listed(seen.names, seen.count)
 
 
-def listed(seen: Measured) -> str:
-    """The parameters that were seen: ` (weight, bias and 4 more)`."""
-    if not seen.names:
+def listed(names: tuple[str, ...], count: int) -> str:
+    """The first of so many parameters: ` (weight, bias and 4 more)`."""
+    if not names:
         return ""
-    more = seen.count - len(seen.names)
-    return f" ({', '.join(seen.names)}{f' and {more} more' if more > 0 else ''})"
+    more = count - len(names)
+    return f" ({', '.join(names)}{f' and {more} more' if more > 0 else ''})"

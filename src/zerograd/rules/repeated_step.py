@@ -3,6 +3,9 @@
 Between two steps of a training loop a backward has to compute new gradients. A second step with the
 same gradients moves the weights twice in an old direction, and advances Adam's moments twice.
 
+A part is enough: where only the head was cleared and only the head was reached by the backward, the step
+applies the used gradients of the rest again. A run names those parameters.
+
 Fix: unsafe. The second of two equal steps in one block is removed; a backward between them may have
 been forgotten instead.
 
@@ -30,13 +33,17 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Step
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, of_kind, place
+from zerograd.core.rule import Evidence, Rule, Violation, listed, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Step) or event.foreign or not event.fed:
         return None
-    if before.grads is not Grads.SPENT or before.maybe is not None or before.used is None:
+    if before.used is None:
+        return None
+    if event.repeated:
+        return _partly(event, before.used)
+    if before.grads is not Grads.SPENT or before.maybe is not None:
         return None
     return Violation(
         site=event.site,
@@ -44,6 +51,17 @@ def check(before: State, event: Event) -> Violation | None:
         label="used again",
         evidence=(Evidence(before.used.site, "used here" + place(before.used, event)),),
         help="step once per backward",
+    )
+
+
+def _partly(event: Step, used: Step) -> Violation:
+    some = listed(event.repeated, event.repeated_count)
+    return Violation(
+        site=event.site,
+        message=f"step() uses the same gradients of some parameters a second time{some}",
+        label="used again, with new gradients of the others",
+        evidence=(Evidence(used.site, "used here" + place(used, event)),),
+        help="clear all parameters of the optimizer: optimizer.zero_grad()",
     )
 
 

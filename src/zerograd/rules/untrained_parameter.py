@@ -48,7 +48,7 @@ def check(before: State, event: Event) -> Violation | None:
     return Violation(
         site=event.site,
         message="backward() never reaches parameters that an optimizer has, but others of their shapes"
-        f", which no optimizer has{listed(event.missed)}",
+        f", which no optimizer has{listed(event.missed.names, event.missed.count)}",
         label="fills the gradients of other parameters",
         help="make the optimizer after the model, and give it the parameters that the loss uses",
     )

@@ -20,11 +20,15 @@ from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero,
 from zerograd.runtime.lanes import OUTSIDE, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
+from zerograd.runtime.parameter_names import MOST_NAMES
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
+
+SAME = 1e-4
+"""Factors that differ by less are one factor."""
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
 _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
@@ -163,9 +167,7 @@ class StepAndClear:
         if windows.drops or 1 < windows.open != windows.usual:
             # It is unlike the last windows: what decides about its end is read.
             event = self._events.variant(event, decided=self._guards.of(frame))
-        if subject.used.sum.concerned:
-            event = self._with_numbers(subject, event, scaled=scaled)
-        self._note_used(subject)
+        event = self._looked_at(subject, event, scaled=scaled)
         self._post(subject, event)
         used = subject.used
         if used.met:
@@ -196,13 +198,38 @@ class StepAndClear:
                 event = self._events.variant(event, leaked=True)
         return event
 
-    def _note_used(self, subject: Subject) -> None:
-        """Note of the gradients that a step uses what shows later whether another uses the same."""
+    def _with_repeated(self, subject: Subject, event: Step) -> Step:
+        """The event of a step, with the parameters whose used gradients are used once more."""
+        stepping, state = subject.stepping, subject.track.node.state
+        before, stepping.left = stepping.left, {}
+        if state.grads is not _LIVE or state.used is None or subject.covers or subject.overlaps:
+            return event
+        new = {id(param) for param, _ in subject.used.mixed}
+        held = [one for one in holding(subject.used.left or ()) if id(one) not in new]
+        now = {id(one): norm for one, norm in zip(held, norms(held), strict=True) if norm}
+        stepping.left = now
+        factors = {now[key] / norm for key, norm in before.items() if key in now}
+        same = factors == {1.0}
+        if state.clipped is not None and len(now) > 1 and factors:
+            same = max(factors) - min(factors) < SAME  # a clip changes all of them by one factor
+        repeated = [one for one in held if id(one) in now and id(one) in before]
+        if not repeated or not same or not stepping.same_optimizer:
+            return event
+        names = tuple(subject.names(repeated)[:MOST_NAMES])
+        return self._events.variant(event, repeated=names, repeated_count=len(repeated))
+
+    def _looked_at(self, subject: Subject, event: Step, *, scaled: bool) -> Step:
+        """The event of a step with what it uses; what shows later that another uses the same is noted."""
+        if subject.used.sum.concerned:
+            event = self._with_numbers(subject, event, scaled=scaled)
+        if subject.used.left or subject.stepping.left:
+            event = self._with_repeated(subject, event)
         stepping, state = subject.stepping, subject.track.node.state
         by_hand = state.backward is None or state.backward.may
         if stepping.norms is not None or (by_hand and state.grads is _LIVE):
             stepping.norms = norms(holding(subject.params))
         stepping.clipped = state.clipped is not None or state.grads is Grads.UNKNOWN
+        return event
 
     def _with_numbers(self, subject: Subject, event: Step, *, scaled: bool) -> Step:
         """The event of a step, with the numbers if it uses gradients that are not meant for it."""

@@ -137,6 +137,7 @@ class Stepping:
         "empty_at",
         "held_clear",
         "inner_stepped",
+        "left",
         "measured",
         "norms",
         "optimizer",
@@ -162,6 +163,8 @@ class Stepping:
         """The identity of the optimizer that a scaler has last unscaled or stepped."""
         self.norms: list[float] | None = None
         """The norms that the last step used; None until a step has come with no backward before it."""
+        self.left: dict[int, float] = {}
+        """By identity: the norms of used gradients that the last step used beside new ones of others."""
         self.measured: Measured | None = None
         """What the running step should use, and what it uses, if that is more."""
         self.repeated_at = -1
