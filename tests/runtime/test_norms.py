@@ -177,5 +177,5 @@ def test_a_recording_holds_what_was_watched(tmp_path: Path) -> None:
     assert played.watched is not None
     assert (played.watched.steps, played.watched.windows) == (300, {1: 300})
     assert "ZG106" in played.watched.could_not
-    assert list(played.titles.values()) == [("SGD, 4 parameters", 4)]
+    assert list(played.titles.values()) == [("optimizer: SGD, 4 parameters", 4)]
     assert any(str(path).endswith("test_norms.py") for path in played.sources)
