@@ -95,7 +95,10 @@ class Synchronises(Variable):
 
 @dataclass(frozen=True)
 class Op:
-    """An operation; `and`, `or`, `not`, `is` and the arithmetic and comparing ones of Python."""
+    """An operation; `and`, `or`, `not`, `is` and the arithmetic and comparing ones of Python.
+
+    `if` is an object where its operand is true, and else None.
+    """
 
     op: str
     args: tuple[Expr, ...]
@@ -223,6 +226,9 @@ def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unk
     if expr.op == "not":
         truth = truth_of(expr.args[0], known)
         return UNKNOWN if truth is None else not truth
+    if expr.op == "if":
+        truth = truth_of(expr.args[0], known)
+        return UNKNOWN if truth is None else ("an object" if truth else None)
     values = [_operand(arg, known) for arg in expr.args]
     if any(value is UNKNOWN for value in values):
         if expr.op == "*" and 0 in values:
@@ -266,7 +272,13 @@ def residual(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Expr:
 def substituted(expr: Expr, tests: Mapping[Variable, Expr]) -> Expr:
     """A test with other tests in the place of the variables that hold their results."""
     if isinstance(expr, Variable):
-        return tests.get(expr, expr)
+        held = tests.get(expr, expr)
+        return held.args[0] if isinstance(held, Op) and held.op == "if" else held
+    if isinstance(expr, Op) and expr.op == "is" and expr.args[1] == Const(None):
+        asked = expr.args[0]
+        held = tests.get(asked, asked) if isinstance(asked, Variable) else asked
+        if isinstance(held, Op) and held.op == "if":
+            return Op("not", held.args, expr.text)
     if (
         isinstance(expr, Op)
         and expr.op in ("and", "or", "not")

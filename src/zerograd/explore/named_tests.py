@@ -1,7 +1,7 @@
 """A variable that holds the result of a test is that test, as long as nothing that the test reads is assigned.
 
 `do_step = (i + 1) % n == 0`, or an argument `update=(i + 1) % n == 0`, and then `if do_step:` asks the same as
-`if (i + 1) % n == 0:` does elsewhere.
+`if (i + 1) % n == 0:` does elsewhere. So does `scaler = GradScaler() if amp else None`, and then `if scaler:`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _spell(flow: Flow, tests: Tests) -> Flow:
 def _is_named(flow: Set) -> bool:
     """Whether a variable gets the result of a test that it does not change itself."""
     value = flow.value
-    if not isinstance(value, Op) or not logic.is_truth(value) or not logic.stable(value):
+    if not isinstance(value, Op) or not logic.stable(value):
+        return False
+    if value.op != "if" and not logic.is_truth(value):
         return False
     return flow.variable not in value.reads
 

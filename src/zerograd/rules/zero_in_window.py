@@ -42,6 +42,8 @@ def check(before: State, event: Event) -> Violation | None:
     held, backward = before.held, before.backward
     if not isinstance(event, Zero) or event.may or held is None or backward is None:
         return None
+    if before.shared:
+        return None  # another optimizer, which shares these parameters, has used the gradients
     if event.loop != held.loop or before.carried:
         return None  # dropped-window reports what an earlier run of the loop has left
     guard = _kept_open_by(held.guard or held.site)
@@ -70,7 +72,7 @@ RULE = Rule(
     name="zero-in-window",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "held", "carried"}),
+    reads=frozenset({"grads", "backward", "held", "carried", "shared"}),
     needs=(guarded,),
     most_decisions=0,  # a clear behind a test is how bad batches are skipped
     windows=Windows.CONTENTS,

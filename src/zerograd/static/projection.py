@@ -256,8 +256,10 @@ class View:
             return self.step(act, event)
         if isinstance(event, Update):
             return event
-        if isinstance(event, Unknown) and act.unless_cleared and self.clears:
-            return None
+        if isinstance(event, Unknown) and act.unless_cleared:
+            runs = any(one.overlaps(key) for one in self.seen for key in act.whose)
+            reached = any(map(self.touched, act.whose)) or (self.subject.params is None and runs)
+            return event if reached and not self.clears else None
         if isinstance(event, Unknown):
             return event if act.anyone or any(map(self.touched, act.whose)) else None
         if isinstance(event, New):
@@ -266,7 +268,9 @@ class View:
             return event if params and all(param.is_inside(made) for param in params) else None
         if isinstance(event, Unscale) and event.scaled:
             # A scaler keeps a record for each optimizer, whatever parameters they share.
-            return event if act.anyone or any(map(self.is_mine, act.whose)) else None
+            if act.anyone or any(map(self.is_mine, act.whose)):
+                return event
+            return replace(event, scaled=False, may=True) if self.may_share(act) else None
         if isinstance(event, Unscale) and act.anyone:
             return event
         return self.on_gradients(act, event)
@@ -287,7 +291,19 @@ class View:
             fed = event.loop in self.fed or not event.loop
             again = not self.clears.isdisjoint(self.clears_before(event))
             return replace(event, fed=fed, again=again, idle_loss=None if fed else self.idle(event))
-        return replace(event, foreign=True)
+        return replace(event, foreign=True, part=self.shares(act))
+
+    def shares(self, act: Act) -> bool:
+        """Whether another optimizer, of which an act is, steps something of what the subject steps."""
+        mine = self.subject.params or ()
+        theirs = [p for other in self.others if other.key in act.whose for p in other.params or ()]
+        return any(one.overlaps(other) for one in mine for other in theirs)
+
+    def may_share(self, act: Act) -> bool:
+        """Whether it may, for all that is known of the two."""
+        others = [other for other in self.others if other.key in act.whose]
+        unknown = self.subject.params is None or any(other.params is None for other in others)
+        return bool(others) and (unknown or self.shares(act))
 
     def on_gradients(self, act: Act, event: Event) -> Event | None:
         """Zero, clip, assign: by the optimizer, by its modules, or by something unresolved."""

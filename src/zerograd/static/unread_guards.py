@@ -149,7 +149,7 @@ class _Unread:
         """By loop: the test that closes its windows, and how it comes out then."""
         found = {}
         for loop, steps in self.steps.items():
-            tests = [self.guard(arms) for arms in steps]
+            tests = [self.guard(arms, loop) for arms in steps]
             guard = tests[0]
             if guard is None or any(test != guard for test in tests):
                 continue
@@ -158,8 +158,12 @@ class _Unread:
                 found[loop] = (guard, outcome is not _is_negated(guard, alt.test))
         return found
 
-    def guard(self, arms: list[Arm]) -> Expr | None:
-        """The test around a step that speaks of accumulation; none if there is one that can be read."""
+    def guard(self, arms: list[Arm], loop: int) -> Expr | None:
+        """The test around a step that speaks of accumulation; none if there is one that can be read.
+
+        What a function is handed is another flag in each call, and the same one in the loops inside.
+        """
+        flags = self.flags if loop <= 0 else frozenset[Variable]()
         if any(self.counting.lengths(alt.test) is not None for alt, _ in arms):
             return None
         for alt, _ in reversed(arms):
@@ -169,7 +173,7 @@ class _Unread:
                     or bool(logic.reads(leaf) & alt.changing)
                     or any(isinstance(part, Op) and part.op == "%" for part in logic.parts(leaf))
                 )
-                if leaf in self.flags or (changes and _asks_for_window(leaf)):
+                if leaf in flags or (changes and _asks_for_window(leaf)):
                     return leaf
         return None
 

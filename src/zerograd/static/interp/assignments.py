@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from zerograd.core.records import replace
 from zerograd.explore.flow import Set
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.conditions import Conditions
@@ -15,7 +16,7 @@ from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import stripped, text_of
-from zerograd.static.read.keys import SELF
+from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import (
     NOTHING,
     Lit,
@@ -81,10 +82,28 @@ class Assignments:
             owner = self.evaluator.peek(target.value)
             if isinstance(owner, Thing):
                 key = owner.key.attribute(target.attr)
+                value = self.as_part(owner, value, key, source)
                 # A value of which nothing is known is called by the attribute that holds it.
                 self.env.heap[key] = Thing(key) if value == NOTHING else value
             if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)
+
+    def as_part(self, owner: Thing, value: Value, key: Key, source: ast.expr | None) -> Value:
+        """What an object makes for itself, `self.part = Part()`, is inside the object."""
+        if not isinstance(value, Thing) or not isinstance(source, ast.Call):
+            return value
+        old = value.key
+        if not (owner.made and value.made) or value.role:
+            return value
+        if any(known.is_inside(old) for known in self.known.roles):
+            return value  # it has made optimizers, which are known by its old key
+        heap = self.env.heap
+        for name in [held for held in heap if held.is_inside(old)]:
+            held = heap.pop(name)
+            if isinstance(held, Thing) and held.key.is_inside(old):
+                held = replace(held, key=Key((*key, *held.key[len(old) :])))
+            heap[Key((*key, *name[len(old) :]))] = held
+        return replace(value, key=key, made=False)
 
     def name_loop(self, name: str, source: ast.expr | None) -> None:
         """Remembers the iterable that a name holds, for a later loop over the name."""

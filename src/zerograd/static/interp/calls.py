@@ -271,6 +271,8 @@ class Calls:
         if optimizers or not role:
             name = text_of(node.func).rsplit(".", 1)[-1]
             self.effects.hand_to_unseen(node, arguments, name)
+            if callee.key[:1] == SELF and not vocabulary.is_benign(name):
+                self.effects.hand_models(node, arguments)
         last = callee.key.last_name
         made = Role.NONE if role else vocabulary.role_of_call(last)
         if made:

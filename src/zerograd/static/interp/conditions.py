@@ -124,11 +124,25 @@ class Conditions:
 
     def meaning(self, node: ast.expr) -> Expr | None:
         """What a variable holds that is given a value; None where nothing can be computed with it."""
+        if isinstance(node, ast.IfExp):
+            return self._object_or_none(node)
         if isinstance(node, _COMPUTED) or (isinstance(node, ast.Call) and _is_computed(node)):
             expr = self.expression(node)
             if not isinstance(expr, Opaque) or expr.text.startswith("len("):
                 return expr
         return Const("an object") if _is_something(node) else None
+
+    def _object_or_none(self, node: ast.IfExp) -> Expr | None:
+        """`Scaler() if amp else None`, or the other way round."""
+        arms = (node.body, node.orelse)
+        none = [isinstance(arm, ast.Constant) and arm.value is None for arm in arms]
+        some = [_is_something(arm) for arm in arms]
+        test = self.expression(node.test)
+        if some[0] and none[1]:
+            return Op("if", (test,), text_of(node))
+        if none[0] and some[1]:
+            return Op("if", (Op("not", (test,)),), text_of(node))
+        return None
 
     def constant(self, node: ast.expr) -> bool | None:
         """The truth of a test that is settled by a literal; None for any other."""

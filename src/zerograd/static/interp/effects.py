@@ -15,7 +15,7 @@ from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
-from zerograd.static.read.keys import Key
+from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import (
     Grad,
     Many,
@@ -187,6 +187,16 @@ class Effects:
                         self.known.kept.add(item.key)
                     if not vocabulary.is_benign(name) and not quiet:
                         self._hand_over(node, item.key, name, gap)
+
+    def hand_models(self, node: ast.Call, arguments: list[Value]) -> None:
+        """A function that an object was given, and that it hands its models, may clear them."""
+        keys = frozenset(
+            one.key for one in arguments if isinstance(one, Thing) and one.key[:1] == SELF
+        )
+        if keys and not self.emitter.quiet:
+            event = self.emitter.event(Unknown, node)
+            gap = NotFollowed.UNSEEN_CALL
+            self.emitter.emit(Act(event, whose=keys, unless_cleared=True, gap=gap))
 
     def _hand_over(self, node: ast.Call, key: Key, name: str, gap: NotFollowed) -> None:
         """An unseen function gets an optimizer: it may do anything, and rarely does if no name says so."""
