@@ -42,7 +42,7 @@ def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, End) and event.idle_loss is not None:
         return Violation(
             site=event.site,
-            message="the optimizer is cleared and receives gradients, but never steps",
+            message="the optimizer receives gradients, but never steps",
             label="never steps",
             evidence=(Evidence(event.idle_loss, "these gradients are never used"),),
             help="call step() after the backward",

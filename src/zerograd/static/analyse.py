@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from zerograd.core.events import End, Event, Site, Step, Unknown, Update, Zero
+from zerograd.core.events import Backward, End, Event, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
 from zerograd.core.records import replace
 from zerograd.core.rule import Evidence, Rule
@@ -31,18 +31,21 @@ from zerograd.explore.flow import (
 from zerograd.explore.named_tests import spelled_out
 from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
+from zerograd.static.entry_states import entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
-from zerograd.static.read.keys import Made
+from zerograd.static.read.keys import Key, Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
+from zerograd.static.read.values import Thing
 from zerograd.static.roots import Root, Roots
 from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
 from zerograd.static.unread_guards import counted, is_handed_in
+from zerograd.static.unused_optimizers import unused_optimizers
 
 
 @dataclass
@@ -128,6 +131,8 @@ class _Search:
         self.cut = cut
         self.loops = LoopsOfRoot(root, module, explain=explain)
         flow = spelled_out(root.flow)
+        if root.fn is not None:
+            flow = entered(flow, module)
         self.repeated = root.per_batch or _counts_calls(flow) or is_handed_in(flow)
         self.flow = _repeat(flow, root.per_batch) if self.repeated else flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
@@ -235,7 +240,10 @@ class _Search:
         return replace(outcome, violation=replace(violation, evidence=evidence))
 
     def explore_unstepped(self, stepped: list[Subject]) -> None:
-        """Finds optimizers that are built, cleared and given gradients, and never stepped."""
+        """Finds optimizers that are built and given gradients, and never stepped.
+
+        They are cleared, or gradients pile up in them over several rounds of a loop around a loop.
+        """
         known = self.root.interpreter.known
         keys = {subject.key for subject in stepped}
         acts = [act for act in walk(self.flow) if isinstance(act, Act)]
@@ -246,24 +254,51 @@ class _Search:
             if isinstance(act.event, Unknown) and act.event.call
             for key in act.whose
         }
-        read = any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes)
-        for key, site in known.made.items() if not read else ():
-            if key in keys or key not in cleared or key in known.handed:
+        if any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes):
+            return
+        unused = self.unused()
+        built = known.made | unused
+        for key, site in built.items():
+            if key in keys or key in known.handed or not (key in cleared or key in unused):
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
-            made = {other: Subject(other, known.params.get(other)) for other in known.made}
+            made = {other: Subject(other, known.params.get(other)) for other in built}
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in keys)]
             if any(key.is_inside(one) for one in unseen) if others else unseen - {key}:
                 continue
             view = self.view(subject, others)
-            first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
+            filling = acts if key in cleared else _piled_up(self.flow)
+            first = next((act for act in filling if act.event.loop and view.is_its_own(act)), None)
             if first is None:
                 continue
             end = End(site, idle_loss=first.event.site)
             for rules in _groups([end]):
                 self.explore_rules(Emit(end), rules, subject=subject)
+
+    def unused(self) -> dict[Key, Site]:
+        """The optimizers that the object of a method keeps and nobody uses, and where they are made."""
+        fn = self.root.fn
+        if fn is None or fn.klass is None or not isinstance(fn.owner, Thing):
+            return {}
+        if fn.klass.module is not self.module:
+            return {}
+        found = {}
+        for attr, call in unused_optimizers(fn.klass):
+            held = self.root.interpreter.objects.attribute(fn.owner, attr)
+            if isinstance(held, Thing) and held.params:
+                self.root.interpreter.known.params[held.key] = held.params
+                found[held.key] = self.root.interpreter.emitter.site(call)
+        return found
+
+
+def _piled_up(flow: Flow, depth: int = 0) -> list[Act]:
+    """The backward calls in a loop around a loop, if nothing is ever cleared or stepped there."""
+    if isinstance(flow, Act):
+        return [flow] if depth > 1 and isinstance(flow.event, Backward) else []
+    deeper = depth + isinstance(flow, Loop)
+    return [act for part in children(flow) for act in _piled_up(part, deeper)]
 
 
 class _Outcomes:

@@ -18,6 +18,7 @@ from zerograd.static.read.file_index import Facts, blocks, nodes, text_of
 from zerograd.static.read.keys import SELF
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
+from zerograd.static.unused_optimizers import unused_optimizers
 
 
 class Root(NamedTuple):
@@ -74,12 +75,13 @@ class Roots:
                 repeated = _repeated(fn, scout.graph)
                 if all(self._is_right(inner, scout) for inner in repeated):
                     continue
-            if here and not managed and scout.obviously_right.is_right(fn):
+            neglects = here and _neglects(fn)
+            if here and not (managed or neglects) and scout.obviously_right.is_right(fn):
                 self._note_plain(fn.node, fn)
                 continue
             if not scout.graph.touches_gradients(fn):
                 continue
-            if scout.graph.may_step(fn) or _feeds(module.facts[fn.node]):
+            if neglects or scout.graph.may_step(fn) or _feeds(module.facts[fn.node]):
                 interpreter = self.program.interpreter()
                 per_batch = fn.name in registry.PER_BATCH
                 yield self._interpret(fn, interpreter, per_batch=per_batch)
@@ -291,6 +293,11 @@ def _jumps(module: Module) -> bool:
 def _feeds(facts: Facts) -> bool:
     """Whether some code clears and runs backward, though it never steps."""
     return "backward" in facts.called and not facts.called.isdisjoint(("zero_grad", "zero_"))
+
+
+def _neglects(fn: Fn) -> bool:
+    """Whether a method belongs to a class that makes an optimizer and never uses it."""
+    return fn.klass is not None and any(True for _ in unused_optimizers(fn.klass))
 
 
 def _is_optimizer_method(fn: Fn) -> bool:

@@ -76,7 +76,7 @@ class Interpreter:
         classes = self.classes = Classes(program.classes, evaluator)
         graph = self.graph = CallGraph(budget, program.calls, module, names, classes)
         self.obviously_right = ObviouslyRight(graph)
-        objects = Objects(env, known, evaluator, names, classes)
+        objects = self.objects = Objects(env, known, evaluator, names, classes)
         conditions = self.conditions = Conditions(env, nesting, gate, evaluator, objects)
         effects = Effects(env, emitter, known, nesting, mode)
         constructors = Constructors(env, emitter, known, nesting, evaluator, objects, effects)

@@ -118,7 +118,7 @@ class BuiltinCalls:
                 else NOTHING
             )
         if isinstance(owner, Thing) and isinstance(attr, ast.JoinedStr):
-            return Thing(owner.key.attribute(text_of(attr)))
+            return Thing(owner.key.attribute(text_of(attr)[2:-1]))
         if isinstance(owner, Origin) and owner.name == "torch.optim":
             return Origin(f"{owner.name}.{text_of(attr)}")
         return NOTHING

@@ -88,7 +88,7 @@ class Loops:
         if items is not None:
             self.unrolled(node, items)
             return
-        element = self.element(value, iterable)
+        element = self.element(value, iterable) or self.elements(iterable)
         if element is not None:
             outer, self.mode.in_parameters = self.mode.in_parameters, True
             self.unrolled(node, [element])
@@ -145,6 +145,20 @@ class Loops:
                 item = Thing(value.key.any_item(), self.objects.role(value, node) or role)
                 return Many((NOTHING, item)) if named else item
         return None
+
+    def elements(self, node: ast.expr) -> Value | None:
+        """What `zip` of several collections gives, of which one holds optimizers."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            return None
+        if node.func.id == "enumerate" and node.args:
+            inner = self.elements(node.args[0])
+            return Many((NOTHING, inner)) if inner is not None else None
+        if node.func.id != "zip":
+            return None
+        items = [self.element(self.evaluator.peek(arg), arg) for arg in node.args]
+        if not any(isinstance(item, Thing) for item in items):
+            return None
+        return Many(tuple(item if item is not None else NOTHING for item in items))
 
     def unrolled(self, node: ForLoop, items: list[Value]) -> None:
         """The body of a loop once for each item."""

@@ -9,7 +9,8 @@ import re
 
 _BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
 """A call or a method; most other uses of "backward" are about compatibility."""
-_USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(")
+_USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(|\boptim\b")
+"""An optimizer that is made should step, too."""
 _SCALER = re.compile(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
 """Callable scalers run backward and step in one call that names neither."""
 _CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(")

@@ -1,0 +1,64 @@
+"""What the gradients are when a function is entered, where the file leaves only one possibility."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from zerograd.core.events import Backward, Clip, Site, Step, Unscale, Zero
+from zerograd.explore.flow import Flow, Seq, children
+from zerograd.static.interp.emitter import Act
+from zerograd.static.read.module import Module
+
+
+def entered(flow: Flow, module: Module) -> Flow:
+    """A function as a flow, with the scaled backward before it that the file counts on.
+
+    The function clips and lets a scaler step, and runs no backward itself. If the file makes the scaler, scales
+    the loss with it and never unscales, then the gradients are scaled, whoever runs the backward.
+    """
+    if not _clips_then_steps(flow) or not _scales_only(module):
+        return flow
+    scaled = _first_scale(module)
+    if scaled is None:
+        return flow
+    site = Site(module.path, scaled.lineno, scaled.col_offset + 1, scaled.end_lineno or 0)
+    return Seq((Act(Backward(site, call="backward()", scaled=True), anyone=True), flow))
+
+
+def _clips_then_steps(flow: Flow) -> bool:
+    """Whether a flow limits gradients and then lets a scaler use them, and no more before that."""
+    acts = [act.event for act in _in_order(flow)]
+    if any(isinstance(event, (Backward, Unscale)) for event in acts):
+        return False
+    first = next((event for event in acts if isinstance(event, (Clip, Step, Zero))), None)
+    step = next((event for event in acts if isinstance(event, (Step, Zero))), None)
+    return isinstance(first, Clip) and isinstance(step, Step) and step.scaled is True
+
+
+def _in_order(flow: Flow) -> Iterator[Act]:
+    if isinstance(flow, Act):
+        yield flow
+    for part in children(flow):
+        yield from _in_order(part)
+
+
+def _scales_only(module: Module) -> bool:
+    """Whether a file makes scalers, scales with them, and unscales nothing."""
+    called = module.facts[module.tree].called | module.top.called
+    for facts in module.facts.values():
+        called |= facts.called
+    makes = any(name.endswith("GradScaler") for name in called)
+    return makes and not any("unscale" in name for name in called)
+
+
+def _first_scale(module: Module) -> ast.Call | None:
+    calls = (
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "scale"
+        and node.args
+    )
+    return min(calls, key=lambda node: (node.lineno, node.col_offset), default=None)
