@@ -171,3 +171,49 @@ def test_a_parameter_of_no_optimizer_is_found_late(change: str, window: int, rig
                 optimizer.step()
                 optimizer.zero_grad()
     assert_found(report, right=right, seen=1)
+
+
+@pytest.mark.parametrize("how", ["assign", "copy_"])
+def test_gradients_of_several_tasks_that_are_merged_and_clipped_drop_nothing(how: str) -> None:
+    model = net()
+    optimizer = sgd(model)
+    params = list(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for x in batches(20):
+            tasks = []
+            for sign in (1, -1):
+                optimizer.zero_grad()
+                loss_of(model, sign * x).backward()
+                tasks.append([param.grad.clone() for param in params if param.grad is not None])
+            for param, first, second in zip(params, *tasks, strict=True):
+                if how == "assign":
+                    param.grad = first + second
+                else:
+                    assert param.grad is not None
+                    param.grad.copy_(first + second)
+            clip(params, 1.0)
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+@pytest.mark.parametrize("cleared", [None, 0, 1, 3])
+def test_a_clip_of_what_a_step_has_used_is_found_though_one_gradient_is_cleared(
+    cleared: int | None,
+) -> None:
+    model = net()
+    optimizer = sgd(model)
+    params = list(model.parameters())
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12)):
+            optimizer.zero_grad()
+            if number == 0:
+                for param in params:
+                    param.grad = torch.ones_like(param)  # from now on norms are compared
+            else:
+                loss_of(model, x).backward()
+            optimizer.step()
+            if cleared is not None:
+                params[cleared].grad = None
+            if number:
+                clip(params, 0.1)  # ZG203
+    assert_found(report, seen=11)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -200,3 +201,47 @@ def test_two_optimizers_of_one_scaler_are_right() -> None:
             scaler.step(second)
             scaler.update()
     assert_found(report, right=True)
+
+
+DIVISIONS: dict[str, Callable[[Any, float], object]] = {
+    "in place": lambda model, scale: [p.grad.mul_(1 / scale) for p in model.parameters()],
+    "in data": lambda model, scale: [p.grad.data.div_(scale) for p in model.parameters()],
+    "by foreach": lambda model, scale: torch._foreach_div_(
+        [p.grad for p in model.parameters()], scale
+    ),
+    "by assignment": lambda model, scale: [
+        setattr(p, "grad", p.grad / scale) for p in model.parameters()
+    ],
+}
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("how", DIVISIONS)
+def test_gradients_that_are_divided_by_hand_are_right(how: str, clip: bool) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, x)).backward()
+            DIVISIONS[how](model, scaler.get_scale())
+            if clip:
+                clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+    assert_found(report, right=True)
+
+
+def test_gradients_that_are_only_averaged_by_hand_are_still_scaled() -> None:
+    model = net()
+    optimizer = sgd(model, lr=1e-6)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with zerograd.watch(on="collect") as report:
+        for x in batches():
+            optimizer.zero_grad()
+            for part in x.split(2):
+                scaler.scale(loss_of(model, part)).backward()
+            DIVISIONS["in place"](model, 3.0)
+            clip_grad_norm_(model.parameters(), 1.0)  # ZG201
+            optimizer.step()  # ZG205
+    assert_found(report, seen=6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
@@ -10,6 +11,7 @@ from zerograd.core.lifecycle import Scale
 from zerograd.runtime import autograd_graph
 from zerograd.runtime.call_sites import NOWHERE, Places
 from zerograd.runtime.event_cache import EventCache
+from zerograd.runtime.gradient_values import plain
 from zerograd.runtime.lanes import Lanes
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.subjects import Subject
@@ -102,8 +104,29 @@ class Scaling:
         stages = [_stage(scaler, owner) for owner in subject.owners]
         if "UNSCALED" in stages:
             self._post(subject, self._event(Unscale, NOWHERE, scaled=True))
-        elif _overrides(scaler, "unscale_") or _is_inside(scaler, frame):
+        elif (
+            _overrides(scaler, "unscale_")
+            or _is_inside(scaler, frame)
+            or self._divided_by_hand(subject, scaler)
+        ):
             self._post(subject, self._event(Unscale, NOWHERE, scaled=None))
+        subject.last_backward.scaled = None  # the clip changes it
+
+    def reached(self, subject: Subject) -> None:
+        """The backward of a scaled loss has reached a subject."""
+        last = subject.last_backward
+        if last.sample is None:
+            last.sample = min(subject.params, key=lambda param: param.numel())
+        grad = last.sample.grad
+        last.scaled = None if grad is None else plain(grad).clone()
+
+    def _divided_by_hand(self, subject: Subject, scaler: Any) -> bool:
+        """Whether gradients are smaller than the scaled backward has left them, by much of the scale."""
+        last = subject.last_backward
+        if last.scaled is None or last.sample is None or last.sample.grad is None:
+            return False
+        then, now = float(last.scaled.norm()), float(plain(last.sample.grad).norm())
+        return then > now * math.sqrt(max(float(scaler.get_scale()), 1.0)) and then > now
 
     def _compare(self, subject: Subject, scaler: Any, optimizer: Any) -> None:
         """What a scaler of the program's own has done unseen shows in what the scaler says itself."""

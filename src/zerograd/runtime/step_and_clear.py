@@ -227,7 +227,7 @@ class StepAndClear:
         stepping, state = subject.stepping, subject.track.node.state
         by_hand = state.backward is None or state.backward.may
         if stepping.norms is not None or (by_hand and state.grads is _LIVE):
-            stepping.norms = norms(holding(subject.params))
+            stepping.norms = _norms(subject)
         stepping.clipped = state.clipped is not None or state.grads is Grads.UNKNOWN
         return event
 
@@ -282,10 +282,10 @@ class StepAndClear:
                 return self._empty(subject, event)
             self._post(subject, self._events.event(Assign, event.site))
         elif grads is _SPENT:
-            now = norms(held)
-            same, stepping.norms = now == stepping.norms, now
+            now = _norms(subject)
+            same, stepping.norms = _are_of(now, stepping.norms), now
             # A step that is measured, or two optimizers over the same gradients, are meant.
-            again = same and any(now) and stepping.same_optimizer
+            again = same and any(now.values()) and stepping.same_optimizer
             backwards = self._backwards()
             goes_on, stepping.repeated_at = stepping.repeated_at != backwards, backwards
             if not again or not goes_on:
@@ -388,10 +388,10 @@ class StepAndClear:
         """Whether the gradients are not those that the last step has used: put there by hand."""
         used, norms_then, probe = subject.used, subject.stepping.norms, subject.probe
         grad = probe.param.grad
+        if norms_then is not None:
+            return not _are_of(_norms(subject), norms_then)
         if grad is None or not any_holds([probe.param]):
             return False  # some are cleared: what is left is what the step has used
-        if norms_then is not None and norms(holding(subject.params)) != norms_then:
-            return True
         if used.grad is None or used.grad() is not grad:
             return True
         return used.version >= 0 and probe.version(grad) != used.version
@@ -409,3 +409,17 @@ class StepAndClear:
             subject.used.version = -1  # the clip changes it
         elif grads in EMPTY and any_holds(subject.params):
             self._post(subject, self._events.event(Assign, NOWHERE))
+        elif grads is _LIVE and subject.track.windows.drops and self._rewritten(subject):
+            # After the clip that would not be seen any more.
+            self._post(subject, self._events.event(Assign, NOWHERE))
+
+
+def _norms(subject: Subject) -> dict[int, float]:
+    """The norms of all gradients that a subject holds, by the identity of the parameter."""
+    held = holding(subject.params)
+    return dict(zip(map(id, held), norms(held), strict=True))
+
+
+def _are_of(now: dict[int, float], then: dict[int, float] | None) -> bool:
+    """Whether gradients are those that a step has used, or those of them that are not cleared."""
+    return then is not None and all(then.get(key) == norm for key, norm in now.items() if norm)

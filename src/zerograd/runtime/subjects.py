@@ -112,7 +112,7 @@ class UsedGradients:
 class LastBackward:
     """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
 
-    __slots__ = ("finite", "grad", "grad_version", "weights", "weights_version")
+    __slots__ = ("finite", "grad", "grad_version", "sample", "scaled", "weights", "weights_version")
 
     def __init__(self) -> None:
         self.weights_version = -1
@@ -124,6 +124,10 @@ class LastBackward:
         self.grad: weakref.ref[Tensor] | None = None
         self.grad_version = -1
         """The gradient of the probe and its version, since a clear has dropped something."""
+        self.sample: Tensor | None = None
+        """The smallest parameter, once a scaler is used: it shows whether the program divides by hand."""
+        self.scaled: Tensor | None = None
+        """A copy of its gradient, if the loss was scaled."""
 
 
 class Stepping:
@@ -161,8 +165,8 @@ class Stepping:
         """Whether that one had stepped the time before, too."""
         self.scaled_optimizer = 0
         """The identity of the optimizer that a scaler has last unscaled or stepped."""
-        self.norms: list[float] | None = None
-        """The norms that the last step used; None until a step has come with no backward before it."""
+        self.norms: dict[int, float] | None = None
+        """By identity of the parameter: the norms that the last step used; None until a step has come with no backward before it."""
         self.left: dict[int, float] = {}
         """By identity: the norms of used gradients that the last step used beside new ones of others."""
         self.measured: Measured | None = None

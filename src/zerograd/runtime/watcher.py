@@ -269,6 +269,8 @@ class Watcher:
         for subject in subjects:
             if subject.probe.hit and not failed:
                 self._steps.backward_reached(subject)
+            if event.scaled and subject.probe.reached:
+                self.scaling.reached(subject)
             if subject.name not in posted:
                 if subject.probe.reached and not failed:
                     self._post(subject, self.sync.annotate(subject, event))
