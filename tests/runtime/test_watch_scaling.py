@@ -210,7 +210,7 @@ DIVISIONS: dict[str, Callable[[Any, float], object]] = {
         [p.grad for p in model.parameters()], scale
     ),
     "by assignment": lambda model, scale: [
-        setattr(p, "grad", p.grad / scale) for p in model.parameters()
+        p.__setattr__("grad", p.grad / scale) for p in model.parameters()
     ],
 }
 
@@ -239,7 +239,7 @@ def test_gradients_that_are_only_averaged_by_hand_are_still_scaled() -> None:
     with zerograd.watch(on="collect") as report:
         for x in batches():
             optimizer.zero_grad()
-            for part in x.split(2):
+            for part in (x[:2], x[2:4], x[4:]):
                 scaler.scale(loss_of(model, part)).backward()
             DIVISIONS["in place"](model, 3.0)
             clip_grad_norm_(model.parameters(), 1.0)  # ZG201
