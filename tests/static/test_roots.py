@@ -9,7 +9,7 @@ import pytest
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.read.load import from_text
 from zerograd.static.read.project import Project
-from zerograd.static.roots import Roots
+from zerograd.static.roots import Root, Roots
 
 
 def roots(text: str) -> list[str]:
@@ -17,7 +17,8 @@ def roots(text: str) -> list[str]:
     project = Project()
     module = project.add(from_text(dedent(text), "train.py"))
     found = Roots(Program(project, module), {})
-    return [f"{root.name}{'*' if root.per_batch else ''}" for root in found]
+    kept = [root for root in found if isinstance(root, Root)]
+    return [f"{root.name}{'*' if root.per_batch else ''}" for root in kept]
 
 
 RIGHT = """\

@@ -20,6 +20,7 @@ from zerograd.static.read.load import from_bytes
 from zerograd.static.read.positions import in_text
 from zerograd.static.read.project import forget_modules
 from zerograd.static.read.source import Unreadable
+from zerograd.static.reuse import Memory
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,14 @@ class Checker:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._memories: dict[str, Memory] = {}
+
+    def forget(self, path: str | None = None) -> None:
+        """Forget what is known of a text, or of all: the next check finds everything anew."""
+        if path is None:
+            self._memories = {}
+        else:
+            self._memories.pop(path, None)
 
     def check(self, text: Text, top: str) -> Checked:
         """The findings in a text; none if `zerograd check` in the folder `top` leaves the file out."""
@@ -80,7 +89,8 @@ class Checker:
         settings = discovery.settings_above(os.path.dirname(os.path.abspath(text.path)))
         if discovery.leaves_out(text.path, top):
             return Checked(text, problems=tuple(discovery.found.problems))
-        verdict = verdict_on_bytes(text.data, text.path)
+        memory = self._memories.setdefault(text.path, Memory())
+        verdict = verdict_on_bytes(text.data, text.path, memory=memory)
         # The next text is another one.
         forget_modules(os.path.abspath(text.path))
         report = chosen(verdict, settings, text.path, options)

@@ -231,7 +231,8 @@ class _Server(LanguageServer):
         if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
         self.jobs.drop(("check", key))
-        self.open.pop(key, None)
+        if (entry := self.open.pop(key, None)) is not None:
+            self.checker.forget(entry.checked.text.path)
         for uri in documents:
             self.show(uri, None, [])
 
@@ -371,6 +372,7 @@ def create(options: Options) -> _Server:
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: types.DidSaveTextDocumentParams) -> None:
         # What another file imports may have changed.
+        server.checker.forget()
         for key in list(server.open):
             server.check_soon(key, 0)
 

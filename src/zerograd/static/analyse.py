@@ -42,6 +42,7 @@ from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
 from zerograd.static.read.values import Thing
+from zerograd.static.reuse import Memory, Named, Recalled, Reuse
 from zerograd.static.roots import Root, Roots
 from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
 from zerograd.static.unread_guards import counted, is_handed_in
@@ -63,19 +64,28 @@ class Analysis:
     """Where gradients are used again and again."""
 
 
-def analyse(source: Source, *, explain: bool = False) -> Analysis:
-    """Everything in a file that breaks a rule, and its training loops; `explain` accounts for each."""
+def analyse(source: Source, *, explain: bool = False, memory: Memory | None = None) -> Analysis:
+    """Everything in a file that breaks a rule, and its training loops; `explain` accounts for each.
+
+    With a memory of the file's earlier texts, only the findings are given, and the roots that a change does not
+    concern are not interpreted again.
+    """
     project = Project()
     module = project.add(source)
     if not module.speaks_torch:
         return Analysis(module.tree)
     program = Program(project, module)
     cut: dict[str, None] = {}
-    roots = Roots(program, cut)
-    outcomes = _Outcomes()
+    reuse = Reuse(memory, source, program) if memory is not None else None
+    roots = Roots(program, cut, reuse)
+    outcomes = _Outcomes(reuse.found if reuse is not None else [])
     loops = []
     try:
         for root in roots:
+            if isinstance(root, Recalled):
+                outcomes.recall(root)
+                project.budget.file -= root.spent
+                continue
             search = _Search(root, module, project.budget, outcomes, cut, explain)
             loops.append(search.loops)
             search.explore_root()
@@ -84,6 +94,12 @@ def analyse(source: Source, *, explain: bool = False) -> Analysis:
         roots.unread += roots.left_out()
     finally:
         program.forget()
+    if memory is not None and reuse is not None:
+        if reuse.recalled and (project.budget.file < PATHS or project.is_full):
+            # Near its end the budget decides what is found, and it is counted for the whole file.
+            memory.forget()
+            return analyse(source, memory=memory)
+        reuse.end()
     depends = sorted(project.read - {module.path})
     if not module.facts[module.tree].mentions:
         # Whether a file without gradients repeats a step was worth a try.
@@ -94,7 +110,7 @@ def analyse(source: Source, *, explain: bool = False) -> Analysis:
         findings,
         depends,
         ", ".join(cut) or None,
-        _training_loops(module, roots, loops, findings),
+        _training_loops(module, roots, loops, findings) if memory is None else [],
     )
 
 
@@ -304,12 +320,20 @@ def _piled_up(flow: Flow, depth: int = 0) -> list[Act]:
 class _Outcomes:
     """The violations in all roots of a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: list[Named]) -> None:
         self._kept: dict[tuple[Rule, Site], list[Outcome]] = {}
         self._optimizers: dict[tuple[Rule, Site], str] = {}
+        self._found = found
+        """All of them, in order."""
+
+    def recall(self, root: Recalled) -> None:
+        """Keeps the violations of a root that was not interpreted."""
+        for outcome, optimizer in root.found:
+            self.add(outcome, optimizer)
 
     def add(self, outcome: Outcome, optimizer: str) -> None:
         """Keeps a violation, and the name of the optimizer that it is about."""
+        self._found.append((outcome, optimizer))
         key = (outcome.rule, outcome.violation.site)
         self._kept.setdefault(key, []).append(outcome)
         self._optimizers.setdefault(key, optimizer)

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
 from zerograd.core.training_loop import TrainingLoop
@@ -18,6 +19,9 @@ from zerograd.static.read.outline import Outline, Outlines, import_lines
 from zerograd.static.read.prefilter import worth_parsing
 from zerograd.static.read.source import Source, Unreadable, parse
 from zerograd.static.time_limit import TOO_LONG, Overrun, time_limit
+
+if TYPE_CHECKING:
+    from zerograd.static.reuse import Memory
 
 _MARK = "zerograd:"
 """A text without it holds no allow comment."""
@@ -93,12 +97,17 @@ def verdict_on_file(
     return replace(verdict, problems=(), skipped=verdict.problems)
 
 
-def verdict_on_bytes(data: bytes, path: str, *, explain: bool = False) -> Verdict:
-    """The verdict on a file that holds these bytes: in bounded time, and without an exception."""
+def verdict_on_bytes(
+    data: bytes, path: str, *, explain: bool = False, memory: Memory | None = None
+) -> Verdict:
+    """The verdict on a file that holds these bytes: in bounded time, and without an exception.
+
+    With a memory of the file's earlier texts it has the findings and the problems alone.
+    """
     try:
         with time_limit():
-            verdict = _verdict(from_bytes(data, path), explain)
-            if path.endswith(".ipynb"):
+            verdict = _verdict(from_bytes(data, path), explain, memory)
+            if memory is not None or path.endswith(".ipynb"):
                 return verdict
             return replace(verdict, exports=_exports(data, path))
     except Unreadable as error:
@@ -128,13 +137,13 @@ def _bug(error: Exception) -> str:
     return f"was not checked: zerograd failed{where} ({error!r}); report this as a bug in zerograd"
 
 
-def _verdict(source: Source, explain: bool = False) -> Verdict:
+def _verdict(source: Source, explain: bool = False, memory: Memory | None = None) -> Verdict:
     """Every finding that no comment allows, with its place as the user sees it."""
     from zerograd.static.analyse import analyse
 
     problems = list(source.problems)
     try:
-        analysis = analyse(source, explain=explain)
+        analysis = analyse(source, explain=explain, memory=memory)
     except Unreadable as error:
         return Verdict(problems=(*problems, error.problem))
     except (RecursionError, MemoryError):

@@ -17,7 +17,7 @@ def entered(flow: Flow, module: Module) -> Flow:
     The function clips and lets a scaler step, and runs no backward itself. If the file makes the scaler, scales
     the loss with it and never unscales, then the gradients are scaled, whoever runs the backward.
     """
-    if not _clips_then_steps(flow) or not _scales_only(module):
+    if not _clips_then_steps(flow) or not scales_only(module):
         return flow
     scaled = _first_scale(module)
     if scaled is None:
@@ -43,7 +43,7 @@ def _in_order(flow: Flow) -> Iterator[Act]:
         yield from _in_order(part)
 
 
-def _scales_only(module: Module) -> bool:
+def scales_only(module: Module) -> bool:
     """Whether a file makes scalers, scales with them, and unscales nothing."""
     called = module.facts[module.tree].called | module.top.called
     for facts in module.facts.values():

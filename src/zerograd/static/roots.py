@@ -18,6 +18,7 @@ from zerograd.static.read.file_index import Facts, blocks, nodes, text_of
 from zerograd.static.read.keys import SELF
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
+from zerograd.static.reuse import Recalled, Reuse
 from zerograd.static.unused_optimizers import unused_optimizers
 
 
@@ -37,8 +38,9 @@ class Root(NamedTuple):
 class Roots:
     """Interprets the roots of a file, one after the other."""
 
-    def __init__(self, program: Program, cut: dict[str, None]) -> None:
+    def __init__(self, program: Program, cut: dict[str, None], reuse: Reuse | None = None) -> None:
         self.program = program
+        self.reuse = reuse
         self.module = program.module
         self.cut = cut
         """What was left out, and why; here, the roots that were too large."""
@@ -51,7 +53,7 @@ class Roots:
         self._inlined: set[ast.AST] = set()
         """The functions that some root has called."""
 
-    def __iter__(self) -> Iterator[Root]:
+    def __iter__(self) -> Iterator[Root | Recalled]:
         module = self.module
         # Only this one is asked what functions reach: what it knows depends on no root.
         scout = self.program.interpreter()
@@ -60,7 +62,7 @@ class Roots:
         managed = own or not registry.MANAGING.isdisjoint(module.packages)
         if scout.graph.may_step(None) or _feeds(module.top):
             if managed or not self._is_obviously_right(functions, scout):
-                yield self._interpret(None, self.program.interpreter())
+                yield from self._unit(None)
             else:
                 self._note_plain(module.tree, None)
         whole = module.facts[module.tree]
@@ -82,16 +84,11 @@ class Roots:
             if not scout.graph.touches_gradients(fn):
                 continue
             if neglects or scout.graph.may_step(fn) or _feeds(module.facts[fn.node]):
-                interpreter = self.program.interpreter()
-                per_batch = fn.name in registry.PER_BATCH
-                yield self._interpret(fn, interpreter, per_batch=per_batch)
-                for inner in interpreter.env.closures:
-                    if inner.node not in self._inlined and scout.graph.touches_gradients(inner):
-                        yield self._interpret(inner, interpreter)
+                yield from self._unit(fn, scout=scout)
         for klass in module.classes.values():
             yield from self._inherited(Klass(klass, module, klass.name), scout)
 
-    def _inherited(self, klass: Klass, scout: Interpreter) -> Iterator[Root]:
+    def _inherited(self, klass: Klass, scout: Interpreter) -> Iterator[Root | Recalled]:
         """Inherited methods that repeat what this class, or another base of it, does to gradients."""
         lineage = scout.classes.lineage(klass)
         if len(lineage) == 1:
@@ -103,7 +100,33 @@ class Roots:
             ]
             if any(map(scout.graph.may_step, reached)):
                 if not all(self._is_right(one, scout) for one in reached):
-                    yield self._interpret(fn, self.program.interpreter())
+                    yield from self._unit(fn, klass=klass)
+
+    def _unit(
+        self, fn: Fn | None, *, scout: Interpreter | None = None, klass: Klass | None = None
+    ) -> Iterator[Root | Recalled]:
+        """A function, or the top level; with `scout`, also the functions that are defined inside it.
+
+        The next unit is asked for when what this one gave was explored.
+        """
+        reuse = self.reuse
+        if reuse is not None:
+            self.current = f"{fn.name}()" if fn is not None else "the top level"
+            owner = fn.klass if klass is None and fn is not None else klass
+            kept = reuse.begin(fn, owner, len(self.cut))
+            if kept is not None:
+                self._inlined |= kept.inlined
+                yield kept
+                return
+        interpreter = self.program.interpreter()
+        per_batch = scout is not None and fn is not None and fn.name in registry.PER_BATCH
+        yield self._interpret(fn, interpreter, per_batch=per_batch)
+        if scout is not None:
+            for inner in interpreter.env.closures:
+                if inner.node not in self._inlined and scout.graph.touches_gradients(inner):
+                    yield self._interpret(inner, interpreter)
+        if reuse is not None:
+            reuse.keep(interpreter.nesting.inlined, len(self.cut))
 
     def _is_right(self, fn: Fn, scout: Interpreter) -> bool:
         """Whether a function of another file is obviously right."""
@@ -251,6 +274,8 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
     facts = fn.module.facts[fn.node]
     callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
     callees += graph.held_callees(fn)
+    if not callees:
+        return []
     called = _called_in_loops(fn)
     for inner in callees:
         if not inner.module.facts[inner.module.tree].mentions:

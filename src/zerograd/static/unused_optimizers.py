@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
@@ -32,6 +33,7 @@ def _makes_optimizer(call: ast.Call) -> bool:
     return vocabulary.role_of_call(text_of(func)) is Role.OPTIMIZER
 
 
+@lru_cache(maxsize=16)  # asked for each method of a class; each keeps a tree alive
 def _is_used(module: Module, attr: str) -> bool:
     """Whether a file does more with an attribute than to store it, look at it or hand it to a scheduler."""
     harmless: set[int] = set()

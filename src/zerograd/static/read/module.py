@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeGuard
@@ -50,6 +51,12 @@ class Module:
                     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         self.by_name.setdefault(node.name, []).append((klass, node))
         return self.by_name.get(name, [])
+
+    @property
+    def method_names(self) -> AbstractSet[str]:
+        """The names of the methods of all classes of the module."""
+        self.methods_named("")
+        return self.by_name.keys()
 
     def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
         """The methods that a class defines itself, the first of each name."""

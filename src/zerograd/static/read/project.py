@@ -39,7 +39,8 @@ class Project:
         self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
         self._outlines = Outlines()
         self._checked = ("", "")
-        self._leading: frozenset[bytes] | None = None
+        self.leading: frozenset[bytes] | None = None
+        """The names of functions that lead to a step, once somebody has asked."""
 
     def add(self, source: Source) -> Module:
         """The module that is checked; `Unreadable` if it does not parse."""
@@ -49,10 +50,15 @@ class Project:
         self._checked = (source.path, source.text)
         return module
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no more modules are followed."""
+        return self.spoken >= MOST_IMPORTS
+
     def load(self, path: str) -> Module | None:
         """The module in this file; None if it cannot be used."""
         path = os.path.abspath(path)
-        if path not in self.modules and self.spoken >= MOST_IMPORTS:
+        if path not in self.modules and self.is_full:
             return None
         self.read.add(path)
         if path not in self.modules:
@@ -102,17 +108,17 @@ class Project:
             if small_package or speaks(data):
                 return _indexed(path, from_bytes(data, path))
             _SILENT.add(stamp)
-        if self._outlines.is_led(path, self._leading_names()):
+        if self._outlines.is_led(path, self.leading_names()):
             return _indexed(path, from_bytes(read_bytes(path), path))
         return Module(path, ast.Module([], []))
 
-    def _leading_names(self) -> frozenset[bytes]:
+    def leading_names(self) -> frozenset[bytes]:
         """The names of functions that lead to a step, in the checked file and those that it imports."""
-        if self._leading is None:
+        if self.leading is None:
             path, text = self._checked
             outline = Outline(text.encode("utf-8", "replace"), path)
-            self._leading = self._outlines.all_leading(outline)
-        return self._leading
+            self.leading = self._outlines.all_leading(outline)
+        return self.leading
 
 
 _SILENT: set[tuple[str, int, int]] = set()
