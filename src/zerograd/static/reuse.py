@@ -28,6 +28,8 @@ from zerograd.static.read.values import Fn, Klass
 from zerograd.static.unused_optimizers import unused_optimizers
 
 _WORD = re.compile(r"\w+")
+_PLACE = re.compile(r"\.\d+:\d+")
+"""An object that has no name is called by its line, which moves."""
 _ASKED = ("mentions", "steps", "grads", "updates")
 """What interpreting asks about the functions that code may call."""
 Stamp = tuple[int, int]
@@ -327,6 +329,7 @@ class Reuse:
             cuts == cut
             and all(any(a <= line <= b for a, b in spans) for line in lines)
             and all(mark.text in starts for mark in marks)
+            and not any(_PLACE.search(one.violation.message + name) for one, name in found)
         ):
             lengths = tuple(one.end - one.start + 1 for one in texts)
             spent = left - self._project.budget.file
