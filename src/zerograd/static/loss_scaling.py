@@ -17,7 +17,21 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, text_of
 
-_ASK_ONLY = frozenset({"range", "trange", "tqdm", "int", "float", "min", "max", "print", "len"})
+_ASK_ONLY = frozenset(
+    {
+        "range",
+        "trange",
+        "tqdm",
+        "int",
+        "float",
+        "min",
+        "max",
+        "print",
+        "len",
+        "chunk",
+        "tensor_split",
+    }
+)
 
 
 def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
@@ -65,7 +79,8 @@ def _reaches(divisions: list[ast.BinOp], act: Act) -> bool:
         return True
     made = {id(node) for node in divisions}
     divided: set[str] = set()
-    assigns = [n for n in inside if isinstance(n, (ast.Assign, ast.AnnAssign, ast.AugAssign))]
+    kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+    assigns = [node for node in inside if isinstance(node, kinds) and node.lineno <= site.line]
     before = -1
     while before < len(divided):
         before = len(divided)

@@ -45,6 +45,7 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Expr, Name, Op, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import RESULT, SELF, Key
 
@@ -108,6 +109,8 @@ class View:
     fed: set[int] = field(default_factory=set)
     assigned: list[set[Variable]] = field(default_factory=list)
     labels: list[set[Label]] = field(default_factory=lambda: [set()])
+    present: frozenset[Key] = frozenset()
+    """Scalers that some loss is scaled with whatever a test says: they are not None."""
     clears: frozenset[Site] = frozenset()
     """Where the subject is cleared. A function that is called twice clears in one place."""
     backwards: list[Act] = field(default_factory=list)
@@ -127,6 +130,9 @@ class View:
             if isinstance(act, Act)
         )
         self.note_feeding(flow, [])
+        scalers = {key for key, role in self.roles.items() if role is SCALER}
+        if len(scalers) == 1 and _scales_without_asking(flow, *scalers):
+            self.present = frozenset(scalers)
         acts = (part for part in walk(flow) if isinstance(part, Act))
         clears = (a for a in acts if isinstance(a.event, Zero) and self.event(a) is not None)
         self.clears = frozenset(act.event.site for act in clears)
@@ -175,7 +181,7 @@ class View:
 
     def branch(self, alt: Alt, needed: Mapping[Variable, bool]) -> Flow | None:
         asked, present = alt.exists or (None, True)
-        if isinstance(asked, Key) and self.is_mine(asked):
+        if isinstance(asked, Key) and (self.is_mine(asked) or asked in self.present):
             return self.project(alt.then if present else alt.orelse, needed)
         busy = self.busy
         then = self.project(alt.then, needed)
@@ -426,6 +432,15 @@ class View:
             key.overlaps(param) for key in act.whose for group in known for param in group
         )
         return False if matched else None
+
+
+def _scales_without_asking(flow: Flow, scaler: Key) -> bool:
+    """Whether a backward of a scaled loss is in no arm of a test whether there is a scaler."""
+    if isinstance(flow, Act):
+        return isinstance(flow.event, Backward) and flow.event.scaled is True
+    if isinstance(flow, Alt) and flow.exists is not None and flow.exists[0] == scaler:
+        return False
+    return any(_scales_without_asking(part, scaler) for part in children(flow))
 
 
 def _among(key: Key, params: frozenset[Key] | None) -> bool:

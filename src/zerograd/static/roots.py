@@ -6,10 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from zerograd.core.events import Backward, Step, Zero
+from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
+from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read import vocabulary
@@ -83,10 +86,47 @@ class Roots:
                 continue
             if not scout.graph.touches_gradients(fn):
                 continue
-            if neglects or scout.graph.may_step(fn) or _feeds(module.facts[fn.node]):
+            completed = self._is_completed(fn)
+            feeds = completed or neglects or _feeds(module.facts[fn.node])
+            if feeds or scout.graph.may_step(fn):
                 yield from self._unit(fn, scout=scout)
         for klass in module.classes.values():
             yield from self._inherited(Klass(klass, module, klass.name), scout)
+
+    def _is_completed(self, fn: Fn) -> bool:
+        """Whether a method clips, and leaves the clear, the backward and the step to a framework."""
+        called = fn.module.facts[fn.node].called
+        if fn.klass is None or registry.CLIPS.isdisjoint(called):
+            return False
+        if not called.isdisjoint(
+            ("optimizers", "manual_backward", "backward", "step", "zero_grad")
+        ):
+            return False
+        bases = (imported_name(base, fn.module) for base in fn.klass.node.bases)
+        return registry.is_completed(fn.name, bases)
+
+    def _completed(self, fn: Fn, interpreter: Interpreter) -> Root:
+        """A method, and what a framework does before and after each call of it."""
+        root = self._interpret(fn, interpreter, per_batch=True)
+        key = SELF.attribute("configure_optimizers()")
+        interpreter.known.roles[key] = Role.OPTIMIZER
+        site = interpreter.emitter.site(fn.node)
+        site = replace(site, end_line=site.line, end_column=0)
+        mine = frozenset({key})
+        before = Act(Zero(site), whose=mine)
+        after = [Act(Backward(site), anyone=True), Act(Step(site), whose=mine)]
+        return root._replace(flow=Seq([before, root.flow, *after]))
+
+    def _is_driven(self, fn: Fn) -> bool:
+        """Whether a framework calls a function once for every batch."""
+        if fn.name in registry.PER_BATCH:
+            return True
+        if registry.MANAGING.isdisjoint(fn.module.packages):
+            return False
+        if fn.klass is not None and fn.frame is None:
+            bases = (imported_name(base, fn.module) for base in fn.klass.node.bases)
+            return registry.is_driven(fn.name, bases)
+        return fn.name in _handed_to_drivers(fn.module) and not _cleared_by_handlers(fn)
 
     def _inherited(self, klass: Klass, scout: Interpreter) -> Iterator[Root | Recalled]:
         """Inherited methods that repeat what this class, or another base of it, does to gradients."""
@@ -119,12 +159,16 @@ class Roots:
                 yield kept
                 return
         interpreter = self.program.interpreter()
-        per_batch = scout is not None and fn is not None and fn.name in registry.PER_BATCH
-        yield self._interpret(fn, interpreter, per_batch=per_batch)
+        if fn is not None and scout is not None and self._is_completed(fn):
+            yield self._completed(fn, interpreter)
+        else:
+            per_batch = scout is not None and fn is not None and self._is_driven(fn)
+            yield self._interpret(fn, interpreter, per_batch=per_batch)
         if scout is not None:
             for inner in interpreter.env.closures:
                 if inner.node not in self._inlined and scout.graph.touches_gradients(inner):
-                    yield self._interpret(inner, interpreter)
+                    driven = self._is_driven(inner)
+                    yield self._interpret(inner, interpreter, per_batch=driven)
         if reuse is not None:
             reuse.keep(interpreter.nesting.inlined, len(self.cut))
 
@@ -313,6 +357,43 @@ def _jumps(module: Module) -> bool:
     return any(
         isinstance(node, (ast.Continue, ast.Break, ast.Raise)) for node in nodes(module.tree)
     )
+
+
+def _handed_to_drivers(module: Module) -> set[str]:
+    """The functions that a file hands to what calls them once for every batch: `Engine(update)`."""
+    return {
+        text_of(argument)
+        for call in ast.walk(module.tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
+        if registry.drives(imported_name(call.func, module))
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(argument, ast.Name)
+    }
+
+
+def _cleared_by_handlers(fn: Fn) -> bool:
+    """Whether other functions of a file, which react to events, clear gradients."""
+    handlers = "add_event_handler" in fn.module.facts[fn.module.tree].called or any(
+        text_of(getattr(decorator, "func", decorator)).endswith(".on")
+        for node in ast.walk(fn.module.tree)
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+    )
+    clears = sum(
+        isinstance(node, ast.Attribute) and node.attr == "zero_grad"
+        for node in ast.walk(fn.module.tree)
+    )
+    own = sum(
+        isinstance(node, ast.Attribute) and node.attr == "zero_grad" for node in ast.walk(fn.node)
+    )
+    return handlers and clears > own
+
+
+def imported_name(node: ast.expr, module: Module) -> str:
+    """The dotted name that an expression has in the package it was imported from; else its text."""
+    text = text_of(node)
+    first, dot, rest = text.partition(".")
+    return f"{module.imports[first]}{dot}{rest}" if first in module.imports else text
 
 
 def _feeds(facts: Facts) -> bool:

@@ -40,4 +40,5 @@ TABLE = Framework(
     clips=["clip_gradients"],
     unscales_to_clip=[FABRIC],
     per_batch=["training_step"],
+    completed=["training_step"],
 )

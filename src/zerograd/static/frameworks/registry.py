@@ -6,6 +6,7 @@ A new library is a file beside this one with a `TABLE`, and its name in `_MODULE
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
 
@@ -31,6 +32,8 @@ _MODULES = (
     "apex",
     "timm",
     "opacus",
+    "ignite",
+    "catalyst",
     "sam",
     "xla",
     "wrappers",
@@ -94,6 +97,38 @@ def calls_named(name: str) -> tuple[Call, ...]:
 def call_on(name: str, role: Role) -> Call | None:
     """What a method of an object of this role does."""
     return next((call for call in calls_named(name) if call.on is role), None)
+
+
+def drives(dotted: str) -> bool:
+    """Whether a function or class of this dotted name calls what it is handed once for every batch."""
+    return any(name in framework.drivers for framework, name in _of_library(dotted))
+
+
+def is_driven(method: str, bases: Iterable[str]) -> bool:
+    """Whether a method of a class with bases of these dotted names is called once for every batch."""
+    return any(method in framework.driven for base in bases for framework, _ in _of_library(base))
+
+
+def is_its_own(dotted: str) -> bool:
+    """Whether a class with the name of a library's may be the library's: others have a `Booster`, too."""
+    package, _, rest = dotted.partition(".")
+    last = dotted.rpartition(".")[2]
+    owners = [framework.packages for framework in FRAMEWORKS if last in framework.classes]
+    return not rest or any(not packages or package in packages for packages in owners)
+
+
+def is_completed(method: str, bases: Iterable[str]) -> bool:
+    """Whether a library clears, runs the backward of what this method returns, and steps."""
+    return any(
+        method in framework.completed for base in bases for framework, _ in _of_library(base)
+    )
+
+
+def _of_library(dotted: str) -> list[tuple[Framework, str]]:
+    """The frameworks that a dotted name belongs to, each with its last part."""
+    package, _, _ = dotted.partition(".")
+    last = dotted.rpartition(".")[2]
+    return [(framework, last) for framework in FRAMEWORKS if package in framework.packages]
 
 
 def context_named(name: str) -> Context | None:

@@ -271,6 +271,9 @@ class Framework:
         unscales_to_clip: Iterable[Role] = (),
         closes_window: Iterable[str] = (),
         per_batch: Iterable[str] = (),
+        driven: Iterable[str] = (),
+        completed: Iterable[str] = (),
+        drivers: Iterable[str] = (),
         words: Iterable[str] = (),
     ) -> None:
         self.packages = frozenset(packages)
@@ -290,6 +293,12 @@ class Framework:
         self.closes_window = frozenset(closes_window)
         """Attributes that say whether this iteration steps."""
         self.per_batch = frozenset(per_batch)
-        """Methods of the project that it calls once for every batch."""
+        """Methods that it calls once for every batch, whatever class of the project they are in."""
+        self.driven = frozenset(driven)
+        """Methods that it calls once for every batch, in classes that inherit from one of its own."""
+        self.completed = frozenset(completed)
+        """Methods, in such classes, that return a loss: it clears, runs their backward, and steps."""
+        self.drivers = frozenset(drivers)
+        """Its functions and classes that are handed a function, which they call once for every batch."""
         self.words = frozenset(words)
         """Other names that say that a function does something to gradients."""

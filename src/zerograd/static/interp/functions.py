@@ -236,6 +236,7 @@ class Functions:
             or _gives_optimizer(fn)
             or self.graph.steps_through(facts.called, arguments)
             or self._holds_what_steps(fn)
+            or self._calls_by_name(fn, arguments)
         )
         if not visible or not wanted or self.emitter.quiet > 3:
             if wanted and not self.emitter.quiet:
@@ -270,6 +271,14 @@ class Functions:
         if not isinstance(value, Thing) or value.klass is None:
             return False
         return self.graph.class_touches_gradients(value.klass)
+
+    def _calls_by_name(self, fn: Fn, arguments: list[Value]) -> bool:
+        """Whether a method is handed the name of another one that does something to gradients."""
+        if not isinstance(fn.owner, Thing) or "getattr" not in fn.module.facts[fn.node].called:
+            return False
+        names = [one.value for one in arguments if isinstance(one, Lit)]
+        methods = (self.objects.attribute(fn.owner, one) for one in names if isinstance(one, str))
+        return any(isinstance(one, Fn) and self.graph.touches_gradients(one) for one in methods)
 
     def _holds_what_steps(self, fn: Fn) -> bool:
         """Whether the object of a method keeps another one through which its methods step."""
@@ -309,9 +318,11 @@ class Functions:
             values[formal[0].arg] = fn.owner
             formal = formal[1:]
         values.update(_defaults(fn))
+        values.update(fn.named)
+        values.update(zip((a.arg for a in _positional(fn, bound)), fn.given, strict=False))
         given: list[tuple[str, Value, ast.expr]] = []
         if not any(isinstance(arg, ast.Starred) for arg in node.args):
-            positional = _positional(fn, bound)
+            positional = _positional(fn, bound)[len(fn.given) :]
             surplus = arguments[len(positional) : len(node.args)]
             if fn.node.args.vararg is not None:
                 values[fn.node.args.vararg.arg] = Many(tuple(surplus))

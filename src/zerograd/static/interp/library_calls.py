@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import TypeGuard
 
 from zerograd.core.records import replace
 from zerograd.static.frameworks import registry
@@ -96,8 +97,16 @@ class BuiltinCalls:
     def partial(self, node: ast.Call, name: str) -> Value | None:
         """`functools.partial(f, …)` does what f does."""
         arguments = self.evaluator.arguments(node)
-        known = bool(arguments) and isinstance(arguments[0], (Bound, Fn, Origin))
-        return arguments[0] if known and not without_limit(node) else None
+        if not arguments or without_limit(node):
+            return None
+        first = arguments[0]
+        if isinstance(first, Fn) and not any(isinstance(arg, ast.Starred) for arg in node.args):
+            names = [keyword.arg for keyword in node.keywords]
+            later = zip(names, arguments[len(node.args) :], strict=False)
+            named = tuple((name, value) for name, value in later if name is not None)
+            given = (*first.given, *arguments[1 : len(node.args)])
+            return replace(first, given=given, named=(*first.named, *named))
+        return first if isinstance(first, (Bound, Fn, Origin)) else None
 
     def dictionary(self, node: ast.Call, name: str) -> Value | None:
         """`dict(a=…)`."""
@@ -111,12 +120,9 @@ class BuiltinCalls:
         if len(node.args) < 2:
             return NOTHING
         owner, attr = self.evaluator.value(node.args[0]), node.args[1]
-        if isinstance(attr, ast.Constant):
-            return (
-                self.objects.attribute(owner, attr.value)
-                if isinstance(attr.value, str)
-                else NOTHING
-            )
+        asked = self.evaluator.value(attr)
+        if isinstance(asked, Lit):
+            return self.objects.attribute(owner, asked.value) if _is_name(asked.value) else NOTHING
         if isinstance(owner, Thing) and isinstance(attr, ast.JoinedStr):
             return Thing(owner.key.attribute(text_of(attr)[2:-1]))
         if isinstance(owner, Origin) and owner.name == "torch.optim":
@@ -137,6 +143,10 @@ def _each(column: Value) -> Value:
     if isinstance(column, Each):
         return column.item
     return column if isinstance(column, (Params, Grad, Tensor)) else NOTHING
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {

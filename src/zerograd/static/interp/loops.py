@@ -195,6 +195,8 @@ class Loops:
             if isinstance(trips, Const) and trips.value != 1 and vocabulary.WINDOW.search(length):
                 trips = WindowLength(text=length)  # whatever number it holds, it is N
             return self.env.name(target), first, trips
+        if name in ("chunk", "tensor_split") and (count := _parts(iterable)) is not None:
+            return None, first, self.conditions.expression(count)
         return None, first, None
 
     def bind_data(self, target: ast.expr) -> Iterator[Variable]:
@@ -273,6 +275,14 @@ class Loops:
             text.split(".")[0] in bound and methods & vocabulary.HELD_METHODS
             for text, methods in self.env.frame.module.methods.items()
         )
+
+
+def _parts(call: ast.Call) -> ast.expr | None:
+    """Into how many parts a call cuts a tensor: `x.chunk(n)`, `torch.chunk(x, n)`."""
+    of_torch = text_of(call.func).startswith("torch.")
+    given = call.args[of_torch : of_torch + 1]
+    given += [keyword.value for keyword in call.keywords if keyword.arg in ("chunks", "sections")]
+    return given[0] if given and isinstance(given[0], (ast.Name, ast.Attribute)) else None
 
 
 def items_of(value: Value) -> list[Value] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -419,6 +420,20 @@ def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
 
 
+def _called_later(name: str, first: ast.expr) -> str:
+    """What a call leads to: `f` of `partial(f, x)`, `on_step` of `self.call_hook("on_step")`."""
+    if name.rpartition(".")[2] == "partial" and isinstance(first, (ast.Name, ast.Attribute)):
+        return _dotted(first)
+    owner, _, last = name.rpartition(".")
+    if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+        return ""
+    return f"{owner}.{first.value}" if owner and _BY_NAME.search(last) else ""
+
+
+_BY_NAME = re.compile(r"hook|call|trigger|fire|dispatch|invoke|notify")
+"""Methods of such names call another method whose name they are handed."""
+
+
 def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
     todo.append(node.func)
     todo += [item for item in node.args if item.__class__ in _BRANCHES]
@@ -429,6 +444,8 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         return
     name = _dotted(node.func)
     chain[-1].calls.add(name)
+    if node.args and (later := _called_later(name, node.args[0])):
+        chain[-1].calls.add(later)
     if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
         if isinstance(node.func.value, ast.Name):
             chain[-1].grown.append((node.func.value, node.args[0]))

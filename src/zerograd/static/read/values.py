@@ -117,6 +117,10 @@ class Fn:
     owner: Value | None = field(default=None, hash=False, compare=False)
     frame: Frame | None = field(default=None, hash=False, compare=False)
     klass: Klass | None = None
+    given: tuple[Value, ...] = field(default=(), hash=False, compare=False)
+    """What `functools.partial` has handed over already, in order,"""
+    named: tuple[tuple[str, Value], ...] = field(default=(), hash=False, compare=False)
+    """and by name."""
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ _FUNCTION_NAME = re.compile(r"_(?!v\d)[a-z]")
 def role_of_call(name: str) -> Role:
     """The role of what a constructor or factory of this dotted name gives back."""
     last = name.rsplit(".", 1)[-1]
-    if last in registry.CLASSES:
+    if last in registry.CLASSES and registry.is_its_own(name):
         return registry.CLASSES[last]
     if SCHEDULER.search(last) or "lr_scheduler" in name or "swa_utils" in name:
         return Role.OTHER
