@@ -96,8 +96,8 @@ class WindowStatistics:
             return
         if len(self.drops) <= MOST_DROPS:
             self.drops.append((clear, backward))
-        if before.grads is Grads.STALE:
-            return  # what another phase has left on used gradients is not a window
+        if _holds_others(before):
+            return
         if self._step is not None and self._is_part():
             yield PartialWindow(
                 self._step.site,
@@ -116,8 +116,7 @@ class WindowStatistics:
         if not self.open:
             return
         self.counts[self.open] = self.counts.get(self.open, 0) + 1
-        if before.grads is Grads.STALE:
-            # A window that was never cleared says nothing of how long windows are meant to be.
+        if _holds_others(before):
             self._run = self.usual = 0
             self.steady = False
         else:
@@ -127,7 +126,7 @@ class WindowStatistics:
 
     def ended(self, state: State) -> Observations:
         """The run is over, and nothing will step what is left."""
-        if state.backward is None or state.grads is Grads.STALE or self._carries:
+        if state.backward is None or _holds_others(state) or self._carries:
             return
         if self._step is not None and self._is_part():
             yield PartialWindow(self._step.site, backward=state.backward.site, guard=self._guard())
@@ -212,6 +211,20 @@ class WindowStatistics:
                     guard=self._guard(),
                     allowed=step.allowed,
                 )
+
+
+def _holds_others(state: State) -> bool:
+    """Whether gradients of an earlier step, or of another subject's phase, are in the window.
+
+    Such a window says nothing of how long windows are meant to be.
+    """
+    if state.grads is Grads.STALE:
+        return True
+    if state.lent is None:
+        return False
+    left, step = state.lent
+    own = state.backward is not None and state.backward.site != left.site
+    return own or step.through is not False
 
 
 def _by_choice(step: Step) -> bool:

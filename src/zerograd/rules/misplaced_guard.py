@@ -40,7 +40,9 @@ def check(before: State, event: Event) -> Violation | None:
         closes = "step()" if event.guard is None else "the guard"
         message = f"{closes} closes a window of {event.window} instead of {event.meant or 'N'} micro-batches"
         other = () if event.guard is None else (Evidence(event.guard, "the guard"),)
-        return _violation(event.site, message, event.backward, other, event.site)
+        return _violation(
+            event.site, message, event.backward, other, event.site, _help(event.guard, event.meant)
+        )
     if isinstance(event, End):
         return _never(before, event)
     if not isinstance(event, Step) or event.foreign or event.guard is None or event.length < 2:
@@ -54,18 +56,30 @@ def check(before: State, event: Event) -> Violation | None:
     said = event.decided.length if event.decided is not None else 0
     message = f"the guard closes a window of {than} than {said or 'N'} micro-batches"
     step = (Evidence(event.site, "the step"),)
-    return _violation(event.guard, message, before.backward.site, step, event.site)
+    help_ = _help(event.guard, said)
+    return _violation(event.guard, message, before.backward.site, step, event.site, help_)
+
+
+def _help(guard: Site | None, length: int) -> str:
+    if guard is None:
+        return "step when a window is full, and not before"
+    return f"count micro-batches from 1: (i + 1) % {length or 'N'} == 0"
 
 
 def _violation(
-    site: Site, message: str, backward: Site, other: tuple[Evidence, ...], step: Site
+    site: Site,
+    message: str,
+    backward: Site,
+    other: tuple[Evidence, ...],
+    step: Site,
+    help_: str,
 ) -> Violation:
     return Violation(
         site=site,
         message=message,
         label="closes the window here",
         evidence=(Evidence(backward, "the window's last backward"), *other),
-        help="count micro-batches from 1: (i + 1) % N == 0",
+        help=help_,
         step=step,
     )
 

@@ -39,6 +39,8 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     if before.backward is None or before.backward.may or 0 in before.divisors:
         return None
+    if before.lent is not None and before.lent[0].read_by is not None:
+        return None  # a part of the window is another optimizer's
     if before.divisors == {None}:
         message = "the losses of an accumulation window are added, not averaged"
     elif len(before.divisors) > 1:
@@ -60,7 +62,7 @@ RULE = Rule(
     name="unscaled-window",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "window", "divisors"}),
+    reads=frozenset({"grads", "backward", "window", "divisors", "lent"}),
     excuses=(Excuse.MAY_BE_WHOLE,),
     needs=(guarded,),
     level="advice",

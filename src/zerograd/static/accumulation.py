@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from zerograd.core.events import Backward, Event, Hold, Site, Step, Zero
+from zerograd.core.events import Backward, Decided, Event, Hold, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.explore import logic
 from zerograd.explore.explore import Window
@@ -81,6 +81,21 @@ class Counting:
     def lengths(self, test: Expr) -> set[Variable] | None:
         """What a test calls N, if it is a guard; None if it is not."""
         return self.modulo(test) or self.set_back(test) or self.wrapped(test)
+
+    def length(self, test: Expr) -> int:
+        """The N of a guard, if the code says one number; else 0."""
+        said = {self._number(name) for name in self.lengths(test) or ()}
+        return said.pop() if len(said) == 1 else 0
+
+    def _number(self, name: Variable) -> int:
+        """The one number that a variable is set to; 0 if there is none, or something else besides."""
+        if isinstance(name, WindowLength):
+            return name.literal or 0
+        values = [
+            one.value if isinstance(one, Const) else None for one in self.meanings.get(name, ())
+        ]
+        number = values[0] if values and values.count(values[0]) == len(values) else None
+        return number if type(number) is int and number > 0 else 0
 
     def wrapped(self, test: Expr) -> set[Variable] | None:
         """N where a test asks for a count that wraps around."""
@@ -394,7 +409,9 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
         if isinstance(part, Emit):
             own = paced.get(part.event.loop)
             if own is not None and isinstance(part.event, Step):
-                return Emit(replace(part.event, guard=own[0].site), part.divisor)
+                site, length = own[0].site, guards.counting.length(own[0].test)
+                decided = Decided(site, length) if length and site is not None else None
+                return Emit(replace(part.event, guard=site, decided=decided), part.divisor)
             return part
         if isinstance(part, Loop):
             alt, step = paced.get(part.ident, (None, None))
