@@ -44,6 +44,7 @@ from zerograd.explore.flow import (
 )
 from zerograd.explore.logic import Expr, Name, Op, Variable
 from zerograd.static.accumulation import Counting
+from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.emitter import Act
@@ -253,6 +254,10 @@ class View:
     def is_mine(self, key: Key) -> bool:
         return self.subject.key.is_inside(key)
 
+    def is_engine(self) -> bool:
+        """Whether the subject is an engine, which runs backward itself."""
+        return bool(registry.bypassed_name(self.roles.get(self.subject.key, Role.NONE)))
+
     def event(self, act: Act) -> Event | None:
         """The act as the subject sees it; None where it does not concern it."""
         event = act.event
@@ -369,6 +374,8 @@ class View:
         return any(one.is_inside(key) for one in through)
 
     def backward(self, act: Act, event: Backward) -> Backward | None:
+        if event.excuse is Excuse.OTHER_ARM and self.is_engine():
+            return None  # the engine runs its own backward, in the other arm
         mine = self.reach(self.subject, act)
         others = [self.reach(other, act) for other in self.others]
         if mine is None and not any(others):

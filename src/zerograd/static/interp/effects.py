@@ -241,7 +241,7 @@ class Effects:
         for arm, other in (arms, arms[::-1]):
             if any(act.wrapped for act in other):
                 for act in arm:
-                    if isinstance(act.event, Backward) and act.event.bypasses:
+                    if isinstance(act.event, Backward):
                         act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
 
 

@@ -117,13 +117,17 @@ class BackwardCalls:
     def __init__(
         self,
         known: KnownObjects,
+        env: Environment,
         gate: Gate,
         evaluator: Evaluator,
+        classes: Classes,
         objects: Objects,
         effects: Effects,
         frameworks: FrameworkCalls,
     ) -> None:
         self.known = known
+        self.env = env
+        self.classes = classes
         self.gate = gate
         self.evaluator = evaluator
         self.objects = objects
@@ -166,7 +170,9 @@ class BackwardCalls:
         return Lit(None)
 
     def _bypassed(self, owner: Value) -> str:
-        """The wrapper that had to run this backward."""
+        """The wrapper that had to run this backward; an optimizer that runs it knows what it does."""
+        if self._is_in_optimizer():
+            return ""
         if self.gate.accumulating:
             return self.gate.accumulating
         for key in roots(owner)[0]:
@@ -177,6 +183,10 @@ class BackwardCalls:
                 if key.is_inside(prepared):
                     return wrapper
         return ""
+
+    def _is_in_optimizer(self) -> bool:
+        klass = self.env.frame.klass
+        return klass is not None and self.classes.role(klass) is Role.OPTIMIZER
 
     def _is_wrapper(self, node: ast.Call, func: ast.Attribute, owner: Thing) -> bool:
         """`trainer.backward(loss)` against `loss.backward(gradient)`."""
@@ -222,6 +232,8 @@ class ParameterCalls:
             elif func.attr == "copy_" and not given.roots & owner.keys:
                 effects.restored(node, owner.keys)
             return owner
+        if func.attr in _COPIES:
+            return mix([owner])
         bare = self.mode.unguarded
         if func.attr in ("zero_", "fill_") or (func.attr == "mul_" and arguments[:1] == [Lit(0)]):
             if func.attr != "fill_" or arguments[:1] in ([Lit(0)], [Lit(0.0)]):
@@ -328,6 +340,10 @@ class ParameterCalls:
             self.effects.step_by_hand(node, keys)
             return True
         return False
+
+
+_COPIES = frozenset({"clone", "to", "float", "double", "half", "bfloat16", "cpu", "numpy"})
+"""Methods of a gradient that give a tensor of its own: clearing the gradient does not change it."""
 
 
 def _is_zeros(node: ast.expr) -> bool:

@@ -91,7 +91,9 @@ class Interpreter:
         )  # fmt: skip
         parameters = ParameterCalls(env, mode, evaluator, objects, effects, constructors)
         clears = ClearCalls(emitter, evaluator, classes, objects, effects, constructors, functions)
-        backwards = BackwardCalls(known, gate, evaluator, objects, effects, frameworks)
+        backwards = BackwardCalls(
+            known, env, gate, evaluator, classes, objects, effects, frameworks
+        )
         steps = StepCalls(
             known, evaluator, classes, objects, effects, constructors, functions, frameworks
         )
