@@ -59,5 +59,19 @@ if not TYPE_CHECKING:
         return value
 
 
+def load_ipython_extension(shell: object) -> None:
+    """What `%load_ext zerograd` calls."""
+    from zerograd.integrations.notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """What `%unload_ext zerograd` calls."""
+    from zerograd.integrations.notebook import unload
+
+    unload(shell)
+
+
 def __dir__() -> list[str]:
     return __all__

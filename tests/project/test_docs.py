@@ -179,6 +179,8 @@ def test_the_problem_matcher_understands_what_is_printed() -> None:
     pattern = json.loads(example.text)["tasks"][0]["problemMatcher"]["pattern"]
     done = run_zerograd("check", "--format", "concise", "examples", cwd=ROOT)
     for line in done.stdout.splitlines():
+        if ".ipynb:cell " in line:
+            continue  # an editor has no line for it; the language server knows cells
         match = re.match(pattern["regexp"], line)
         assert match, line
         assert (ROOT / match[pattern["file"]]).exists()

@@ -24,6 +24,7 @@ options of zerograd come before the script; everything after it belongs to the s
 examples:
   zerograd run train.py --lr 0.1            like `python train.py --lr 0.1`, but watched
   zerograd run -m project.train             like `python -m project.train`
+  zerograd run train.ipynb                  the cells of a notebook, from top to bottom
   zerograd run --on raise train.py          stop at the first error, with a traceback
   zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
   zerograd run --format json --output found.json train.py

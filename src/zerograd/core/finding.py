@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerograd.core.events import Measured, Site
 from zerograd.core.records import Record
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from zerograd.core.rule import Rule, Violation
 
 Level = Literal["error", "advice"]
-Place = tuple[str, str, int]
-"""A code, a path and a line: findings there are the same finding."""
+Place = tuple[str, str, int, int | None]
+"""A code, a path, a line and, in notebooks, a cell: findings there are the same finding."""
+_PRESENTATION = "zerograd.launch.presentation"
+"""The module that shows findings and reports. It is above this one, so it is loaded by its name."""
 
 
 class Note(Record):
@@ -79,12 +82,27 @@ class Finding(Record):
     @property
     def place(self) -> Place:
         """What it is and where: another one there is the same, seen once more."""
-        return (self.code, self.site.path, self.site.line)
+        return (self.code, self.site.path, self.site.line, self.site.cell)
 
     @property
     def rank(self) -> int | None:
         """The rank that has shown it, if it is one alone."""
         return self.ranks[0] if len(self.ranks) == 1 else None
+
+    def __str__(self) -> str:
+        shown: str = _presentation().finding_text(self)
+        return shown
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        shown: str = _presentation().finding_fragment(self)
+        return shown
+
+
+def _presentation() -> Any:
+    from importlib import import_module
+
+    return import_module(_PRESENTATION)
 
 
 def finding_of(rule: Rule, violation: Violation) -> Finding:
@@ -151,6 +169,11 @@ SourceKey = str | Cell
 """What lines of source are known by: the path of a file, or a cell."""
 
 
+def source_key(site: Site) -> SourceKey:
+    """What the lines of a site are known by in a report."""
+    return site.path if site.cell is None else Cell(site.path, site.cell)
+
+
 @dataclass
 class Report:
     """All findings of one check or one run."""
@@ -158,7 +181,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
     files: int = 0
-    sources: dict[SourceKey, list[str]] = field(default_factory=dict)
+    sources: dict[SourceKey, list[str]] = field(default_factory=dict, repr=False)
     """Lines of the files and cells that findings point into."""
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
@@ -181,3 +204,25 @@ class Report:
         if self.errors:
             return 2
         return int(any(f.level == "error" for f in self.findings))
+
+    def __str__(self) -> str:
+        shown: str = _presentation().report_text(self)
+        return shown
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        shown: str = _presentation().report_fragment(self)
+        return shown
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows on a terminal."""
+        printer.text(str(self))
+
+    def html(self, path: str | PathLike[str]) -> str:
+        """Write the report as a web page that needs no network; returns its path."""
+        written: str = _presentation().page(self, path)
+        return written
+
+    def show(self) -> None:
+        """Show that page: below the cell in a notebook, otherwise in a browser."""
+        _presentation().show(self)

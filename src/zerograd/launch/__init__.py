@@ -2,5 +2,5 @@
 
 It gives `run_session`, `replay` and `html_report`; `boot` watches the processes that a script starts.
 
-May import: core, rules, fold, recording, report, terminal, static, processes, runtime.
+May import: core, rules, fold, recording, report, terminal, static, static.read, processes, runtime.
 """

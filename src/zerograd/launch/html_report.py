@@ -37,7 +37,7 @@ def make(
     if not shown:
         reasons = "; ".join(f"{one.path}: {one.message}" for one in problems)
         raise Refused(reasons or "no recording to show: zerograd run --record writes one")
-    _write(_page(shown, problems), output)
+    write_page(_page(shown, problems), output)
     return any(fails(one.report, one.selection) for one in shown), problems
 
 
@@ -117,8 +117,8 @@ def _whose(done: Replayed, number: int) -> str:
     return lanes[at].title if at >= 0 and lanes[at].steps else ""
 
 
-def _write(page: html.Page, output: str) -> None:
-    """Write to a file beside it first, so the page is complete at every moment."""
+def write_page(page: html.Page, output: str) -> None:
+    """Write a page, or raise `Refused`. A file beside it is written first: the page is always complete."""
     fresh = f"{output}.{os.getpid()}.tmp"
     try:
         if os.path.exists(output) and not os.path.isfile(output):

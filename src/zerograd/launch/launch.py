@@ -118,10 +118,24 @@ def _prepare_script(program: Program, path: str) -> Callable[[], object]:
         raise NotThere(f"{program.name} cannot be read: {error.strerror}") from None
     main = _own(program.name, program.arguments)
     _first_path(os.path.dirname(os.path.realpath(path)))
+    if path.endswith(".ipynb"):
+        return _prepare_notebook(program, path, main)
     main.__dict__.update(
         __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
     )
     return lambda: exec(_compiled(source, path), main.__dict__)  # noqa: S102  # the user asked for it
+
+
+def _prepare_notebook(program: Program, path: str, main: ModuleType) -> Callable[[], object]:
+    from zerograd.launch.notebook_program import prepare
+    from zerograd.static.read.source import Unreadable
+
+    try:
+        start = prepare(path, program.name, main)
+    except Unreadable as error:
+        raise NotThere(f"{program.name} {error}") from None
+    os.chdir(os.path.dirname(path))  # as Jupyter does: its files are beside a notebook
+    return start
 
 
 def _compiled(source: bytes, path: str) -> CodeType:

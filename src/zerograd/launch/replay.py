@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from zerograd.core import suppressions
 from zerograd.core.events import Event
-from zerograd.core.finding import Finding, Place, Report, Watched
+from zerograd.core.finding import Finding, Place, Report, SourceKey, Watched, source_key
 from zerograd.fold.judge import Judge, Track
 from zerograd.launch.run_session import Refused, chosen
 from zerograd.recording.reader import Played, Progress, replay
 from zerograd.report.timeline import Timeline
 from zerograd.rules.catalogue import RULES
 from zerograd.rules.selection import Selection
-from zerograd.static.check_file import add_sources
+from zerograd.static.check_file import add_sources, lines_of
+from zerograd.static.read.load import from_text
+from zerograd.static.read.source import Unreadable
 
 MOST_SUBJECTS = 2048
 """The largest number of subjects at a time. A program that makes more drops old optimizers too."""
@@ -52,7 +55,7 @@ def judged(
         replace(one, optimizer=played.called.get(one.subject, "")) for one in report.findings
     ]
     report.errors += played.problems
-    report.sources |= played.sources
+    report.sources |= _in_cells(played.sources)
     report.watched = _watched(judging.judge, selection, played)
     add_sources(report)
     done = Replayed(path, report, selection, played, timeline)
@@ -124,14 +127,26 @@ def _watched(judge: Judge, selection: Selection, played: Played) -> Watched:
     )
 
 
+def _in_cells(sources: Mapping[SourceKey, list[str]]) -> dict[SourceKey, list[str]]:
+    """The sources of a recording; those of notebooks, which it has as JSON, by cell."""
+    found: dict[SourceKey, list[str]] = {}
+    for key, lines in sources.items():
+        if not isinstance(key, str) or not key.endswith(".ipynb"):
+            found[key] = lines
+            continue
+        with contextlib.suppress(Unreadable):
+            found |= lines_of(from_text("\n".join(lines), key))
+    return found
+
+
 def _silence(done: Replayed) -> None:
     """Leave out findings that a comment in the source allows."""
     report = done.report
-    texts = {path: "\n".join(lines) for path, lines in report.sources.items()}
+    texts = {key: "\n".join(lines) for key, lines in report.sources.items()}
     kept = [
         number
         for number, finding in enumerate(report.findings)
-        if not suppressions.allows(texts.get(finding.site.path, ""), finding)
+        if not suppressions.allows(texts.get(source_key(finding.site), ""), finding)
     ]
     if len(kept) < len(report.findings):
         now = {old: new for new, old in enumerate(kept)}

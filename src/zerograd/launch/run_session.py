@@ -215,7 +215,7 @@ class Session:
         """The source lines around each site, even if the program has changed its directory."""
         for finding in report.findings:
             for site in (finding.site, *(note.site for note in finding.notes)):
-                if not report.sources.get(site.path):
+                if site.cell is None and not report.sources.get(site.path):
                     lines = linecache.getlines(os.path.join(self._here, site.path))
                     report.sources[site.path] = [line.rstrip("\n") for line in lines]
 

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from zerograd.core.events import Site
-from zerograd.core.finding import SourceKey
-from zerograd.report.location import key, visible, where
+from zerograd.core.finding import SourceKey, source_key
+from zerograd.report.location import visible, where
 
 GUTTER = 5
 NEAR = 3
@@ -36,9 +36,11 @@ def excerpt(
     marks: Sequence[Mark], sources: Mapping[SourceKey, Sequence[str]], paint: Paint
 ) -> Iterator[str]:
     """The marked lines, file by file, beginning with the file of the first mark."""
-    files = list(dict.fromkeys(key(mark.site) for mark in marks))
+    files = list(dict.fromkeys(source_key(mark.site) for mark in marks))
     for file in files:
-        here = sorted((one for one in marks if key(one.site) == file), key=lambda m: m.site.line)
+        here = sorted(
+            (one for one in marks if source_key(one.site) == file), key=lambda m: m.site.line
+        )
         lines = sources.get(file)
         if file != files[0] or not lines:
             for mark in here if not lines else here[:1]:

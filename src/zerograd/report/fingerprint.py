@@ -10,15 +10,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
-from zerograd.core.finding import Report
-from zerograd.report.location import key
+from zerograd.core.finding import Report, source_key
 
 
 def fingerprints(report: Report) -> Iterator[str]:
     """One for each finding of the report, in order."""
     seen: Counter[tuple[str, ...]] = Counter()
     for finding in report.findings:
-        lines = report.sources.get(key(finding.site), ())
+        lines = report.sources.get(source_key(finding.site), ())
         line = finding.site.line
         text = lines[line - 1].strip() if 1 <= line <= len(lines) else finding.message
         about = (finding.code, finding.site.path, text)

@@ -64,6 +64,8 @@ class Page:
     rules: Mapping[str, tuple[str, str]]
     """By code: the rule's name and its first line."""
     version: str
+    files: int = 0
+    """How many files were checked, for a page without a run."""
 
 
 def render(page: Page) -> Iterator[str]:
@@ -179,7 +181,7 @@ def _verdict(page: Page) -> tuple[str, str]:
         return ("bad" if levels["error"] else "advice"), ", ".join(counts)
     if page.errors:
         return "advice", "Incomplete"
-    if not any(rank.watched.steps for rank in page.ranks):
+    if page.ranks and not any(rank.watched.steps for rank in page.ranks):
         return "advice", "No optimizer step"
     if any(rank.watched.remarks for rank in page.ranks):
         return "advice", "Not always finite"
@@ -213,6 +215,8 @@ def _hero(page: Page) -> str:
         ("windows", _number(sum(windows.values())), usual),
         ("rules", _number(len(ran)), f"{_number(broken)} broken" if broken else "none broken"),
     ]
+    if not page.ranks:
+        tiles = [("files", _number(page.files), "were checked")]
     shown = "".join(
         f"<div><dt>{name}</dt><dd>{value}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
         for name, value, more in tiles
@@ -226,6 +230,9 @@ def _hero(page: Page) -> str:
 
 
 def _lead(page: Page, kind: str) -> str:
+    if not page.ranks:
+        first = f"{_text(page.findings[0].finding.message)}. " if page.findings else ""
+        return f"{first}{_count(page.files, 'file')} checked."
     ranks = sum(rank.number is not None for rank in page.ranks)
     steps = _count(_steps(page), "step") + (f" on {ranks} ranks" if ranks > 1 else "")
     stopped = "".join(f" {_text(_stop(rank))}" for rank in page.ranks if not rank.clean)
@@ -371,6 +378,8 @@ def _histogram(rank: Rank, lane: Lane) -> str:
 
 
 def _watched(page: Page) -> Iterator[str]:
+    if not page.ranks:
+        return
     yield (
         "<section aria-labelledby=h-watched><details class=panel><summary><h2 id=h-watched>"
         f"What was watched</h2> <span>{_text(_scope(page))}</span></summary><div class=columns>"

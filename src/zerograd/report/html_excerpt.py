@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Finding, SourceKey
-from zerograd.report.location import key, visible, where
+from zerograd.core.finding import Finding, SourceKey, source_key
+from zerograd.report.location import visible, where
 
 AROUND = 2
 """Lines before and after a marked one."""
@@ -18,15 +18,15 @@ def excerpt(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> Ite
     """The marked lines, file by file, the finding's own file first."""
     marks = [(finding.site, "here", finding.label or "here")]
     marks += [(note.site, "there", note.message) for note in finding.notes]
-    for file in dict.fromkeys(key(site) for site, _, _ in marks):
-        here = [mark for mark in marks if key(mark[0]) == file]
+    for file in dict.fromkeys(source_key(site) for site, _, _ in marks):
+        here = [mark for mark in marks if source_key(mark[0]) == file]
         lines = sources.get(file) or ()
         known = [mark for mark in here if 1 <= mark[0].line <= len(lines)]
         if known:
             path = known[0][0].path
             title = f"Source lines of {visible(path)}"
             yield f"<div class=source tabindex=0 role=region aria-label='{escape(title)}'>"
-            if file != key(finding.site):
+            if file != source_key(finding.site):
                 yield f"<p class=file>{escape(visible(path))}</p>"
             yield from _lines(known, lines)
             yield "</div>"

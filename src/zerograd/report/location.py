@@ -6,7 +6,7 @@ Shown text never moves the cursor: control characters are replaced by visible si
 from __future__ import annotations
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Cell, Problem, SourceKey
+from zerograd.core.finding import Problem
 
 _VISIBLE = {number: chr(0x2400 + number) for number in range(0x20)}
 _VISIBLE |= dict.fromkeys((0x7F, *range(0x80, 0xA0)), "\N{REPLACEMENT CHARACTER}")
@@ -31,8 +31,3 @@ def where_problem(problem: Problem) -> str:
     """`train.py:14`, or the path alone."""
     path = visible(problem.path)
     return path if problem.line is None else f"{path}:{problem.line}"
-
-
-def key(site: Site) -> SourceKey:
-    """The key of a site's lines in a report."""
-    return site.path if site.cell is None else Cell(site.path, site.cell)

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from string import digits
 
-from zerograd.core.finding import Finding, Problem, Report, Watched
+from zerograd.core.finding import Finding, Problem, Report, Watched, source_key
 from zerograd.report.excerpt import Mark, Paint, excerpt
-from zerograd.report.location import key, visible, where, where_problem
+from zerograd.report.location import visible, where, where_problem
 from zerograd.report.loop_text import counted, listing
 
 _STYLES = {
@@ -63,7 +63,7 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     for test in finding.when:
         yield _row("when", visible(test), paint)
     if finding.seen is not None or finding.site.iteration is not None:
-        yield _row("seen", _seen(finding), paint)
+        yield _row("seen", seen(finding), paint)
     if finding.help:
         yield _row("help", visible(finding.help) + fixable(finding), paint)
     if finding.refused:
@@ -73,12 +73,12 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
 def _is_marked(finding: Finding, report: Report) -> bool:
     """Whether a marked line shows the name of the optimizer."""
     sites = (finding.site, *(note.site for note in finding.notes))
-    lines = [report.sources.get(key(site), [])[site.line - 1 : site.line] for site in sites]
+    lines = [report.sources.get(source_key(site), [])[site.line - 1 : site.line] for site in sites]
     name = finding.optimizer.replace('"', "'")
     return any(name in text.replace('"', "'") for line in lines for text in line)
 
 
-def _seen(finding: Finding) -> str:
+def seen(finding: Finding) -> str:
     """How often a run has shown it, and when first: `4 times, first at step 2`."""
     parts = []
     if finding.seen is not None:
@@ -163,7 +163,7 @@ def closing(report: Report, name: str, *, color: bool = False) -> str:
     lines += [_row(f"{label:<{width}}", visible(value), paint) for label, value in rows]
     for finding in report.findings:
         rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
-        message = f"{visible(finding.message)}; seen {_seen(finding)}"
+        message = f"{visible(finding.message)}; seen {seen(finding)}"
         lines.append(f"{where(finding.site)}  {rule}  {message}")
     lines += [_problem(one, paint) for one in report.errors]
     return "\n".join([*lines, summary(report)]) + "\n"

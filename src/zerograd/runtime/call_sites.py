@@ -15,6 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from zerograd.core.events import Site
+from zerograd.runtime.notebook_cells import NOTEBOOK, Spot
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 NOWHERE = Site("<unknown>", 1)
@@ -117,16 +118,28 @@ class Places:
 
     def _decode(self, code: CodeType, instruction: int) -> Site:
         path = code.co_filename
+        spot = NOTEBOOK.locate(code)
+        if spot is not None:
+            return _in_cell(_decode(code, instruction, spot.cell.path), spot)
         if path.startswith(self._here + os.sep):
             path = os.path.relpath(path, self._here)
-        if sys.version_info >= (3, 11):
-            for number, position in enumerate(code.co_positions()):
-                if 2 * number == instruction:
-                    line, end_line, column, end_column = position
-                    if line is not None and column is not None:
-                        return Site(path, line, column + 1, end_line or line, (end_column or 0) + 1)
-        line = code.co_firstlineno
-        for start, end, number_ in code.co_lines():
-            if start <= instruction < end and number_ is not None:
-                line = number_
-        return Site(path, line)
+        return _decode(code, instruction, path)
+
+
+def _in_cell(site: Site, spot: Spot) -> Site:
+    end = site.end_line + spot.before if site.end_line else 0
+    return replace(site, cell=spot.cell.number, line=site.line + spot.before, end_line=end)
+
+
+def _decode(code: CodeType, instruction: int, path: str) -> Site:
+    if sys.version_info >= (3, 11):
+        for number, position in enumerate(code.co_positions()):
+            if 2 * number == instruction:
+                line, end_line, column, end_column = position
+                if line is not None and column is not None:
+                    return Site(path, line, column + 1, end_line or line, (end_column or 0) + 1)
+    line = code.co_firstlineno
+    for start, end, number_ in code.co_lines():
+        if start <= instruction < end and number_ is not None:
+            line = number_
+    return Site(path, line)

@@ -16,13 +16,15 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from zerograd.core import suppressions
-from zerograd.core.finding import Finding, Report
+from zerograd.core.events import Site
+from zerograd.core.finding import Cell, Finding, Report, source_key
 from zerograd.processes.identity import identify
 from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
 from zerograd.rules.catalogue import RULES
 from zerograd.rules.selection import expand, resolve
 from zerograd.runtime.engine import Engine
+from zerograd.runtime.notebook_cells import NOTEBOOK
 from zerograd.runtime.ranks import replicas
 from zerograd.runtime.tracebacks import tidy
 from zerograd.terminal.status_line import Glance
@@ -178,7 +180,7 @@ class Watch:
         else:
             self.report.findings.append(mine)
             for site in (finding.site, *(note.site for note in finding.notes)):
-                self.report.sources.setdefault(site.path, self._lines(site.path))
+                self.report.sources.setdefault(source_key(site), self._lines(site))
             self._announce(mine)
         if self._on == "raise" and finding.level == "error":
             raise GradientError(mine)
@@ -188,6 +190,12 @@ class Watch:
         """Whether nothing has trained so far."""
         engine = Engine.running
         return not self.report.findings and (engine is None or not engine.judge.steps)
+
+    @property
+    def steps(self) -> int:
+        """How many steps there were since torch is watched."""
+        engine = Engine.running
+        return 0 if engine is None else engine.judge.steps
 
     def forked(self) -> None:
         """This process was forked from the one that started the watch: it gets its own report."""
@@ -201,14 +209,18 @@ class Watch:
         """Whether a comment in the source allows the finding."""
         place = finding.place
         if place not in self._comments:
-            lines = self._lines(finding.site.path)
+            lines = self._lines(finding.site, python=True)
             self._comments[place] = suppressions.allows("\n".join(lines), finding)
         return self._comments[place]
 
-    def _lines(self, path: str) -> list[str]:
+    def _lines(self, site: Site, *, python: bool = False) -> list[str]:
+        """The lines of the file or the cell of a site; of a cell as the user sees it, or its Python."""
+        if site.cell is not None:
+            kept = NOTEBOOK.python if python else NOTEBOOK.shown
+            return kept.get(Cell(site.path, site.cell), [])
         # Paths are relative to the directory in which the watch began.
-        there = os.path.join(self._home, path)
-        name = there if os.path.isfile(there) else path
+        there = os.path.join(self._home, site.path)
+        name = there if os.path.isfile(there) else site.path
         return [line.rstrip("\n") for line in linecache.getlines(name)]
 
     def _announce(self, finding: Finding) -> None:

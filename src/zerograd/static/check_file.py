@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,22 @@ def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Re
     except Unreadable as error:
         return Report(errors=[error.problem], files=1)
     return _report(source, pedantic)
+
+
+def check_cells(cells: Sequence[tuple[int, str]], path: str) -> Report:
+    """Check code cells, given with their numbers, as one program; in bounded time.
+
+    More cells may follow, so no allow comment is called unused.
+    """
+    from zerograd.static.read.notebooks import from_cells
+
+    try:
+        with time_limit():
+            return _report(from_cells(cells, path), pedantic=False, whole=False)
+    except Unreadable as error:
+        return Report(errors=[error.problem], files=1)
+    except Overrun:
+        return Report(errors=[Problem(path, TOO_LONG)], files=1)
 
 
 def verdict_on_file(
@@ -137,7 +153,13 @@ def _bug(error: Exception) -> str:
     return f"was not checked: zerograd failed{where} ({error!r}); report this as a bug in zerograd"
 
 
-def _verdict(source: Source, explain: bool = False, memory: Memory | None = None) -> Verdict:
+def _verdict(
+    source: Source,
+    explain: bool = False,
+    memory: Memory | None = None,
+    *,
+    whole: bool = True,
+) -> Verdict:
     """Every finding that no comment allows, with its place as the user sees it."""
     from zerograd.static.analyse import analyse
 
@@ -154,7 +176,9 @@ def _verdict(source: Source, explain: bool = False, memory: Memory | None = None
         problems.append(Problem(source.path, message))
     findings = list(analysis.findings)
     if findings or _MARK in source.text:
-        findings = _as_reported(source, analysis.tree, findings, complete=not analysis.cut)
+        findings = _as_reported(
+            source, analysis.tree, findings, complete=whole and not analysis.cut
+        )
     loops: list[TrainingLoop] = []
     if analysis.loops:
         from zerograd.static.read.positions import Places
@@ -196,8 +220,8 @@ def _known(only: str = "") -> set[str]:
     return {name for rule in rules for name in (rule.code, rule.name)}
 
 
-def _report(source: Source, pedantic: bool) -> Report:
-    verdict = _verdict(source)
+def _report(source: Source, pedantic: bool, *, whole: bool = True) -> Report:
+    verdict = _verdict(source, whole=whole)
     findings = [finding for finding in verdict.findings if finding.certain or pedantic]
     report = Report(findings, list(verdict.problems), files=1)
     if findings:

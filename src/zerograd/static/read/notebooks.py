@@ -6,6 +6,7 @@ Every line of a cell stays a line of the text, so that a line of the text is a l
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from zerograd.core.finding import Problem
 from zerograd.static.read.source import (
@@ -18,7 +19,16 @@ from zerograd.static.read.source import (
 )
 
 _PYTHON = ("python", "ipython")
-_RUNS_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python", "%%python3", "%%memit")
+_RUNS_PYTHON = (
+    "%%time",
+    "%%timeit",
+    "%%capture",
+    "%%prun",
+    "%%python",
+    "%%python3",
+    "%%memit",
+    "%%zerograd",
+)
 """Cell magics whose body is Python that runs in the notebook's own process, or as if it did."""
 _CELL_MAGIC = re.compile(r"^%%\w+")
 _LINE_MAGIC = re.compile(
@@ -43,8 +53,11 @@ def from_notebook(text: str, path: str) -> Source:
     except (RecursionError, TypeError, AttributeError, KeyError):
         message = "is not a notebook: its JSON has no cells; save it again from Jupyter"
         raise Unreadable(Problem(path, message)) from None
-    if not _is_python(notebook):
-        return Source(path, "", ())
+    return from_cells(cells if _is_python(notebook) else [], path)
+
+
+def from_cells(cells: Sequence[tuple[int, str]], path: str) -> Source:
+    """The Python of code cells, given with their numbers in the order in which they run."""
     refuse_size("\n".join(code for _, code in cells), path)
     joined: list[str] = []
     placed: list[Cell] = []
@@ -56,7 +69,8 @@ def from_notebook(text: str, path: str) -> Source:
         if problem:
             problems.append(Problem(path, f"cell {number} {problem}; the other cells are checked"))
         joined.extend(python)
-    return Source(path, "\n".join(joined) + "\n", tuple(placed), tuple(problems))
+    text = "\n".join(joined) + "\n" if cells else ""
+    return Source(path, text, tuple(placed), tuple(problems))
 
 
 def _cells(notebook: dict[str, object]) -> list[tuple[int, str]]:
