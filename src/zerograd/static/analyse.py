@@ -31,7 +31,7 @@ from zerograd.explore.flow import (
 from zerograd.explore.named_tests import spelled_out
 from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
-from zerograd.static.entry_states import entered
+from zerograd.static.entry_states import begins_with_clip, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
@@ -149,7 +149,8 @@ class _Search:
         flow = spelled_out(root.flow)
         if root.fn is not None:
             flow = entered(flow, module)
-        self.repeated = root.per_batch or _counts_calls(flow) or is_handed_in(flow)
+        counts = _counts_calls(flow) or is_handed_in(flow)
+        self.repeated = root.per_batch or counts or begins_with_clip(flow)
         self.flow = _repeat(flow, root.per_batch) if self.repeated else flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated

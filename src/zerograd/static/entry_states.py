@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.core.events import Backward, Clip, Site, Step, Unscale, Zero
-from zerograd.explore.flow import Flow, Seq, children
+from zerograd.core.events import Backward, Clip, Site, Step, Unscale, Update, Zero
+from zerograd.explore.flow import Alt, Flow, Loop, Seq, children, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.module import Module
 
@@ -24,6 +24,16 @@ def entered(flow: Flow, module: Module) -> Flow:
         return flow
     site = Site(module.path, scaled.lineno, scaled.col_offset + 1, scaled.end_lineno or 0)
     return Seq((Act(Backward(site, call="backward()", scaled=True), anyone=True), flow))
+
+
+def begins_with_clip(flow: Flow) -> bool:
+    """Whether a function clips first, then fills, steps and clears: each call finds nothing to clip."""
+    if any(isinstance(part, Loop) for part in walk(flow)):
+        return False
+    acts = [act.event for act in _in_order(flow) if not isinstance(act.event, Update)]
+    kinds = [type(event) for event in acts]
+    decided = sum(1 for part in walk(flow) if isinstance(part, Alt) for _ in _in_order(part))
+    return kinds == [Clip, Backward, Step, Zero] and not decided
 
 
 def _clips_then_steps(flow: Flow) -> bool:
