@@ -39,7 +39,7 @@ import loops
 import zerograd
 from corpus import progress
 from loops import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
-from zerograd.runtime import gradient_probe, orphans, watcher
+from zerograd.runtime import gradient_probe, orphans, patches
 
 WARM_UP = 12
 """The number of steps before the measurement: zerograd learns the usual sequence in them."""
@@ -214,11 +214,11 @@ class Clocks:
         with ExitStack() as stack:
             for place in _places():
                 stack.enter_context(place(self.inside))
-            stack.enter_context(between)
+            # The clock adds a frame to the way to the user's code, which must not take longer.
+            with _patched(patches, "ABOVE_TORCH", lambda far: far + 1):
+                stack.enter_context(between)
             for place in _places():
                 stack.enter_context(place(self.outside))
-            # The clock adds a frame to the way to the user's code, which must not take longer.
-            stack.enter_context(_patched(watcher, "ABOVE_TORCH", lambda far: far + 1))
             for table in _step_hooks():
                 for key, hook in table.items():
                     table[key] = self.outside(hook)

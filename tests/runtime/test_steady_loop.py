@@ -21,6 +21,8 @@ CLEARS = (
     "optimizer.zero_grad(set_to_none=False)",
     "model.zero_grad()",
     "model.zero_grad(set_to_none=False)",
+    "for p in model.parameters(): p.grad = None",
+    "for p in model.parameters(): p.grad is None or p.grad.zero_()",
 )
 CLIPS = (
     "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)",
@@ -36,7 +38,13 @@ SURPRISES = (
     "for p in model.parameters(): p.grad = None",
     "for p in model[2].parameters(): p.grad = None if p.grad is None else torch.ones_like(p)",
     "for p in model.parameters(): p.grad is None or p.grad.zero_()",
+    "for p in model.parameters(): p.grad is None or p.grad.mul_(0)",
+    "for p in model.parameters(): p.grad is None or p.grad.mul_(0.5)",
     "for p in model.parameters(): p.data.mul_(0.9)",
+    "model[0].weight.grad = None",
+    "model[0].weight.grad = torch.zeros(4, 3)",
+    "model[2].bias.grad.zero_()",
+    "model[2].bias.grad.fill_(1e-20)",
     "loss_fn(model(x), y).backward()",
     "loss_fn(model[2](model[0](x).detach()), y).backward()",
     "other(x).sum().backward()",
@@ -136,7 +144,7 @@ def watched(body: str) -> tuple[object, ...]:
 
 @tiers.random(60)
 @given(body=loop())
-def test_a_lap_that_is_followed_is_told_as_one_that_is_not(body: str) -> None:
+def test_a_round_that_is_followed_is_reported_as_one_that_is_not(body: str) -> None:
     followed = watched(body)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steady_loop, "_linked", lambda *_: steady_loop.NOTHING)

@@ -38,6 +38,14 @@ def _libraries() -> tuple[str, ...]:
     )
 
 
+class Bottom:
+    """What is above the first frame of a thread that does not begin in Python."""
+
+    f_code = compile("", "<frozen bottom>", "exec")
+    f_lasti = -1
+    f_back = None
+
+
 class Places:
     """The calls seen so far."""
 

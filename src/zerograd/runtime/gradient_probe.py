@@ -94,6 +94,7 @@ class GradientProbe:
             probe, used = subject.probe, subject.used
             probe.grad = grad = probe.param.grad
             probe.version_before = -1 if grad is None else probe.version(grad)
+            probe.cleared = None
             if used.company and not (holds(probe.param) or any_holds(subject.params)):
                 used.company = NOBODY  # cleared by hand
         looks: list[Look] = []
@@ -202,8 +203,10 @@ class GradientProbe:
             self._keep_mixed(subject, params)
 
     def _unseen_clear(self, subject: Subject, *, to_none: bool) -> None:
-        self._post(subject, self._event(Zero, NOWHERE, to_none=to_none, excuse=Excuse.UNSEEN))
+        clear = self._event(Zero, NOWHERE, to_none=to_none, excuse=Excuse.UNSEEN)
+        self._post(subject, clear)
         subject.emptied()
+        subject.probe.cleared = clear
 
     def _meet(self, look: Look, event: Backward, alone: bool, failed: bool) -> None:
         """After a backward: whether it has added to what was used."""

@@ -5,8 +5,9 @@ It never writes, draws no random numbers and changes nothing that a program comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from zerograd.core.interruptions import Tolerating
 
@@ -17,6 +18,20 @@ MOST_BYTES = 256 * 1024 * 1024
 """Gradients larger than this are not copied: a run must not run out of memory for us."""
 
 
+def _memory_comparison() -> Callable[[int, int, int], int] | None:
+    """The function `memcmp` of C; None where it cannot be loaded."""
+    with Tolerating(Exception):
+        compare = ctypes.CDLL(None).memcmp
+        compare.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        compare.restype = ctypes.c_int
+        found: Callable[[int, int, int], int] = compare
+        return found
+    return None
+
+
+_compare = _memory_comparison()
+
+
 def holding(params: Iterable[Tensor]) -> list[Tensor]:
     """The parameters whose gradient is not None."""
     return [param for param in params if param.grad is not None]
@@ -24,7 +39,27 @@ def holding(params: Iterable[Tensor]) -> list[Tensor]:
 
 def nonzero(params: Sequence[Tensor]) -> list[Tensor]:
     """Of parameters that hold gradients those whose gradient is not zero everywhere."""
+    params = [param for param in params if not _has_only_zero_bytes(param.grad)]
+    if not params:
+        return []
     return [param for param, norm in zip(params, norms(params), strict=True) if norm != 0.0]
+
+
+def _has_only_zero_bytes(grad: Any) -> bool:
+    """Whether the memory of a gradient is zero: then no norm has to be computed."""
+    import torch
+
+    if _compare is None or type(grad) is not torch.Tensor or not grad.is_cpu:
+        return False
+    if grad.layout is not torch.strided or not grad.is_contiguous() or not grad.numel():
+        return False
+    begin = grad.data_ptr()
+    # It is zero if the first byte is, and each byte is like the one before it.
+    return (
+        begin != 0
+        and ctypes.c_ubyte.from_address(begin).value == 0
+        and _compare(begin, begin + 1, grad.nbytes - 1) == 0
+    )
 
 
 def holds(param: Tensor) -> bool:

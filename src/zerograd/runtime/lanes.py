@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zerograd.core.automaton import Edge
 from zerograd.core.events import New, Site, Unknown
-from zerograd.fold.judge import Judge, Track
+from zerograd.fold.judge import Judge
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import holding
@@ -22,14 +21,12 @@ from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.orphans import optimizers
 from zerograd.runtime.posting import Posting
-from zerograd.runtime.steady_loop import SteadyLoop
+from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, SteadyLoop
 from zerograd.runtime.subjects import Subject, Subjects
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OUTSIDE = -1
-"""No backward is running in this thread."""
 MOST_PROBES = 16
 """With more subjects than that, backward calls are not distinguished by subject."""
 
@@ -39,8 +36,8 @@ class Lane:
 
     __slots__ = ("looks", "loop", "pending", "probed", "scaling", "thread", "used")
 
-    def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
-        self.loop = SteadyLoop(follow)
+    def __init__(self, loop: SteadyLoop) -> None:
+        self.loop = loop
         self.scaling: object = None
         """The optimizer that a scaler is stepping."""
         self.thread = weakref.ref(threading.current_thread())
@@ -62,8 +59,9 @@ class Lane:
 class Here(threading.local):
     """The lane of the thread that asks."""
 
-    def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
-        self.lane = Lane(follow)
+    def __init__(self, loop: Callable[[], SteadyLoop]) -> None:
+        self.loop = loop()
+        self.lane = Lane(self.loop)
 
 
 class Lanes:
@@ -75,6 +73,7 @@ class Lanes:
         judge: Judge,
         events: EventCache,
         posting: Posting,
+        count: BackwardCount,
         heard: Callable[..., Any],
         names: OptimizerNames,
         lives: OptimizerLives,
@@ -85,7 +84,7 @@ class Lanes:
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
-        self.here = Here(judge.follow)
+        self.here = Here(lambda: SteadyLoop(judge.follow, count, self._graph_task))
         self.subjects = Subjects(judge.track, self._forget, heard, self._name)
         self.searched = False
         """Whether optimizers that were made before the watch began have been searched for."""

@@ -11,33 +11,82 @@ import contextlib
 import importlib
 import inspect
 import math
+import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
+from zerograd.runtime.call_sites import Bottom
 from zerograd.runtime.disguise import Unseen, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
 
 OLDEST = (2, 4)
+ABOVE_TORCH = 2
+"""How far above a patch the user can be: some of torch is between."""
+ABOVE_PATCH = 1
+"""The same where nothing is between."""
 
 
 class Unsupported(RuntimeError):
     """There is no torch to watch, or it is too old. The message says what to do."""
 
 
+class Loop(Protocol):
+    """The loop that a thread repeats. It takes a call that it expects; others go to the listener."""
+
+    def backward_begins(self, frame: Any) -> Any:
+        """What `backward_ends` gets; None if the call is not expected."""
+        ...
+
+    def backward_ends(self, call: Any) -> bool:
+        """A backward that was expected has run."""
+        ...
+
+    def step_begins(self, optimizer: Any) -> bool:
+        """An optimizer is about to step."""
+        ...
+
+    def step_ends(self, frame: Any, optimizer: Any) -> bool:
+        """It has stepped."""
+        ...
+
+    def clears(self, frame: Any, of: object, to_none: bool) -> bool:
+        """`zero_grad` has run on an optimizer or a module."""
+        ...
+
+
+class Here(Protocol):
+    """Each thread has its own."""
+
+    @property
+    def loop(self) -> Loop:
+        """What the thread repeats."""
+        ...
+
+
 class Listener(Protocol):
-    """What is called when something happens to gradients."""
+    """What is called when something happens to gradients; a frame is the one above torch."""
 
     heard: Callable[..., Any]
     """Calls a method of the listener, so that the program does not notice (`hook_guard`)."""
     unseen: Unseen
 
     @property
+    def here(self) -> Here:
+        """The loop of the thread that asks."""
+        ...
+
+    def fault(self, error: BaseException) -> bool:
+        """A loop has raised an error. False: it has to be raised."""
+        ...
+
+    @property
     def sync(self) -> collectives.Listener:
         """What is called when torch.distributed is used."""
         ...
 
-    def backward_begins(self, outputs: Any, gradients: Any) -> Any:
+    def backward_begins(self, frame: Any, outputs: Any, gradients: Any) -> Any:
         """A backward that accumulates is about to run. None: `backward_ended` is not called for it."""
         ...
 
@@ -49,15 +98,15 @@ class Listener(Protocol):
         """An optimizer is about to step."""
         ...
 
-    def step_ended(self, optimizer: Any) -> None:
+    def step_ended(self, frame: Any, optimizer: Any) -> None:
         """It has stepped."""
         ...
 
-    def zeroed(self, optimizer: Any, to_none: bool) -> None:
+    def zeroed(self, frame: Any, optimizer: Any, to_none: bool) -> None:
         """The `zero_grad` of torch has run on an optimizer."""
         ...
 
-    def module_zeroed(self, module: Any, to_none: bool) -> None:
+    def module_zeroed(self, frame: Any, module: Any, to_none: bool) -> None:
         """The `zero_grad` of torch has run on a module."""
         ...
 
@@ -112,6 +161,8 @@ class Hooks:
         self._torch = torch
         self._listener = listener
         self._heard = listener.heard
+        self._modes = torch._C._len_torch_function_stack
+        """A loop reads gradients, which a TorchFunctionMode of the program would see."""
         self._undo: list[Callable[[], object]] = []
         self._hears_shards = False
 
@@ -160,13 +211,33 @@ class Hooks:
         autograd = importlib.import_module("torch.autograd")
         graph = importlib.import_module("torch.autograd.graph")
         original = graph._engine_run_backward
-        heard = self._heard
+        heard, here, modes, fault = (
+            self._heard,
+            self._listener.here,
+            self._modes,
+            self._listener.fault,
+        )
         begins, ended = self._listener.backward_begins, self._listener.backward_ended
+        frame_at, above, bottom = sys._getframe, ABOVE_TORCH, Bottom
+        method = self._torch.Tensor.backward.__code__
 
         def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("accumulate_grad"):
                 return original(t_outputs, *args, **kwargs)
-            token = heard(begins, t_outputs, args[0] if args else ())
+            try:
+                frame: Any = frame_at(above)
+            except ValueError:
+                frame = bottom
+            if frame.f_code is method:
+                frame = frame.f_back or bottom
+            expected = None
+            try:
+                if not modes():
+                    expected = here.loop.backward_begins(frame)
+            except BaseException as error:
+                if not fault(error):
+                    raise
+            token = expected or heard(begins, frame, t_outputs, args[0] if args else ())
             try:
                 result = original(t_outputs, *args, **kwargs)
             except BaseException:
@@ -174,6 +245,12 @@ class Hooks:
                     heard(ended, token, True)
                 raise
             if token is not None:
+                try:
+                    if expected is not None and here.loop.backward_ends(expected):
+                        return result
+                except BaseException as error:
+                    if not fault(error):
+                        raise
                 heard(ended, token, False)
             return result
 
@@ -183,14 +260,36 @@ class Hooks:
 
     def _steps(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
-        heard, unseen = self._heard, self._listener.unseen
+        heard, here, modes, fault = (
+            self._heard,
+            self._listener.here,
+            self._modes,
+            self._listener.fault,
+        )
         begins, ended = self._listener.step_begins, self._listener.step_ended
+        unseen, frame_at, above = self._listener.unseen, sys._getframe, ABOVE_TORCH
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            try:
+                if not modes() and here.loop.step_begins(optimizer):
+                    return
+            except BaseException as error:
+                if not fault(error):
+                    raise
             heard(begins, optimizer)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            heard(ended, optimizer)
+            try:
+                frame: Any = frame_at(above)
+            except ValueError:
+                frame = Bottom
+            try:
+                if not modes() and here.loop.step_ends(frame, optimizer):
+                    return
+            except BaseException as error:
+                if not fault(error):
+                    raise
+            heard(ended, frame, optimizer)
 
         def compiled_before(optimizer: Any, args: Any, kwargs: Any) -> None:
             pass
@@ -217,29 +316,58 @@ class Hooks:
 
     def _clears(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
-        heard, zeroed = self._heard, self._listener.zeroed
+        zero = module.Optimizer.zero_grad
+        heard, here, modes, fault = (
+            self._heard,
+            self._listener.here,
+            self._modes,
+            self._listener.fault,
+        )
+        zeroed, module_zeroed = self._listener.zeroed, self._listener.module_zeroed
+        frame_at, above, far_above, bottom = sys._getframe, ABOVE_PATCH, ABOVE_TORCH, Bottom
+        profiled, ref = zero.__code__, weakref.ref
 
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
                 result = inner(self, set_to_none)
-                heard(zeroed, self, set_to_none)
+                try:
+                    frame: Any = frame_at(far_above)
+                except ValueError:
+                    frame = bottom
+                if frame.f_code is profiled:
+                    frame = frame.f_back or bottom
+                try:
+                    if not modes() and here.loop.clears(frame, id(self), set_to_none):
+                        return result
+                except BaseException as error:
+                    if not fault(error):
+                        raise
+                heard(zeroed, frame, self, set_to_none)
                 return result
 
             return disguised(inner, zero_grad)
 
-        zero = module.Optimizer.zero_grad
         if zero.__closure__:
             self._wrap_inside(zero, wrap)
         else:
             # Two functions of ours, so that there are as many frames as with the decorator.
             self._set(module.Optimizer, "zero_grad", disguised(zero, _calling(wrap(zero))))
 
-        module_zeroed = self._listener.module_zeroed
         of_module = self._torch.nn.Module.zero_grad
 
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
             result = of_module(self, set_to_none)
-            heard(module_zeroed, self, set_to_none)
+            try:
+                frame: Any = frame_at(above)
+            except ValueError:
+                frame = bottom
+            try:
+                if not modes() and here.loop.clears(frame, ref(self), set_to_none):
+                    return result
+            except BaseException as error:
+                if not fault(error):
+                    raise
+            heard(module_zeroed, frame, self, set_to_none)
             return result
 
         self._set(self._torch.nn.Module, "zero_grad", disguised(of_module, zero_grad))

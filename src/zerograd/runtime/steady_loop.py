@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.automaton import Edge, Node
-from zerograd.core.events import Backward, Clip, Event, Step, Zero
+from zerograd.core.events import Backward, Clip, Event, Excuse, Step, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.fold.judge import Track
 from zerograd.runtime.call_sites import Position
+from zerograd.runtime.gradient_values import holding, nonzero
 from zerograd.runtime.subjects import LastBackward, Subject, UsedGradients
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ LONGEST_ROUND = 64
 
 STEP_RUNNING = object()
 """The kind of call that is expected while a step runs: its end."""
+BY_HAND = object()
+"""The kind of a clear without a call: the next backward finds that the gradients are cleared."""
+OUTSIDE = -1
+"""No backward is running in this thread."""
 
 _ref = weakref.ref
 
@@ -69,7 +74,8 @@ class ExpectedCall:
         self.subject: Subject = subject
         self.event: Any = event
         self.code, self.instruction = position
-        self.kind: object = type(event)
+        unseen = isinstance(event, Zero) and event.excuse is Excuse.UNSEEN
+        self.kind: object = BY_HAND if unseen else type(event)
         self.to_none = isinstance(event, Zero) and event.to_none
         self.of = of
         """Whose method it is: the identity of an optimizer, a reference to a module, …"""
@@ -84,6 +90,21 @@ class ExpectedCall:
         """The probe's gradient and its version, before the backward that is running."""
         self.next = self.running = self
         """What is expected after it; and while it runs, if it is one that takes a while."""
+
+    def is_cleared(self) -> bool:
+        """Whether the program has cleared all gradients, as it did before."""
+        held = holding(self.subject.params)
+        if self.to_none or not held:
+            return self.to_none and not held
+        used, grad = self.used.grad, self.param.grad
+        if grad is not None and used is not None and used() is not grad:
+            return False  # not what the step has used: somebody has put another gradient there
+        return not nonzero(held)
+
+    def hand_over(self) -> None:
+        """The backward goes the ordinary way: what was seen before it is kept where that looks."""
+        probe, grad = self.subject.probe, self.grad
+        probe.grad, probe.version_before, self.grad = grad, self.version, None
 
     def is_like(self, other: ExpectedCall) -> bool:
         """Whether it is the same call, and leads to the same state."""
@@ -101,13 +122,36 @@ NOTHING = ExpectedCall(None, None, (None, -1), 0)
 """Expected where no loop is followed: no call is like it."""
 
 
+class BackwardCount:
+    """How many backward calls there were, in all threads."""
+
+    __slots__ = ("backwards", "next_look")
+
+    def __init__(self) -> None:
+        self.backwards = 0
+        self.next_look = 1
+        """The number of the backward before which something has to be looked at."""
+
+    @property
+    def look_is_due(self) -> bool:
+        """Whether the next backward is that one, or a later one."""
+        return self.backwards + 1 >= self.next_look
+
+
 class SteadyLoop:
     """The loop of one thread: notes its rounds, and follows them once they repeat."""
 
-    __slots__ = ("_events", "_follow", "_rounds", "expected", "round")
+    __slots__ = ("_count", "_events", "_follow", "_graph_task", "_rounds", "expected", "round")
 
-    def __init__(self, follow: Callable[[Track, Edge], None]) -> None:
+    def __init__(
+        self,
+        follow: Callable[[Track, Edge], None],
+        count: BackwardCount,
+        graph_task: Callable[[], int],
+    ) -> None:
         self._follow = follow
+        self._count = count
+        self._graph_task = graph_task
         self.expected = NOTHING
         """The next call, if the loop goes on as it did."""
         self.round: list[ExpectedCall] | None = None
@@ -149,36 +193,44 @@ class SteadyLoop:
             return True
         return False  # it may be none of the subject's, and then the loop goes on
 
-    def backward_begins(self, frame: Any) -> ExpectedCall | None:
-        """A backward; the call if it is the expected one, and then it is running."""
-        call = self.expected
-        if (
-            call.code is frame.f_code
-            and call.instruction == frame.f_lasti
-            and call.kind is Backward
-        ):
-            call.grad = grad = call.param.grad
-            call.version = -1 if grad is None else grad._version
-            self.expected = call.running
-            return call
-        self.leave()
-        return None
+    def backward_begins(self, frame: Any, *, may_read: bool = False) -> ExpectedCall | None:
+        """A backward; the call if it is the expected one, and then it is running.
 
-    def backward_ends(self, call: ExpectedCall, failed: bool) -> bool:
+        Numbers are read only with `may_read`: a mode of the program would see that.
+        """
+        call, count = self.expected, self._count
+        if (
+            call.code is not frame.f_code
+            or call.instruction != frame.f_lasti
+            or count.backwards + 1 >= count.next_look
+            or self._graph_task() != OUTSIDE
+        ):
+            return None
+        if call.kind is BY_HAND:
+            if not (call.to_none or may_read) or not call.is_cleared():
+                return None
+            self._follow(call.track, call.edge)
+            call = call.next
+        elif call.kind is not Backward:
+            return None
+        count.backwards += 1
+        call.grad = grad = call.param.grad
+        call.version = -1 if grad is None else grad._version
+        self.expected = call.running
+        return call
+
+    def backward_ends(self, call: ExpectedCall) -> bool:
         """The end of a backward: whether it has reached the gradients as expected."""
         param = call.param
-        now, grad, call.grad = param.grad, call.grad, None
-        if (
-            self.expected is call.running
-            and not failed
-            and (now is not grad or (now is not None and now._version != call.version))
+        now, grad = param.grad, call.grad
+        if self.expected is call.running and (
+            now is not grad or (now is not None and now._version != call.version)
         ):
+            call.grad = None
             call.last_backward.weights_version = param._version
             self._follow(call.track, call.edge)
             self.expected = call.next
             return True
-        probe = call.subject.probe
-        probe.grad, probe.version_before = grad, call.version
         return False
 
     def step_begins(self, optimizer: Any) -> bool:
@@ -299,7 +351,7 @@ def _takes_a_plain_edge(earlier: ExpectedCall, call: ExpectedCall) -> bool:
     if edge is None or edge.broken or edge.node is not call.node or node.crossed is not None:
         return False
     call.edge = edge
-    if call.kind is Zero:
+    if call.kind is Zero or call.kind is BY_HAND:
         return node.grads in EMPTY or node.grads is Grads.SPENT
     if call.kind is Backward:
         return node.grads in EMPTY or node.grads is Grads.LIVE

@@ -17,13 +17,14 @@ from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero, norms
-from zerograd.runtime.lanes import OUTSIDE, Lanes
+from zerograd.runtime.lanes import Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.parameter_names import MOST_NAMES
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
+from zerograd.runtime.steady_loop import OUTSIDE
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
 

@@ -30,7 +30,7 @@ _VERSION = attrgetter("_version")
 class Probe:
     """One parameter that shows whether a backward reaches the subject (`gradient_probe`)."""
 
-    __slots__ = ("fills", "grad", "hit", "param", "reached", "version", "version_before")
+    __slots__ = ("cleared", "fills", "grad", "hit", "param", "reached", "version", "version_before")
 
     def __init__(self, params: list[Tensor]) -> None:
         self.param: Tensor = next((p for p in params if p.requires_grad), params[0])
@@ -41,6 +41,8 @@ class Probe:
         self.grad: Tensor | None = None
         self.version_before = -1
         """The parameter's gradient, and its version, before the backward that is running."""
+        self.cleared: Zero | None = None
+        """The clear by hand that was found before the backward that is running."""
         self.hit = False
         """Whether the backward that has just run has reached the parameter."""
         self.reached = False

@@ -19,14 +19,14 @@ from zerograd.core.events import Backward, Clip, End, Event, Unknown
 from zerograd.core.lifecycle import Grads
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
-from zerograd.runtime.call_sites import NOWHERE, Places
+from zerograd.runtime.call_sites import NOWHERE, Bottom, Places
 from zerograd.runtime.disguise import Unseen
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
 from zerograd.runtime.hook_guard import guarded, is_ours
-from zerograd.runtime.lanes import OUTSIDE, Lane, Lanes
+from zerograd.runtime.lanes import Lane, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
@@ -35,7 +35,7 @@ from zerograd.runtime.posting import Posting
 from zerograd.runtime.program_source import ProgramSource
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
-from zerograd.runtime.steady_loop import ExpectedCall
+from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import Subject
@@ -44,21 +44,11 @@ from zerograd.runtime.untrained import Untrained
 if TYPE_CHECKING:
     from zerograd.runtime.norms import Meter
 
-ABOVE_TORCH = 4
-"""How far above the watcher the user can be: our hook is below it, and below that some of torch."""
 ABOVE_PATCH = 3
-"""The same where only our hook is between."""
+"""How far above the watcher the user is: our patch is between."""
 NO_LOOKS: tuple[Look, ...] = ()
 
 _ref = weakref.ref
-
-
-class Bottom:
-    """What is above the first frame of a thread that does not begin in Python."""
-
-    f_code = compile("", "<frozen bottom>", "exec")
-    f_lasti = -1
-    f_back = None
 
 
 def _frame(far: int) -> Any:
@@ -111,18 +101,13 @@ class Watcher:
         self.compiled: set[str] = set()
         """What the subjects are called that have stepped in compiled code."""
         self._meter: Meter | None = None
-        self._backwards = 0
-        self._next_look = 1
-        """The backward before which something has to be looked at: the next one of these two."""
+        self._count = BackwardCount()
         self._next_walk = 1
         """The backward whose graph is walked to find parameters that no optimizer has."""
         self._next_finite = 1
         """The backward before which parameters are looked at, whether they are finite."""
         self._tensor = torch.Tensor
         self._graph_task = torch._C._current_graph_task_id
-        # Functions of torch whose frames may be between the user's call and ours.
-        self._tensor_backward = torch.Tensor.backward.__code__
-        self._profiled_zero_grad = torch.optim.Optimizer.zero_grad.__code__
         self._places = Places(torch.__path__[0])
         self._events = EventCache(self._places)
         posting = Posting(judge)
@@ -130,8 +115,10 @@ class Watcher:
         source = ProgramSource()
         self._lives = OptimizerLives()
         names = OptimizerNames(source, os.getcwd())
-        self.lanes = Lanes(torch, judge, self._events, posting, self.heard, names, self._lives)
-        self._here = self.lanes.here
+        self.lanes = Lanes(
+            torch, judge, self._events, posting, self._count, self.heard, names, self._lives
+        )
+        self.here = self.lanes.here
         self._subjects = self.lanes.subjects
         self.sync = RankSync(
             torch,
@@ -158,7 +145,7 @@ class Watcher:
             self._detach,
             self._lives,
             guards=StepGuards(self._places, source),
-            backwards=lambda: self._backwards,
+            backwards=lambda: self._count.backwards,
             stepped=host.rank_stepped,
         )
         self._nobody = nobody = judge.track("")
@@ -187,20 +174,19 @@ class Watcher:
     # Backward
 
     def backward_begins(
-        self, outputs: Any, gradients: Any = ()
+        self, frame: Any, outputs: Any, gradients: Any = ()
     ) -> ExpectedCall | RunningBackward | None:
         if self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
-        self._backwards += 1
-        frame: Any = _frame(ABOVE_TORCH)
-        if frame.f_code is self._tensor_backward:
-            frame = frame.f_back or Bottom
-        lane = self._here.lane
-        if self._backwards >= self._next_look and not self._failed:
-            self._look(lane, outputs, frame)
-        return lane.loop.backward_begins(frame) or self._backward_begins(
-            lane, frame, outputs, gradients
-        )
+        lane = self.here.lane
+        if self._count.look_is_due and not self._failed:
+            self._look(lane, self._count.backwards + 1, outputs, frame)
+        expected = lane.loop.backward_begins(frame, may_read=True)
+        if expected is not None:
+            return expected
+        lane.loop.leave()
+        self._count.backwards += 1
+        return self._backward_begins(lane, frame, outputs, gradients)
 
     def _backward_begins(
         self, lane: Lane, frame: Any, outputs: Any, gradients: Any
@@ -221,22 +207,27 @@ class Watcher:
                 self._steps.backward_in_step(subject)
         if len(lane.probed) > 1:
             self._detach.before_backward(lane.probed, event, outputs)
-        return event, self._probe.before(lane, event), lane.probed, frame
+        looks = self._probe.before(lane, event)
+        if len(lane.probed) == 1:
+            clear = lane.probed[0].probe.cleared
+            if clear is not None:
+                self._note(lane.probed[0], clear, frame)
+        return event, looks, lane.probed, frame
 
-    def _look(self, lane: Lane, outputs: Any, frame: Any) -> None:
+    def _look(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
         """What is looked at before few of all backward calls."""
-        if self._backwards >= self._next_finite:
+        if number >= self._next_finite:
             if self._meter is None and self._finite.look(lane.probed):
                 lane.loop.leave()
-            self._next_finite = self._finite.next(self._backwards)
-        if self._backwards >= self._next_walk:
-            self._walk(lane, outputs, frame)
-        self._next_look = min(self._next_walk, self._next_finite)
+            self._next_finite = self._finite.next(number)
+        if number >= self._next_walk:
+            self._walk(lane, number, outputs, frame)
+        self._count.next_look = min(self._next_walk, self._next_finite)
 
-    def _walk(self, lane: Lane, outputs: Any, frame: Any) -> None:
+    def _walk(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
         """Follow the graph to the parameters that it reaches and no optimizer has."""
         if not self._orphans.is_due(self._judge.steps):
-            self._next_walk = self._backwards + 1
+            self._next_walk = number + 1
             return
         if lane.pending:
             self.lanes.register(lane)
@@ -248,14 +239,14 @@ class Watcher:
         for missed in self._untrained.look(leaves):
             event = self._events.variant(self._events.event(Backward, site), missed=missed)
             self._judge.post(self._nobody, event)
-        later = self._orphans.next(self._backwards), self._untrained.next(self._backwards)
-        self._next_walk = min(later)
+        self._next_walk = min(self._orphans.next(number), self._untrained.next(number))
 
     def backward_ended(self, running: ExpectedCall | RunningBackward, failed: bool) -> None:
         if isinstance(running, ExpectedCall):
             lane = running.subject.lane
-            if lane.loop.backward_ends(running, failed):
+            if not failed and lane.loop.backward_ends(running):
                 return
+            running.hand_over()
             running = (running.event, NO_LOOKS, lane.probed, None)
         self._backward_ended(running, failed)
 
@@ -265,7 +256,7 @@ class Watcher:
             close(looks)
             return
         posted = self._probe.after(subjects, looks, event, failed=failed)
-        self._here.lane.looks = NO_LOOKS
+        self.here.lane.looks = NO_LOOKS
         for subject in subjects:
             if subject.probe.hit and not failed:
                 self._steps.backward_reached(subject)
@@ -285,7 +276,7 @@ class Watcher:
     # Steps
 
     def step_begins(self, optimizer: Any) -> None:
-        lane = self._here.lane
+        lane = self.here.lane
         if lane.loop.step_begins(optimizer) or self._failed:
             return
         if self.unseen.stepped:
@@ -299,9 +290,8 @@ class Watcher:
                 self._probe.before_step(subject)
                 self._steps.measure(subject, optimizer, scaled=lane.scaling is not None)
 
-    def step_ended(self, optimizer: Any) -> None:
-        lane = self._here.lane
-        frame = _frame(ABOVE_TORCH)
+    def step_ended(self, frame: Any, optimizer: Any) -> None:
+        lane = self.here.lane
         if lane.loop.step_ends(frame, optimizer) or self._failed:
             return
         subject = self._subjects.known(optimizer)
@@ -337,7 +327,7 @@ class Watcher:
         if self._failed:
             return False
         self._subjects.changed(optimizer)
-        lane = self._here.lane
+        lane = self.here.lane
         lane.loop.leave()
         lane.pending.append(_ref(optimizer))
         self._lives.made(optimizer, self._places.site(_frame(1)))
@@ -345,14 +335,11 @@ class Watcher:
 
     # Clears and clips
 
-    def zeroed(self, optimizer: Any, to_none: bool) -> None:
-        frame: Any = _frame(ABOVE_TORCH)
-        if frame.f_code is self._profiled_zero_grad:
-            frame = frame.f_back or Bottom
-        if self._here.lane.loop.clears(frame, id(optimizer), to_none) or self._failed:
+    def zeroed(self, frame: Any, optimizer: Any, to_none: bool) -> None:
+        if self.here.lane.loop.clears(frame, id(optimizer), to_none) or self._failed:
             return
         if self.unseen.stepped:
-            self._stepped_unseen(self._here.lane)
+            self._stepped_unseen(self.here.lane)
         subject = self._subjects.known(optimizer)
         if subject is None:
             return
@@ -364,9 +351,8 @@ class Watcher:
             self._steps.clear(other, event, frame)
         self._note(subject, event, frame, id(optimizer))
 
-    def module_zeroed(self, module: Any, to_none: bool) -> None:
-        frame = _frame(ABOVE_PATCH)
-        lane = self._here.lane
+    def module_zeroed(self, frame: Any, module: Any, to_none: bool) -> None:
+        lane = self.here.lane
         if lane.loop.clears(frame, _ref(module), to_none) or self._failed:
             return
         if lane.pending:
@@ -386,7 +372,7 @@ class Watcher:
             return
         frame = self._places.outside_torch(_frame(ABOVE_PATCH))
         key = (id(params[0]), id(params[-1]), len(params), self._subjects.generation)
-        lane = self._here.lane
+        lane = self.here.lane
         if lane.loop.clips(frame, key):
             return
         if lane.pending:
@@ -430,7 +416,7 @@ class Watcher:
     def ends(self) -> None:
         """The run is over."""
         if self.unseen.stepped:
-            self._stepped_unseen(self._here.lane)
+            self._stepped_unseen(self.here.lane)
         for subject in self._subjects.all:
             if subject.finite.suspicious and self._finite.is_restored(subject):
                 self._post(subject, self._events.event(End, NOWHERE, restored=True))
@@ -452,7 +438,7 @@ class Watcher:
 
     def _interrupted(self) -> None:
         """An exception has interrupted our code: what it had begun to note is not known."""
-        lane = self._here.lane
+        lane = self.here.lane
         close(lane.looks)
         lane.looks = NO_LOOKS
         for subject in lane.probed:
@@ -466,7 +452,7 @@ class Watcher:
         lane = subject.lane
         if lane is not None and lane.loop.round is not None:
             position = None
-            if frame is not None and len(lane.probed) == 1 and lane is self._here.lane:
+            if frame is not None and len(lane.probed) == 1 and lane is self.here.lane:
                 position = self._places.position(frame)
             lane.loop.add(subject, event, position, of)
 
