@@ -23,6 +23,7 @@ from zerograd.core.interruptions import Tolerating, interrupts
 from zerograd.runtime.gradient_probe import GradientProbe, Touch
 from zerograd.runtime.hook_guard import is_ours
 from zerograd.runtime.posting import Posting
+from zerograd.runtime.steady_loop import SteadyLoop
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.watcher import Watcher
 
@@ -50,6 +51,10 @@ MOMENTS: list[tuple[type, str]] = [
     (Touch, "_note"),
     (StepAndClear, "step"),
     (Posting, "post"),
+    (SteadyLoop, "backward_begins"),
+    (SteadyLoop, "step_begins"),
+    (SteadyLoop, "step_ends"),
+    (SteadyLoop, "clears"),
 ]
 
 
@@ -84,7 +89,7 @@ def test_what_a_signal_handler_raises_in_our_code_reaches_the_program(
     def interrupted(*args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == 3:
+        if calls == 2:
             os.kill(os.getpid(), signal.SIGUSR1)
         return original(*args, **options)
 
@@ -96,7 +101,7 @@ def test_what_a_signal_handler_raises_in_our_code_reaches_the_program(
             try:
                 loss_of(model, x).backward()
                 optimizer.step()
-                if method == "zeroed":
+                if method in ("zeroed", "clears"):
                     optimizer.zero_grad()
             except kind as error:
                 raised.append(str(error))
