@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test test-all test-long test-libraries docs lint format clean
+.PHONY: help demo test test-all test-long test-libraries bench bench-full docs lint format clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
@@ -18,6 +18,8 @@ help:
 	@echo "make test-all        the same with all tests: random programs, ranks, browser, layouts"
 	@echo "make test-long       only those that make test leaves out"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
+	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
+	@echo "make bench-full      measure the rest; it downloads packages, and can be resumed"
 	@echo "make docs            build the documentation into build/site, links checked"
 	@echo "make lint            the first half of make test: ruff and mypy"
 	@echo "make format          let ruff format and repair what it can"
@@ -37,6 +39,12 @@ test-long: $(VENV)/.dev
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
+
+bench: $(VENV)/.dev
+	$(BIN)/python bench/measure.py
+
+bench-full: $(VENV)/.bench
+	$(BIN)/python bench/measure.py --full --resume
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -74,6 +82,10 @@ $(VENVS:%=%/.zerograd): %/.zerograd: %/.torch pyproject.toml src/zerograd/__init
 
 $(VENV)/.dev: $(VENV)/.zerograd requirements/dev.txt
 	$(PIP) install -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
+	$(PIP) install -r requirements/bench.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt

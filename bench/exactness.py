@@ -12,8 +12,10 @@ gloo) only the stepper is measured.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
+import json
 import logging
 import math
 import os
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +32,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-
+import outcome
 import zerograd
 
 N = 4
 LIMIT = 1e-12
+METHOD = (
+    "float64, ten batches per rank in windows of 4, 4 and 2. The relative error of the gradient of a window, "
+    "or of the weights after the epoch, compared with training on the big batches. Steps that never come are "
+    "left out."
+)
 EQUAL = [8] * 10
 VARIABLE = [1, 2, 3, 30, 1, 40, 2, 5, 20, 1]
 UNEVEN = ([1, 2, 3, 30, 1, 40, 2, 5, 20, 1], [7, 1, 2], [4, 4, 9, 1, 1, 3])
@@ -200,7 +207,14 @@ METHODS: dict[str, tuple[str, Trains]] = {
 }
 
 
+MEASURED: list[outcome.Row] = []
+"""The errors so far, for the page of results."""
+
+
 def row(name: str, kind: str, lengths: str, found: Errors | None) -> None:
+    for what, error in zip(("full window", "partial window", "weights"), found or (), strict=False):
+        if not math.isnan(error):
+            MEASURED.append(outcome.Row(f"{name}, {kind}, {lengths} lengths: {what}", error))
     shown = ["dropped" if math.isnan(one) else f"{one:.1e}" for one in found or ()]
     print(f"{name:22}{kind:7}{lengths:10}" + "".join(f"{one:>10}" for one in shown), flush=True)
 
@@ -246,6 +260,9 @@ def rank_of(rank: int, world: int, store: str) -> None:
         found = errors(kind, seen, model, windows)
         if rank == 0 and found is not None:
             row(f"Stepper, {world} ranks", kind, "uneven", found)
+            for measured in MEASURED:
+                print("row", json.dumps(asdict(measured)))
+            MEASURED.clear()
             print("worst", max(found))
     dist.destroy_process_group()
 
@@ -261,7 +278,9 @@ def ranks(world: int) -> float:
         said = [process.communicate(timeout=300)[0] for process in started]
     worst = []
     for line in said[0].splitlines():
-        if line.startswith("worst"):
+        if line.startswith("row "):
+            MEASURED.append(outcome.Row(**json.loads(line[4:])))
+        elif line.startswith("worst"):
             worst.append(float(line.split()[1]))
         else:
             print(line)
@@ -276,9 +295,16 @@ def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
         rank_of(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
         return 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    outcome.add_argument(parser)
+    options = parser.parse_args()
     print(f"{'':22}{'':7}{'lengths':10}{'full':>10}{'partial':>10}{'weights':>10}")
     worst = max(one_process(), ranks(2), ranks(3))
     print(f"\nthe stepper's worst: {worst:.1e}; allowed: {LIMIT:.0e}")
+    if options.result:
+        worst_row = outcome.Row("the stepper's worst error", worst, goal=LIMIT)
+        rows = [worst_row, *MEASURED]
+        outcome.write(options.result, title="Exactness of accumulation", method=METHOD, rows=rows)
     return int(worst > LIMIT)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import outcome
 import zerograd
 from mutation import operators, trial
 from zerograd.cli.main import main as zerograd_command
@@ -26,6 +27,10 @@ from zerograd.core.finding import Finding
 
 GOAL_FOUND, GOAL_FIXED = 0.95, 0.90
 RIGHT = Path(__file__).with_name("right")
+METHOD = (
+    "Each loop is broken in every way that applies. A mutant counts if it fails or learns other weights. "
+    "It is found if a certain finding or advice fits. Repairs are made with --unsafe-fixes."
+)
 BY_NAME = {kind.name: kind for kind in operators.KINDS}
 
 
@@ -267,6 +272,22 @@ def _list(title: str, verdicts: list[Verdict]) -> Iterator[str]:
         yield f"  {v.kind}: {v.file}:{v.line} (said: {said}{seen}{fails})"
 
 
+def result(ours: list[Judged]) -> Iterator[outcome.Row]:
+    """The counts of the page of results: of all kinds, and of each."""
+    verdicts = [verdict for one in ours for verdict in one.verdicts]
+    everything = Score.of(verdicts)
+    goal = GOAL_FOUND * everything.wrong
+    yield outcome.Row("found", everything.found, of=everything.wrong, goal=goal)
+    yield outcome.Row("repaired", everything.fixed, of=everything.found)
+    yield outcome.Row("repaired to the same weights", everything.same, of=everything.fixed)
+    yield outcome.Row("safe repairs to the same weights", everything.safe_same, of=everything.safe)
+    yield outcome.Row("correct loops reported", sum(bool(one.wrong) for one in ours), of=len(ours))
+    for kind in operators.KINDS:
+        own = Score.of([verdict for verdict in verdicts if verdict.kind == kind.name])
+        if own.wrong:
+            yield outcome.Row(f"found: {kind.name}", own.found, of=own.wrong)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -278,6 +299,7 @@ def main() -> int:
     parser.add_argument("--no-fix", action="store_true", help="only count what is found")
     parser.add_argument("--list", action="store_true", help="also list every miss")
     parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
+    outcome.add_argument(parser)
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only files whose name contains this"
     )
@@ -294,6 +316,9 @@ def main() -> int:
     # A safe fix must be correct, whatever finding it repairs.
     met = score.met(fix) and all(v.safe_same for v in verdicts if v.safe)
     met = met and not any(one.wrong for one in ours)
+    if options.result:
+        title = f"Planted bugs in {len(ours)} correct training loops"
+        outcome.write(options.result, title=title, method=METHOD, rows=list(result(ours)))
     if options.json:
         everything = {"goals_met": met, "score": asdict(score), "files": [*map(asdict, judged)]}
         print(json.dumps(everything, indent=1))

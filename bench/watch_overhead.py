@@ -36,6 +36,7 @@ from typing import Any
 import torch
 
 import loops
+import outcome
 import zerograd
 from corpus import progress
 from loops import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
@@ -46,6 +47,11 @@ WARM_UP = 12
 BLOCK = 0.25
 """The minimum duration of a block of steps, in seconds."""
 MEGABYTE = 1e6
+METHOD = (
+    "One thread. Shares are self time: clocks around the patches of zerograd, minus torch's own work inside "
+    "them. Ratios are blocks of steps in a new order each round, with bare blocks as the control; the spread "
+    "is that of the middle half of the rounds."
+)
 
 Patch = Callable[[Any], Any]
 Tool = Callable[[Loop], AbstractContextManager[object]]
@@ -159,7 +165,26 @@ def main() -> int:
     if options.json:
         found = {**asdict(result), "share": {f"{o.loop}, {o.clear}": o.share for o in result.own}}
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    if options.result:
+        title = "What watching costs"
+        outcome.write(options.result, title=title, method=METHOD, rows=list(_measured(result)))
     return int(not result.met)
+
+
+def _measured(result: Result) -> Iterator[outcome.Row]:
+    """The values of the page of results."""
+    for own in result.own:
+        name = f"{own.loop}, {own.clear}"
+        yield outcome.Row(f"{name}: share of a step", own.share, "%", goal=own.limit)
+        yield outcome.Row(f"{name}: zerograd in a step", own.all, "µs")
+        yield outcome.Row(f"{name}: a bare step", own.step, "ms")
+    for row in result.rows:
+        name = f"{row.loop}, {row.clear}: {row.tool}, to bare"
+        yield outcome.Row(name, row.ratio, "×", row.low, row.high)
+    if result.growth is not None:
+        name = f"growth over {result.growth.steps:,} steps"
+        yield outcome.Row(f"{name}, resident", result.growth.resident, "MB", goal=1)
+        yield outcome.Row(f"{name}, of Python's", result.growth.python, "MB", goal=1)
 
 
 def _loops(chosen: tuple[str, ...]) -> Iterator[tuple[str, str, loops.Make, float | None]]:
@@ -495,6 +520,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="also write the results to this file"
     )
+    outcome.add_argument(parser)
     return parser.parse_args()
 
 

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import found
+import outcome
 from zerograd.check import check_session
 from zerograd.check.check_session import Options
 
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
     from zerograd.core.finding import Finding, Problem
 
 GOAL_ANY, GOAL_SURE = 0.85, 0.75
+METHOD = (
+    "Each checkout of bench/labels.jsonl is checked as a whole. A bug is found if a finding with a fitting code "
+    "has an end in its function. zerograd was developed with these bugs."
+)
+LABELS = Path(__file__).with_name("labels.jsonl")
 
 # The first code is the rule for this kind; the others report the same bug at its other place.
 CODES: dict[str, tuple[str, ...]] = {
@@ -394,6 +401,23 @@ def render(score: Score) -> Iterator[str]:
     yield f"Checked in {score.seconds:.1f} s. Goals {'met' if score.goals_met else 'not met'}."
 
 
+def measured(score: Score) -> Iterator[outcome.Row]:
+    """The counts of the page of results."""
+    groups = {"": score.bugs}
+    for visibility in VISIBILITIES:
+        some = [v for v in score.bugs if v.row.visibility == visibility]
+        groups[f", visible in: {visibility}"] = some
+    for kind in sorted({v.row.kind for v in score.bugs}):
+        groups[f": {kind}"] = [v for v in score.bugs if v.row.kind == kind]
+    for name, group in groups.items():
+        yield outcome.Row(f"found{name}", sum(v.any for v in group), of=len(group))
+    sure = sum(v.sure for v in score.bugs)
+    yield outcome.Row("found as certain or advice", sure, of=len(score.bugs))
+    yield outcome.Row("false alarms", len(score.false_alarms))
+    loops = sum(score.loops.values())
+    yield outcome.Row("training loops followed", loops - score.loops["not followed"], of=loops)
+
+
 def section(title: str, lines: Iterable[object]) -> Iterator[str]:
     """A title with its count, and the items."""
     texts = [f"  {line}" for line in lines]
@@ -413,19 +437,34 @@ def main() -> int:
     parser.add_argument(
         "--labels",
         type=Path,
-        required=True,
+        default=[LABELS],
         nargs="+",
         metavar="FILE",
-        help="JSON lines; several files are read as one",
+        help="JSON lines; several files are read as one (default: bench/labels.jsonl)",
     )
     parser.add_argument("--repos", type=Path, required=True, metavar="DIR", help="see below")
     parser.add_argument(
         "--pedantic", action="store_true", help="also list findings that are only possible"
     )
     parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
+    outcome.add_argument(parser)
+    parser.add_argument(
+        "--found",
+        type=Path,
+        metavar="FILE",
+        help="instead, renew in this file what is reported at the places that were read (bench/found.jsonl)",
+    )
+    parser.add_argument(
+        "--patches", type=Path, metavar="DIR", help="with --found: write the repairs as patches"
+    )
     options = parser.parse_args()
+    if options.found is not None:
+        return int(found.renew(options.found, options.repos, options.patches) > 0)
     rows = [row for labels in options.labels for row in read_rows(labels)]
     score = judge(rows, check_all(rows, options.repos), options.pedantic)
+    if options.result:
+        title = "Known bugs in public repositories"
+        outcome.write(options.result, title=title, method=METHOD, rows=list(measured(score)))
     if options.json:
         print(json.dumps({"goals_met": score.goals_met, **asdict(score)}, indent=1))
     else:

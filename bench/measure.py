@@ -1,0 +1,81 @@
+"""Runs the benchmarks one after the other and writes bench/results/*.json and docs/benchmarks.md.
+
+    python bench/measure.py          those that fit into 20 minutes on two cores (make bench)
+    python bench/measure.py --full   those that take longer (make bench-full)
+
+A benchmark that misses a goal is measured all the same: its result says so. `--resume` leaves out those whose
+result was written for this commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import outcome
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A benchmark, and the arguments that it is run with."""
+
+    name: str
+    script: str
+    words: tuple[str, ...] = ()
+    full: bool = False
+
+
+MEASUREMENTS = (
+    Measurement("exactness", "exactness.py"),
+    Measurement("mutants", "mutants.py"),
+    Measurement("stepper_overhead", "stepper_overhead.py", ("--rounds", "20")),
+    Measurement("watch_overhead", "watch_overhead.py", ("--rounds", "5", "--growth", "20000")),
+    Measurement("check_speed", "check_speed.py", full=True),
+    Measurement("ecosystem", "ecosystem.py", full=True),
+)
+
+
+def main() -> int:
+    """Measure, and write the page; the exit code is 2 if a benchmark failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--full", action="store_true", help="the benchmarks that take longer")
+    parser.add_argument("--only", metavar="NAME", help="one benchmark")
+    parser.add_argument("--resume", action="store_true", help="leave out what was measured already")
+    options = parser.parse_args()
+    failed = []
+    for one in MEASUREMENTS:
+        if one.full is not options.full if options.only is None else one.name != options.only:
+            continue
+        result = outcome.RESULTS / f"{one.name}.json"
+        if options.resume and _is_of_this_commit(result):
+            print(f"{one.name}: measured already")
+            continue
+        print(f"== {one.name}", flush=True)
+        began = time.monotonic()
+        command = [sys.executable, str(HERE / one.script), *one.words, "--result", str(result)]
+        done = subprocess.run(command, check=False)
+        print(f"== {one.name}: {time.monotonic() - began:.0f} s\n", flush=True)
+        if done.returncode not in (0, 1):
+            failed.append(one.name)
+    subprocess.run([sys.executable, str(outcome.ROOT / "docs" / "benchmarks.py")], check=True)
+    if failed:
+        print(f"not measured: {', '.join(failed)}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def _is_of_this_commit(result: Path) -> bool:
+    if not result.exists():
+        return False
+    found = json.loads(result.read_text(encoding="utf-8"))
+    return bool(found["setting"]["commit"] == outcome.setting()["commit"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The result of a benchmark as a file: what was measured, how, on which machine, with its spread.
+
+`docs/benchmarks.py` makes the page of all results, and `docs/readme.py` takes its numbers from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).with_name("results")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured value."""
+
+    name: str
+    value: float
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    """The spread: the quartiles, or the least and the most."""
+    of: float | None = None
+    """For a count, of how many."""
+    goal: float | None = None
+    """The value should not exceed it; for a count, should not be below it."""
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that every benchmark has."""
+    parser.add_argument(
+        "--result", type=Path, metavar="FILE", help="also write the result to this file, as JSON"
+    )
+
+
+def write(path: Path, *, title: str, method: str, rows: Sequence[Row]) -> None:
+    """Write a result with the versions and the machine it was measured on."""
+    found: dict[str, Any] = {
+        "title": title,
+        "method": method,
+        "setting": setting(),
+        "rows": [{k: v for k, v in asdict(row).items() if v is not None} for row in rows],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def setting() -> dict[str, Any]:
+    """The versions and the machine."""
+    return {
+        "commit": _commit(),
+        "zerograd": version("zerograd"),
+        "python": platform.python_version(),
+        "torch": _installed("torch"),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _commit() -> str:
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.processor()
+
+
+def read(name: str) -> dict[str, Any]:
+    """A result that was written before."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def rows(name: str) -> dict[str, dict[str, Any]]:
+    """The rows of a result, by name."""
+    return {row["name"]: row for row in read(name)["rows"]}
