@@ -30,6 +30,8 @@ _PASSES_ON = frozenset(
 """Methods of a loss whose result is the loss still."""
 _READS = frozenset({"float", "int", "isnan", "isfinite", "isinf", "update", "add_scalar", "scalar"})
 """Functions that only look at a loss."""
+_QUIET = frozenset({"zero_grad", "unscale_", "item", "get_scale", "no_grad", "autocast"})
+"""Calls that never run a backward."""
 _COLLECTS = frozenset({"append", "extend", "insert", "add"})
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
@@ -54,10 +56,21 @@ def idle_loss(around: ast.AST) -> ast.AST | None:
         return bare
     # `loss = out.loss` is computed if `out` is.
     assigned.update((name, node) for name, whole, node in parts if whole in assigned)
-    losses = {name: node for name, node in assigned.items() if vocabulary.LOSS.search(name)}
+    losses = {name: node for name, node in assigned.items() if _is_loss(name, node)}
     used = _Uses(around).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def _is_loss(name: str, assignment: ast.AST) -> bool:
+    """Whether a variable is a loss by its name, or by the criterion that computes it."""
+    if vocabulary.LOSS.search(name):
+        return True
+    value = assignment.value if isinstance(assignment, ast.Assign) else None
+    if not isinstance(value, ast.Call):
+        return False
+    function = text_of(value.func)
+    return bool(_CRITERION.search(function) or vocabulary.LOSS.search(function.rpartition(".")[2]))
 
 
 def _is_collection(node: ast.expr) -> bool:
@@ -88,7 +101,7 @@ def _may_run_backward(node: ast.Call) -> bool:
         return bool(node.args or node.keywords) and not scheduler
     if name.endswith("schedule"):
         return True
-    if name in ("backward", "manual_backward") or vocabulary.is_benign(name):
+    if name in ("backward", "manual_backward", *_QUIET) or vocabulary.is_benign(name):
         return False  # what the first fill was seen
     if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
         return True
@@ -271,7 +284,6 @@ def _gives_up(node: ast.If, arm: list[ast.stmt]) -> bool:
 
 
 _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.If)
-_QUIET = frozenset({"zero_grad", "unscale_", "item", "get_scale", "no_grad", "autocast"})
 
 
 def _is_quiet(node: ast.stmt) -> bool:
