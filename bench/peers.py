@@ -154,11 +154,11 @@ def by_line(tool: Tool, paths: list[Path]) -> list[set[str]]:
 
 def by_zerograd(tool: Tool, paths: list[Path]) -> list[set[str]]:
     """The codes of zerograd's findings."""
-    found = []
-    for path in paths:
-        said = json.loads(tool.python("-m", "zerograd", *tool.words, "--format", "json", path))
-        found.append({one["code"] for one in said["findings"]})
-    return found
+    found: dict[str, set[str]] = {path.stem: set() for path in paths}
+    said = json.loads(tool.python("-m", "zerograd", *tool.words, "--format", "json", *paths))
+    for one in said["findings"]:
+        found[Path(one["path"]).stem].add(one["code"])
+    return list(found.values())
 
 
 def by_running(tool: Tool, paths: list[Path]) -> list[set[str]]:
@@ -177,7 +177,7 @@ WORDS = re.compile(r"[a-z]{3}|ZG")
 SIGNS = re.compile(r"(?<!ZG)[\d.e+-]*\d[\d.e+-]*|[│┃─━┏┓┗┛└┘├┤╭╮╰╯]")
 MARK = "===== program ====="
 RUN = """
-import ast, os, sys, warnings
+import ast, os, re, sys, warnings
 TOOL
 
 def run(code):
@@ -188,6 +188,9 @@ def run(code):
     begin = (loops or [len(statements)])[0]
     exec(compile(ast.Module(statements[:begin], []), "train.py", "exec"), names)
     pairs = [("G", "opt_g"), ("D", "opt_d")] if "G(x)" in code else [("model", "optimizer")]
+    if named := re.match("# PAIRS (.*)", code):
+        pairs = ast.literal_eval(named[1])
+        names.setdefault("loss_fn", names["criterion"])
     if "head" in names:
         names["model"] = names["nn"].Sequential(names["body"], names["head"])
     done = attach([(names[net], names[optimizer]) for net, optimizer in pairs], names, said)
