@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import zerograd
+from support import tiers
 from support.paths import ROOT
 
 
@@ -76,3 +79,27 @@ def test_every_development_requirement_is_pinned() -> None:
     needed = re.findall(r"^[\w-]+", (folder / "dev.txt").read_text(), re.MULTILINE)
     assert pins[0] == needed[1] == "torch"
     assert set(needed) - {"-c"} <= set(pins)
+
+
+@tiers.long
+def test_wheel_and_sdist_are_the_same_bytes_wherever_and_whenever_they_are_built(
+    tmp_path: Path,
+) -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    built: list[dict[str, bytes]] = []
+    for number, folder in enumerate(("here", "somewhere/else")):
+        copy = tmp_path / folder
+        for name in listed.stdout.decode().split("\0"):
+            if name.startswith(
+                ("src/", "README", "LICENSE", "CHANGELOG", "pyproject", ".gitignore")
+            ):
+                target = copy / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, target)
+                os.utime(target, (1_600_000_000 + number, 1_600_000_000 + number))
+        out = tmp_path / f"dist{number}"
+        command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+        subprocess.run(command, cwd=copy, check=True, capture_output=True, timeout=120)
+        built.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert len(built[0]) == 2
+    assert built[0] == built[1]
