@@ -167,14 +167,17 @@ def by_running(tool: Tool, paths: list[Path]) -> list[set[str]]:
     script.write_text(RUN.replace("TOOL", tool.words[0]), encoding="utf-8")
     said = tool.python(script, *paths).split(MARK)[1:]
     assert len(said) == len(paths), said
-    return [
-        {SIGNS.sub("", line).strip() for line in one.splitlines() if WORDS.search(line)}
-        for one in said
-    ]
+    return [{_message(line) for line in one.splitlines() if WORDS.search(line)} for one in said]
 
 
+def _message(line: str) -> str:
+    """A line without numbers and frames; a code of zerograd as it is."""
+    return line if CODE.fullmatch(line) else SIGNS.sub("", line).strip()
+
+
+CODE = re.compile(r"ZG\d+")
 WORDS = re.compile(r"[a-z]{3}|ZG")
-SIGNS = re.compile(r"(?<!ZG)[\d.e+-]*\d[\d.e+-]*|[│┃─━┏┓┗┛└┘├┤╭╮╰╯]")
+SIGNS = re.compile(r"[\d.e+-]*\d[\d.e+-]*|[│┃─━┏┓┗┛└┘├┤╭╮╰╯]")
 MARK = "===== program ====="
 RUN = """
 import ast, os, re, sys, warnings
