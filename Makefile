@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test test-all test-long test-libraries bench bench-full docs lint format clean
+.PHONY: help demo test test-all test-long test-libraries test-torch bench bench-full docs lint format clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-all        the same with all tests: random programs, ranks, browser, layouts"
 	@echo "make test-long       only those that make test leaves out"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
+	@echo "make test-torch VERSION=2.6.0  run the runtime tests on another torch, in .venv-torch, which is deleted after"
 	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
 	@echo "make bench-full      measure the rest; it downloads packages, and can be resumed"
 	@echo "make docs            build the documentation into build/site, links checked"
@@ -39,6 +40,17 @@ test-long: $(VENV)/.dev
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
+
+# Another torch than the pinned one: several gigabytes, so not a part of any other target.
+test-torch: $(VENV)/.dev
+	@test -n "$(VERSION)" || { echo "which torch? make test-torch VERSION=2.6.0" >&2; exit 1; }
+	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
+	grep -v '^torch==' $(PINS) > .venv-torch/pins.txt
+	grep -vE '^(torch|-c .*)$$' requirements/dev.txt > .venv-torch/dev.txt
+	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt torch==$(VERSION) numpy
+	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r .venv-torch/dev.txt
+	.venv-torch/bin/pytest -q -n 2 --dist worksteal --tier fast tests/runtime tests/stepper tests/fold tests/launch
+	rm -rf .venv-torch
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/measure.py

@@ -37,6 +37,9 @@ MEASUREMENTS = (
     Measurement("mutants", "mutants.py"),
     Measurement("stepper_overhead", "stepper_overhead.py", ("--rounds", "20")),
     Measurement("watch_overhead", "watch_overhead.py", ("--rounds", "5", "--growth", "20000")),
+    Measurement("detection", "detection.py", ("--ours", "--count", "20")),
+    Measurement("scan", "scan.py"),
+    Measurement("detection_side_by_side", "detection.py", full=True),
     Measurement("check_speed", "check_speed.py", full=True),
     Measurement("ecosystem", "ecosystem.py", full=True),
 )
