@@ -49,7 +49,7 @@ test-torch: $(VENV)/.dev
 	grep -vE '^(torch|-c .*)$$' requirements/dev.txt > .venv-torch/dev.txt
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt torch==$(VERSION) numpy
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r .venv-torch/dev.txt
-	.venv-torch/bin/pytest -q -n 2 --dist worksteal --tier fast tests/runtime tests/stepper tests/fold tests/launch
+	.venv-torch/bin/pytest -q -n 2 --tier fast tests/runtime tests/stepper tests/fold tests/launch
 	rm -rf .venv-torch
 
 bench: $(VENV)/.dev
