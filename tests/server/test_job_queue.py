@@ -77,3 +77,17 @@ def test_interrupts_at_any_moment_lose_no_newest_job() -> None:
     other.join()
     assert done[-1] == 299
     assert done == sorted(set(done))
+
+
+def test_what_takes_long_waits_until_there_is_nothing_to_do() -> None:
+    done: list[str] = []
+
+    def tidy() -> None:
+        done.append("tidy")
+        queue.end()
+
+    queue = JobQueue(tidy)
+    queue.put("a", lambda: done.append("a"))
+    queue.put("b", lambda: done.append("b"))
+    assert finish(queue) == []
+    assert done == ["a", "b", "tidy"]

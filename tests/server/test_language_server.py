@@ -9,7 +9,9 @@ from lsprotocol import types
 
 from support.command import FORGOTTEN_ZERO, RIGHT, write
 from support.editor import Desk, applied
+from support.paths import ROOT
 from zerograd.rules.stale_gradient import RULE
+from zerograd.server.language_server import DEBOUNCE
 
 UNSAFE = """\
 import torch
@@ -281,3 +283,9 @@ def test_the_server_offers_what_it_can_do(desk: Desk) -> None:
     kinds = offered.code_action_provider.code_action_kinds or ()
     assert list(kinds) == [types.CodeActionKind.QuickFix]
     assert offered.notebook_document_sync is not None
+
+
+def test_the_page_says_how_long_the_server_waits() -> None:
+    page = (ROOT / "docs" / "howto" / "editors.md").read_text(encoding="utf-8")
+    assert f"{DEBOUNCE * 1000:.0f} ms after the last key" in page
+    assert DEBOUNCE <= 0.1

@@ -72,6 +72,13 @@ class Checker:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._memories: dict[str, Memory] = {}
+        self._checked: set[str] = set()
+        """The files whose last texts are still held parsed."""
+
+    def tidy(self) -> None:
+        """Let go of syntax trees: the next text is another one. That takes a while, so nobody should wait."""
+        while self._checked:
+            forget_modules(self._checked.pop())
 
     def forget(self, path: str | None = None) -> None:
         """Forget what is known of a text, or of all: the next check finds everything anew."""
@@ -91,8 +98,7 @@ class Checker:
             return Checked(text, problems=tuple(discovery.found.problems))
         memory = self._memories.setdefault(text.path, Memory())
         verdict = verdict_on_bytes(text.data, text.path, memory=memory)
-        # The next text is another one.
-        forget_modules(os.path.abspath(text.path))
+        self._checked.add(os.path.abspath(text.path))
         report = chosen(verdict, settings, text.path, options)
         broken = [one for one in verdict.problems if one.line is not None]
         kept = [one for one in report.errors if one not in broken]

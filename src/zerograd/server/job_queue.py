@@ -14,6 +14,8 @@ from types import FrameType
 
 Job = Callable[[], object]
 
+BREATH = 0.02
+"""Seconds without work after which `tidy` is called."""
 IDLE = 1.0
 """Seconds without work after which garbage is collected."""
 _SIGNAL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGINT)
@@ -27,7 +29,8 @@ class Stale(BaseException):
 class JobQueue:
     """Runs jobs in the main thread; other threads put them."""
 
-    def __init__(self) -> None:
+    def __init__(self, tidy: Job = lambda: None) -> None:
+        self._tidy = tidy
         self._waiting: dict[Hashable, Job] = {}
         self._changed = threading.Condition()
         self._running: Hashable = None
@@ -35,7 +38,8 @@ class JobQueue:
         self._inside = False
         """The main thread runs a job: only there it may be interrupted."""
         self._ended = False
-        self._littered = False
+        self._litter: list[tuple[float, Job]] = []
+        """What is to be done when there is nothing else, and after how many seconds."""
 
     def put(self, key: Hashable, job: Job) -> None:
         """Add a job; an older one with this key does not run, or not to its end."""
@@ -85,13 +89,12 @@ class JobQueue:
             self._running = None
             self._is_stale = False
             while not self._waiting and not self._ended:
-                if not self._changed.wait(IDLE if self._littered else None):
+                if not self._changed.wait(self._litter[0][0] if self._litter else None):
                     # Nobody waits for a result, so this is the time for what takes long.
-                    gc.collect()
-                    self._littered = False
+                    self._litter.pop(0)[1]()
             if self._ended:
                 return None
-            self._littered = True
+            self._litter = [(BREATH, self._tidy), (IDLE, gc.collect)]
             key = next(iter(self._waiting))
             self._running = key
             return self._waiting.pop(key)

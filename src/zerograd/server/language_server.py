@@ -109,8 +109,8 @@ class _Server(LanguageServer):
             types.TextDocumentSyncKind.Incremental,
             notebook_document_sync=_NOTEBOOKS,
         )
-        self.jobs = JobQueue()
         self.checker = Checker(options)
+        self.jobs = JobQueue(self.checker.tidy)
         self.open: dict[str, _Open] = {}
         self.timers: dict[str, asyncio.TimerHandle] = {}
         self.told: set[str] = set()

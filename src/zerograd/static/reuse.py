@@ -102,7 +102,9 @@ class Reuse:
         self._project = program.project
         scout = program.interpreter()
         # It asks more than an analysis without a memory would: nobody else may hear of it.
-        self._graph = CallGraph(Budget(), KnownCalls(), module, scout.names, scout.classes)
+        known = KnownCalls()
+        known.near = program.calls.near
+        self._graph = CallGraph(Budget(), known, module, scout.names, scout.classes)
         self._answers: dict[str, Hashable] = {}
         self._lines = source.lines
         self._kept: dict[Hashable, Unit] = {}
