@@ -27,10 +27,10 @@ text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
 .faint { fill: #59636e; font-size: 12px }
 .wrong { fill: #b3261e; font-weight: 700 }
 .bucket { fill: none; stroke: #59636e; stroke-width: 2; stroke-linejoin: round }
-.live { fill: #4a7fe0 } .spent { fill: #a8b0ba } .mixed { fill: #d9502f }
+.live { fill: #4f83e0 } .spent { fill: #a6adb9 } .mixed { fill: #d9532c }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .faint { fill: #9198a1 } .wrong { fill: #ff8a75 }
-  .bucket { stroke: #9198a1 } .spent { fill: #6b737d }
+  .bucket { stroke: #9198a1 } .live { fill: #5c8ef0 } .spent { fill: #667080 } .mixed { fill: #f0693f }
 }"""
 
 
@@ -69,7 +69,7 @@ def _bucket(x: int, y: int, moment: Moment, label: str, full: float, *, mixed: b
     level = round(HEIGHT * (moment.gradient or 0) / full)
     middle, bottom = x + BUCKET // 2, y + HEIGHT
     wrong = "wrong" if mixed else ""
-    fill = "mixed" if mixed else moment.state
+    fill = "mixed" if moment.state == "stale" else moment.state
     below = f"{moment.state}, weight {number(moment.weight)}"
     return [
         f'<text class="call" x="{middle}" y="{y - 12}">{escape(moment.call)}</text>',

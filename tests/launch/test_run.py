@@ -362,6 +362,16 @@ def test_a_right_script_ends_with_zero(here: Path) -> None:
     assert done.stderr.endswith("watched 3 steps: nothing to report\n")
 
 
+def test_a_quiet_run_prints_findings_and_nothing_else(here: Path) -> None:
+    write(here, {"train.py": FORGOTTEN_ZERO})
+    quiet = watched("-q", "--html", "page.html", "train.py", cwd=here)
+    assert quiet.returncode == 1
+    assert quiet.stderr.startswith("train.py:")
+    assert quiet.stderr.count("ZG101") == 1
+    assert "zerograd watched" not in quiet.stderr
+    assert "shows the run" not in quiet.stderr
+
+
 @tiers.long
 def test_a_quiet_run_of_a_right_script_prints_nothing(here: Path) -> None:
     write(here, {"train.py": RIGHT})

@@ -93,8 +93,12 @@ def test_ranks_that_torchrun_starts_tell_one_report(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     at_once, summed_up = lines(done.stderr, "ZG401 unsynced-step")
     assert at_once.endswith("because of no_sync()")
+    assert "because" not in summed_up, "each finding is told in full once"
     assert summed_up.endswith("seen 8 times, first at step 1, on ranks 0–1")
     assert "watched 8 steps on 2 ranks: 1 error" in done.stderr
+    verdict, trace = done.stderr.index("zerograd's verdict"), done.stderr.index("Traceback")
+    assert done.stderr.index("watched 8 steps") < verdict < trace
+    assert "--exit-zero" in done.stderr[verdict:trace]
     assert "Signal 15" not in done.stderr  # the others had ended before the first did
     assert "ZG402" not in done.stderr.replace("ZG401–ZG403", "")
 

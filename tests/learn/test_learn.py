@@ -546,6 +546,27 @@ def test_a_question_is_answered_only_after_one_commits(tmp_path: Path) -> None:
     assert "3 of your 4 answers were right." in last
 
 
+def test_the_buckets_of_your_turn_have_the_scale_of_the_lesson() -> None:
+    from zerograd.learn.content import Try
+    from zerograd.learn.lessons.bucket import Bucket
+    from zerograd.learn.presenter import Terminal as Presenter
+
+    shown = io.StringIO()
+    presenter = Presenter(shown, io.StringIO("b\nb\n\n"), color=False)
+    presenter.show(Try(Bucket(2.0, 0.1, (3.0, 5.0))))
+    three, eight = shown.getvalue().split("b, z, s or Enter: ")[1:3]
+    assert "8" in eight
+    assert eight.count("█") == 4 * 5, "8 is full"
+    assert 5 <= three.count("█") < 2 * 5, "3 is not"
+
+
+def test_a_difference_within_the_noise_is_said_to_be_noise() -> None:
+    from zerograd.learn.lessons.set_to_none import compared
+
+    assert "noise" in compared([1.0, 2.0, 3.0, 4.0], [1.5, 2.5, 3.5, 9.0])
+    assert "0.50 times as long" in compared([1.0, 1.0, 1.01, 1.0], [2.0, 2.01, 2.0, 2.0])
+
+
 @tiers.long
 def test_enter_goes_on_to_the_next_lesson_and_q_leaves(tmp_path: Path) -> None:
     terminal = Terminal(cache=tmp_path)

@@ -52,6 +52,27 @@ def show(browser: Any, folder: Path) -> Iterator[Any]:
     assert [url for url in fetched if not url.startswith("file:")] == []
 
 
+@tiers.long
+def test_no_line_of_output_is_cut_off_on_a_wide_screen(show: Any) -> None:
+    for lesson in LESSONS:
+        page = show(lesson, viewport={"width": 1400, "height": 900})
+        cut = page.evaluate(
+            "() => [...document.querySelectorAll('pre')].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+        )
+        assert cut == []
+
+
+def test_the_theme_is_kept_from_lesson_to_lesson(show: Any) -> None:
+    page = show("1", color_scheme="light")
+    light = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    dark = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert dark != light
+    page.reload()
+    assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") == dark
+    assert page.inner_text("#theme") == "Light"
+
+
 def state(page: Any) -> tuple[str, str, str]:
     shown = (page.text_content(f"[data-show={name}]") for name in ("gradient", "state", "weight"))
     gradient, named, weight = shown

@@ -305,6 +305,28 @@ def test_equal_optimizers_are_counted() -> None:
     ]
 
 
+def test_what_did_not_apply_is_one_line() -> None:
+    could_not = {
+        "ZG201": "no scaler",
+        "ZG205": "no scaler",
+        "ZG401": "one process",
+        "ZG402": "one process",
+    }
+    closing = text.closing(Report(watched=Watched(could_not=could_not)), "train.py")
+    (line,) = (one for one in closing.splitlines() if "skipped" in one)
+    assert (
+        line.split("skipped")[1].strip() == "AMP rules (no scaler), distributed rules (one process)"
+    )
+
+
+def test_the_summary_has_errors_first_and_tells_no_message_again() -> None:
+    advice = changed(code="ZG303", level="advice", seen=3)
+    closing = text.closing(Report([advice, changed(seen=2)], watched=Watched()), "train.py")
+    assert closing.index("ZG101") < closing.index("ZG303")
+    assert FINDING.message not in closing
+    assert "seen 2 times" in closing
+
+
 anything = st.text(max_size=20)
 places = st.builds(
     Site,

@@ -72,7 +72,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="show the state of the gradients while the script runs, on a terminal",
     )
     output.add_argument(
-        "-q", "--quiet", action="store_true", help="no summary if there are no findings"
+        "-q", "--quiet", action="store_true", help="print findings only, and no summary"
     )
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
@@ -140,7 +140,8 @@ def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> 
         for recording in (whole, *outcome.recordings):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(recording)
-    _tell(f"{arguments.html} shows the run")
+    if not arguments.quiet:
+        _tell(f"{arguments.html} shows the run")
     return outcome
 
 

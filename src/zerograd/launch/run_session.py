@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from zerograd.core.finding import Finding, Problem, Report
+from zerograd.core.finding import Finding, Place, Problem, Report
 from zerograd.launch.launch import Ended, NotThere, Program
 from zerograd.launch.launch import run as launch
 from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
@@ -32,6 +32,12 @@ from zerograd.terminal.status_line import Live
 
 Render = Callable[[Report], str]
 COULD_NOT = 2
+
+
+_VERDICT = (
+    "zerograd: the program did not crash: exit code 1 is zerograd's verdict on its gradients, and the "
+    "launcher may print a traceback for it; --exit-zero avoids both\n"
+)
 
 
 class Refused(Exception):
@@ -116,6 +122,8 @@ class Session:
         self._render = render
         self._started = False
         self._problems: list[Problem] = []
+        self._reported: set[Place] = set()
+        """What was printed in full."""
         self._output = _Output(options.output) if options.output else None
         self._recorder = _recorder(options.record, options.program.name)
         codes = sorted(self._selection.codes)
@@ -204,10 +212,11 @@ class Session:
         """Print the finding at once, and update the files."""
         report = self._watch.report
         self._process.found(finding)
-        if finding.seen == 1 and self._process.first_to_report(finding):
+        if finding.place not in self._reported and self._process.first_to_report(finding):
             self._add_sources(report)
             alone = replace(finding, seen=None)
             self._console.write(text.block(alone, report, color=self._color))
+        self._reported.add(finding.place)
         if self._output:
             self._output.write(self._render(report))
 
@@ -265,6 +274,8 @@ class Session:
         if code & 0xFF == 0 and whole:
             failed = not self._options.exit_zero and fails(report, self._selection)
             code = COULD_NOT if report.errors else int(failed)
+            if failed and self._process.identity.one_of_many:
+                self._console.write(_VERDICT)
         return Outcome(code, ended.interrupted, recordings=self._recordings())
 
     def _recordings(self) -> tuple[str, ...]:
@@ -309,7 +320,9 @@ class Session:
         if self._recorder and self._recorder.problem:
             path, problem = self._options.record, self._recorder.problem
             self._console.write(f"zerograd: {path} does not contain the whole run: {problem}\n")
-        if self._options.quiet and not report.findings and not report.errors:
+        if self._options.quiet:
+            for one in report.errors:
+                self._console.write(f"{text.problem(one, color=self._color)}\n")
             return
         if not self._started and not report.errors and report.watched is None:
             self._console.write(f"zerograd: {name} never imported torch: nothing to watch\n")

@@ -13,6 +13,8 @@ from zerograd.report.excerpt import Paint
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _SIGNS = "●○×+"
+_LIQUIDS = {"spent": "dim", "stale": "mark"}
+"""The colours of states, as on the pages: grey, red; all others are blue."""
 _STYLES = ("note", "mark", "word", "advice")
 TALL = 4
 """Rows of a bucket."""
@@ -40,7 +42,7 @@ def _row_of_buckets(
         for moment in moments:
             fill = _EIGHTHS[_level(abs(moment.gradient or 0.0) / most * TALL - (row - 1))] * 5
             pad = wide - 7
-            liquid = paint("mark" if moment.state == "stale" else "note", fill)
+            liquid = paint(_LIQUIDS.get(moment.state, "note"), fill)
             line += " " * (pad // 2) + "│" + liquid + "│" + " " * (pad - pad // 2)
         yield line.rstrip()
     yield _centred([("└─────┘", "bold") for _ in moments], wide, paint)

@@ -1,5 +1,27 @@
 "use strict";
 
+// Light and dark: the system's, or what the reader has chosen on any of the pages.
+{
+  const root = document.documentElement, button = document.getElementById("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
+  const kept = (way) => { try { return way(localStorage); } catch { return null; } };
+  const label = () => {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", isDark() ? "Switch to the light theme" : "Switch to the dark theme");
+  };
+  const before = kept((store) => store.getItem("zerograd-theme"));
+  if (before) root.dataset.theme = before;
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    kept((store) => store.setItem("zerograd-theme", root.dataset.theme));
+    label();
+  });
+  system.addEventListener("change", label);
+  button.hidden = false;
+  label();
+}
+
 // The bucket: the buttons do what torch's SGD does; the states come from zerograd's state machine.
 for (const lab of document.querySelectorAll(".lab")) {
   const given = JSON.parse(lab.querySelector("script").textContent);
@@ -12,7 +34,7 @@ for (const lab of document.querySelectorAll(".lab")) {
   const draw = (said) => {
     const full = given.gradients.reduce((sum, one) => sum + one, 0);
     water.style.height = `${Math.min(100, (100 * (now.gradient ?? 0)) / full)}%`;
-    pail.classList.toggle("stale", now.state === "stale");
+    pail.className = `bucket ${now.state}`;
     show("gradient").textContent = now.gradient === null ? "None" : round(now.gradient);
     show("state").textContent = now.state;
     show("weight").textContent = round(now.weight);

@@ -175,6 +175,7 @@ class Terminal:
     def _play(self, lab: Lab) -> None:
         if self._reader is None:
             return
+        full = sum(lab.gradients)  # as in the buckets of the lesson: all gradients, and no clear
         self._line(self._paint("bold", "Your turn: b backward, z zero, s step; Enter continues."))
         while True:
             keys = self._read("b, z, s or Enter: ")
@@ -182,7 +183,7 @@ class Terminal:
                 return
             moments = tuple(lab.press(_KEYS[key]) for key in keys if key in _KEYS)
             if moments:
-                self._lines(drawing.buckets(Buckets(moments), self._width, self._paint))
+                self._lines(drawing.buckets(Buckets(moments, full), self._width, self._paint))
 
     def _wait(self, prompt: str) -> None:
         if self._reader is not None:

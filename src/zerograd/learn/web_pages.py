@@ -36,14 +36,17 @@ WIDE, HIGH, LEFT = 640, 240, 60
 """The size of a plot, and its left margin."""
 
 
-def write(lessons: Sequence[Lesson], folder: str) -> Iterator[str]:
-    """Write a page for each lesson and an index. Yields each path once it is written."""
+def write(lessons: Sequence[Lesson], folder: str, home: str = "") -> Iterator[str]:
+    """Write a page for each lesson and an index. Yields each path once it is written.
+
+    `home` is the address of the site that the pages are part of, as they see it.
+    """
     os.makedirs(folder, exist_ok=True)
     for place, lesson in enumerate(lessons):
         before = lessons[place - 1] if place else None
         after = lessons[place + 1] if place + 1 < len(lessons) else None
-        yield _save(folder, file(lesson), page(lesson, before, after))
-    yield _save(folder, "index.html", index(lessons))
+        yield _save(folder, file(lesson), page(lesson, before, after, home))
+    yield _save(folder, "index.html", index(lessons, home))
 
 
 def _save(folder: str, name: str, page: str) -> str:
@@ -58,7 +61,7 @@ def file(lesson: Lesson) -> str:
     return f"lesson-{lesson.number}.html"
 
 
-def index(lessons: Iterable[Lesson]) -> str:
+def index(lessons: Iterable[Lesson], home: str = "") -> str:
     """The table of contents as a page."""
     rows = "".join(
         f'<li value="{lesson.number}"><a href="{file(lesson)}">{escape(lesson.title)}</a>'
@@ -67,10 +70,14 @@ def index(lessons: Iterable[Lesson]) -> str:
     )
     about = "Every number in these lessons was computed by torch when the pages were made."
     title = "Gradients and how to clear them"
-    return _page(title, f'<h1>{title}</h1>\n<p class="about">{about}</p>\n<ol>\n{rows}</ol>\n')
+    return _page(
+        title, f'<h1>{title}</h1>\n<p class="about">{about}</p>\n<ol>\n{rows}</ol>\n', home
+    )
 
 
-def page(lesson: Lesson, before: Lesson | None = None, after: Lesson | None = None) -> str:
+def page(
+    lesson: Lesson, before: Lesson | None = None, after: Lesson | None = None, home: str = ""
+) -> str:
     """One lesson as a page."""
     body = "".join(map(render, lesson.parts()))
     links = [
@@ -83,16 +90,20 @@ def page(lesson: Lesson, before: Lesson | None = None, after: Lesson | None = No
         f'<p class="about">Lesson {lesson.number}</p>\n<h1>{escape(lesson.title)}</h1>\n'
         f'<p class="about">{escape(lesson.about)}</p>\n{body}'
         f'<nav aria-label="lessons">{"".join(links)}</nav>\n',
+        home,
     )
 
 
-def _page(title: str, body: str) -> str:
+def _page(title: str, body: str, home: str) -> str:
     style, script = (files("zerograd.learn").joinpath(f"page.{kind}") for kind in ("css", "js"))
+    back = f'<a href="{escape(home)}">← The documentation</a>' if home else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)} · zerograd learn</title>\n"
-        f"<style>\n{style.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>\n{body}</main>\n"
+        f"<style>\n{style.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n"
+        f'<header><a class="brand" href="index.html"><span aria-hidden="true">∇<sub>0</sub></span> zerograd learn</a>'
+        f'{back}<button type="button" id="theme" hidden>Dark</button></header>\n<main>\n{body}</main>\n'
         f"<script>\n{script.read_text(encoding='utf-8')}</script>\n</body>\n</html>\n"
     )
 

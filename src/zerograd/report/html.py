@@ -20,7 +20,7 @@ from importlib.resources import files
 
 from zerograd.core.events import Measured
 from zerograd.core.finding import Finding, Problem, SourceKey, Watched
-from zerograd.report import html_excerpt
+from zerograd.report import help_text, html_excerpt
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import compiled_steps, optimizers
 from zerograd.report.timeline import Lane, Norms, Timeline
@@ -288,11 +288,19 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
     if one.measured is not None:
         yield _numbers(one.measured)
     if one.help:
-        yield f"<p class=help><b>What to do</b> {_text(one.help)}</p>"
+        text = help_text.helped(one, page.sources)
+        yield f"<p class=help><b>What to do</b> {_text(text)}{_copy(help_text.code(text))}</p>"
     if summary:
         yield f"<p class=rule><b>Rule</b> {_text(summary)}</p>"
     yield f"<button type=button class=show data-finding={number} hidden>Show in the timeline</button>"
     yield "</article>"
+
+
+def _copy(code: str) -> str:
+    """A button that copies the code of a help."""
+    if not code:
+        return ""
+    return f" <button type=button class=copy data-copy='{_text(code)}' hidden>Copy <code>{_text(code)}</code></button>"
 
 
 def _seen(shown: Shown) -> str:

@@ -6,10 +6,12 @@ The keys are a contract: every key is always present, null means that there is n
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Finding, Fix, Report
+from zerograd.core.finding import Finding, Fix, Report, SourceKey
 from zerograd.core.training_loop import Account, LoopVerdict, Mention
+from zerograd.report.help_text import helped
 
 VERSION = 1
 
@@ -18,7 +20,7 @@ def render(report: Report, *, color: bool = False) -> str:
     """The report as one JSON object."""
     shown: dict[str, object] = {
         "version": VERSION,
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [_finding(finding, report.sources) for finding in report.findings],
         "errors": [
             {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
         ],
@@ -41,7 +43,7 @@ def explanation(report: Report, verdicts: list[LoopVerdict]) -> str:
             {**_loop(one), "accounts": [_account(account) for account in one.loop.accounts]}
             for one in verdicts
         ],
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [_finding(finding, report.sources) for finding in report.findings],
         "errors": [
             {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
         ],
@@ -96,7 +98,7 @@ def _place(site: Site) -> dict[str, object]:
     return {"path": site.path, "cell": site.cell, "line": site.line, "column": site.column}
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def _finding(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> dict[str, object]:
     site = finding.site
     return {
         "code": finding.code,
@@ -110,7 +112,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "end_line": site.end_line or None,
         "end_column": site.end_column or None,
         "cell": site.cell,
-        "help": finding.help or None,
+        "help": helped(finding, sources) or None,
         "optimizer": finding.optimizer or None,
         "url": finding.url or None,
         "when": list(finding.when),

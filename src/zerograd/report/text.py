@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from string import digits
 
 from zerograd.core.finding import Finding, Problem, Report, Watched, source_key
+from zerograd.core.rule import Feature
 from zerograd.report.excerpt import Mark, Paint, excerpt
+from zerograd.report.help_text import helped
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.loop_text import counted, listing
+from zerograd.rules.catalogue import BY_CODE
 
 _STYLES = {
     "bold": "1",
@@ -20,7 +23,7 @@ _STYLES = {
     "error": "1;31",
     "advice": "1;33",
     "mark": "31",
-    "note": "34",
+    "note": "94",
     "word": "36",
 }
 
@@ -65,7 +68,7 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     if finding.seen is not None or finding.site.iteration is not None:
         yield _row("seen", seen(finding), paint)
     if finding.help:
-        yield _row("help", visible(finding.help) + fixable(finding), paint)
+        yield _row("help", visible(helped(finding, report.sources)) + fixable(finding), paint)
     if finding.refused:
         yield _row("fix ", f"none: {visible(finding.refused)}", paint)
 
@@ -78,14 +81,18 @@ def _is_marked(finding: Finding, report: Report) -> bool:
     return any(name in text.replace('"', "'") for line in lines for text in line)
 
 
-def seen(finding: Finding) -> str:
-    """How often a run has shown it, and when first: `4 times, first at step 2`."""
+def seen(finding: Finding, *, several: bool = False) -> str:
+    """How often a run has shown it, and when first: `4 times, first at step 2`.
+
+    Steps are those of its optimizer, which is named where there are several.
+    """
     parts = []
     if finding.seen is not None:
         parts.append("once" if finding.seen == 1 else f"{finding.seen} times")
     if finding.site.iteration is not None:
         first = "first " if (finding.seen or 1) > 1 else ""
-        parts.append(f"{first}at step {finding.site.iteration}")
+        whose = f" of {visible(finding.optimizer)}" if several and finding.optimizer else ""
+        parts.append(f"{first}at step {finding.site.iteration}{whose}")
     if finding.ranks:
         parts.append(f"on {_ranks(finding.ranks)}")
     return ", ".join(parts)
@@ -100,6 +107,11 @@ def fixable(finding: Finding) -> str:
 
 def _row(label: str, text: str, paint: Paint) -> str:
     return f"   {paint('word', label)}  {text}"
+
+
+def problem(problem: Problem, *, color: bool = False) -> str:
+    """One problem, in a line."""
+    return _problem(problem, colored if color else plain)
 
 
 def _problem(problem: Problem, paint: Paint) -> str:
@@ -155,16 +167,16 @@ def block(finding: Finding, report: Report, *, color: bool = False) -> str:
 
 
 def closing(report: Report, name: str, *, color: bool = False) -> str:
-    """The result of a run: what was watched, by which rules, and each finding in one line."""
+    """The result of a run: what was watched, by which rules, and how often each finding was seen."""
     paint = colored if color else plain
     lines = [paint("bold", f"zerograd watched {visible(name)}")]
     rows = [] if report.watched is None else list(_watched(report.watched))
     width = max((len(label) for label, _ in rows), default=0)
     lines += [_row(f"{label:<{width}}", visible(value), paint) for label, value in rows]
-    for finding in report.findings:
+    several = report.watched is not None and len(report.watched.optimizers) > 1
+    for finding in sorted(report.findings, key=lambda one: one.level != "error"):
         rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
-        message = f"{visible(finding.message)}; seen {seen(finding)}"
-        lines.append(f"{where(finding.site)}  {rule}  {message}")
+        lines.append(f"{where(finding.site)}  {rule}  seen {seen(finding, several=several)}")
     lines += [_problem(one, paint) for one in report.errors]
     return "\n".join([*lines, summary(report)]) + "\n"
 
@@ -190,9 +202,28 @@ def _watched(watched: Watched) -> Iterator[tuple[str, str]]:
     for remark in watched.remarks:
         yield "remark", remark
     yield "rules", _codes(watched.ran) or "none"
-    for reason in dict.fromkeys(watched.could_not.values()):
-        codes = [code for code, why in watched.could_not.items() if why == reason]
-        yield "not run", f"{_codes(codes)}: {reason}"
+    if watched.could_not:
+        yield "skipped", ", ".join(_not_applied(watched))
+
+
+_FAMILIES = {
+    Feature.SHARED_GRADIENTS: "distributed rules",
+    Feature.REPLICAS: "distributed rules",
+    Feature.SCALER: "AMP rules",
+    Feature.SEVERAL_OPTIMIZERS: "rules about several optimizers",
+}
+
+
+def _not_applied(watched: Watched) -> Iterator[str]:
+    """The rules that a run had nothing for, as families: `AMP rules (no scaler)`."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for code, reason in watched.could_not.items():
+        page = BY_CODE.get(code)
+        family = "" if page is None or page.applies_to is None else _FAMILIES[page.applies_to]
+        groups.setdefault((family, reason), []).append(code)
+    for (family, reason), codes in groups.items():
+        split = sum(one == family for one, _ in groups) > 1
+        yield f"{_codes(codes) if split or not family else family} ({reason})"
 
 
 def compiled_steps(optimizer: str) -> str:

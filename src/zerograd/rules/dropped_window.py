@@ -46,7 +46,7 @@ def check(before: State, event: Event) -> Violation | None:
     if before.window > event.length:
         return None  # misplaced-guard
     cleared = event.site if isinstance(event, Zero) else None
-    return _violation(held.site, backward.site, cleared, held.guard or held.site)
+    return _violation(held.site, backward.site, cleared, held.guard)
 
 
 def _violation(step: Site, backward: Site, cleared: Site | None, guard: Site | None) -> Violation:

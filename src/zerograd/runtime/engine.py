@@ -14,12 +14,14 @@ from zerograd.core.interruptions import Tolerating
 from zerograd.core.records import replace
 from zerograd.core.rule import Feature
 from zerograd.fold.judge import Judge
+from zerograd.processes.identity import identify
 from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
 from zerograd.rules.catalogue import RULES
 from zerograd.runtime import orphans
 from zerograd.runtime.norms import Meter
 from zerograd.runtime.patches import Hooks, code_of, hide_from_compiler, load_torch
+from zerograd.runtime.ranks.replicas import NO_REPLICAS
 from zerograd.runtime.watcher import Watcher
 from zerograd.terminal.status_line import Glance
 
@@ -152,12 +154,17 @@ class Engine:
     def summary(self, watch: OpenWatch) -> Watched:
         titles, parameters = self.watcher.lanes.titles, self.watcher.lanes.parameters
         missing: dict[Feature | None, str] = {Feature.REPLICAS: self.watcher.replicas.could_not()}
+        alone = not identify().one_of_many
+        if alone and missing[Feature.REPLICAS] == NO_REPLICAS:
+            missing[Feature.REPLICAS] = "one process"
         if not self.watcher.scaling.active:
-            missing[Feature.SCALER] = "no gradient scaler was used"
+            missing[Feature.SCALER] = "no scaler"
         if len(titles) < 2:
-            missing[Feature.SEVERAL_OPTIMIZERS] = "there was no second optimizer"
+            missing[Feature.SEVERAL_OPTIMIZERS] = "one optimizer"
         if not self.watcher.sync.active:
-            missing[Feature.SHARED_GRADIENTS] = "no gradients were shared by ranks"
+            missing[Feature.SHARED_GRADIENTS] = (
+                "one process" if alone else "no gradients were shared by ranks"
+            )
         chosen = [rule for rule in WATCHABLE if rule.code in watch.codes]
         why = {rule.code: missing.get(rule.applies_to, "") for rule in chosen}
         others = orphans.unknown_optimizers(self._torch) if watch.searches else []

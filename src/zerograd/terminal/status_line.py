@@ -31,7 +31,7 @@ LEAST_ROWS = 12
 _SIGNS = {
     Grads.NONE: ("·", "empty", "2"),
     Grads.ZERO: ("·", "empty", "2"),
-    Grads.LIVE: ("●", "live", "34"),
+    Grads.LIVE: ("●", "live", "94"),
     Grads.SPENT: ("◐", "spent", "2"),
     Grads.STALE: ("✕", "stale", "1;31"),
     Grads.UNKNOWN: ("?", "unknown", "2"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
@@ -59,7 +59,7 @@ for i in range(3):
     "in_place.py",
 )
 
-ROUNDS = 5
+ROUNDS = 15
 SIZE = 1000
 MEGABYTE = 1e6
 
@@ -145,26 +145,38 @@ def measured() -> Iterator[Part]:
     count = sum(p.numel() for p in model.parameters()) / 1e6
     yield Say(
         f"The costs, measured now on this machine: a model of {count:.1f} million parameters, "
-        f"{ROUNDS} rounds of each in turn, medians:"
+        f"{ROUNDS} rounds of each in turn. Times are medians, with the range of the middle half:"
     )
     yield Bars(
         tuple((_kind(flag), kept[flag], f"{kept[flag]:.1f} MB") for flag in (True, False)),
         "memory of .grad between the clear and the next backward",
     )
     for title, taken in (("the clear alone", clear), ("clear, forward, backward, step", whole)):
-        middle = {flag: 1e3 * statistics.median(taken[flag]) for flag in taken}
-        yield Bars(
-            tuple((_kind(flag), middle[flag], f"{middle[flag]:.3g} ms") for flag in (True, False)),
-            title,
-        )
-    ratio = statistics.median(whole[True]) / statistics.median(whole[False])
+        yield Bars(tuple((_kind(flag), *_timed(taken[flag])) for flag in (True, False)), title)
     yield Say(
         "Setting `None` writes nothing, and the memory is free for the forward pass. Setting zeros "
         "keeps the tensor: it writes every number, and the next backward reads every number to add to "
-        "it. But `None` needs new memory each time. Here a whole step with `None` took "
-        f"{ratio:.2f} times as long as a step with zeros. During the backward itself both need the "
-        "same memory."
+        "it. But `None` needs new memory each time. "
+        f"{compared(whole[True], whole[False])} During the backward itself both need the same memory."
     )
+
+
+def compared(none: Sequence[float], zeros: Sequence[float]) -> str:
+    """Which of the two was faster; times whose middle halves overlap are noise."""
+    (low, middle, high), (least, other, most) = map(_quartiles, (none, zeros))
+    if low <= most and least <= high:
+        return "Here a whole step took equally long both ways: the difference is smaller than the noise."
+    return f"Here a whole step with `None` took {middle / other:.2f} times as long as a step with zeros."
+
+
+def _timed(seconds: Sequence[float]) -> tuple[float, str]:
+    low, middle, high = (1e3 * one for one in _quartiles(seconds))
+    return middle, f"{middle:.3g} ms ({low:.3g}–{high:.3g})"
+
+
+def _quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
+    low, middle, high = statistics.quantiles(seconds, n=4)
+    return low, middle, high
 
 
 def _kind(set_to_none: bool) -> str:

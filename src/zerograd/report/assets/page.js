@@ -881,6 +881,25 @@ function legend() {
   }));
 }
 
+/* ---- the fix, to take along ---- */
+for (const button of document.querySelectorAll(".copy")) {
+  button.hidden = false;
+  const said = [...button.childNodes].map((node) => node.cloneNode(true));
+  button.addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText(button.dataset.copy); } catch {
+      /* Some browsers give a page from disk no clipboard, but let it copy what is selected. */
+      const area = document.body.appendChild(document.createElement("textarea"));
+      area.value = button.dataset.copy;
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+      button.focus();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => button.replaceChildren(...said.map((node) => node.cloneNode(true))), 1500);
+  });
+}
+
 /* ---- light and dark ---- */
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 EVERY = 98
 PARTS = 2
+NO_REPLICAS = "there were no ranks that share parameters"
 FIRST = 32
 """Up to this step there is a fingerprint at each power of two: early differences are found early."""
 RING = 4
@@ -277,7 +278,7 @@ class Replicas:
             comparison for comparison in self._comparisons.values() if len(comparison.ranks) > 1
         ]
         if not many:
-            return "there were no ranks that share parameters"
+            return NO_REPLICAS
         # The first rank compares with nobody: the others compare with it.
         leads = all(comparison.me == comparison.ranks[0] for comparison in many)
         return "" if self._compared or leads else "no two ranks took the same step"

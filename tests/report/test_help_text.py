@@ -1,0 +1,102 @@
+"""Helps in the names of the user's code."""
+
+from __future__ import annotations
+
+import pytest
+
+import zerograd
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding
+from zerograd.report import json as json_format
+from zerograd.report import text
+from zerograd.report.help_text import code, helped
+
+HEAD = "import torch\n"
+
+
+def found(source: str, wanted: str) -> tuple[Finding, str]:
+    """The finding of a rule in a source, and its help as it is printed."""
+    report = zerograd.check_source(HEAD + source, path="train.py")
+    report.sources["train.py"] = (HEAD + source).split("\n")
+    (one,) = (finding for finding in report.findings if finding.code == wanted)
+    said = helped(one, report.sources)
+    assert said in text.render(report)
+    assert said in json_format.render(report)
+    return one, said
+
+
+STALE = """
+class Trainer:
+    def __init__(self, model):
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self, loader, model):
+        for x, y in loader:
+            loss = model(x).sum()
+            loss.backward()
+            self.opt.step()
+"""
+CLIPPED = """
+amp = torch.amp.GradScaler()
+adam = torch.optim.Adam(model.parameters())
+for x, y in loader:
+    adam.zero_grad()
+    amp.scale(model(x).sum()).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    amp.step(adam)
+    amp.update()
+"""
+GUARDED = """
+sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+for step, (x, y) in enumerate(batches):
+    loss = model(x).sum() / accumulate
+    loss.backward()
+    if step % accumulate == 0:
+        sgd.step()
+        sgd.zero_grad()
+"""
+
+
+def test_the_clear_is_that_of_the_programs_optimizer() -> None:
+    _, said = found(STALE, "ZG101")
+    assert said.endswith(": self.opt.zero_grad()")
+
+
+def test_the_unscale_names_scaler_and_optimizer() -> None:
+    _, said = found(CLIPPED, "ZG201")
+    assert said == "call amp.unscale_(adam) before the clip"
+
+
+def test_the_guard_has_the_programs_counter() -> None:
+    _, said = found(GUARDED, "ZG302")
+    assert said.endswith("(step + 1) % accumulate == 0")
+
+
+@pytest.mark.parametrize("source", [STALE, GUARDED])
+def test_a_guard_is_never_said_to_stand_where_the_step_does(source: str) -> None:
+    report = zerograd.check_source(HEAD + source, path="train.py")
+    lines = (HEAD + source).split("\n")
+    for finding in report.findings:
+        for note in finding.notes:
+            if "guard" in note.message:
+                assert ".step(" not in lines[note.site.line - 1]
+
+
+def test_names_that_no_line_shows_stay() -> None:
+    finding = Finding(
+        "ZG205", "scaled-step", "error", "", Site("train.py", 1), help="call scaler.step(optimizer)"
+    )
+    assert helped(finding, {}) == "call scaler.step(optimizer)"
+
+
+@pytest.mark.parametrize(
+    ("said", "copied"),
+    [
+        ("clear the gradients: self.opt.zero_grad()", "self.opt.zero_grad()"),
+        ("call scaler.unscale_(opt) before the clip", "scaler.unscale_(opt)"),
+        ("clip once, just before step()", ""),
+        ("divide the loss by the number of micro-batches in the window", ""),
+    ],
+)
+def test_the_code_of_a_help_can_be_copied(said: str, copied: str) -> None:
+    assert code(said) == copied
