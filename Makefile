@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test test-all test-long test-libraries test-torch bench bench-full docs lint format clean
+.PHONY: help demo test test-all test-long test-libraries test-torch bench bench-full docs shots lint format clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
 	@echo "make bench-full      measure the rest; it downloads packages, and can be resumed"
 	@echo "make docs            build the documentation into build/site, links checked"
+	@echo "make shots           take pictures of the page, the lessons and the site, into build/shots"
 	@echo "make lint            the first half of make test: ruff and mypy"
 	@echo "make format          let ruff format and repair what it can"
 	@echo "make clean           remove .venv, .venv-libraries and every cache"
@@ -61,6 +62,10 @@ bench-full: $(VENV)/.bench
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
+
+shots: docs
+	$(BIN)/python docs/shots.py
+	@echo "look at build/shots"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

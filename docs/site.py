@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,10 @@ from zerograd.report import text
 from zerograd.rules.catalogue import PAGES
 
 ROOT = Path(__file__).parents[1]
+COMPARED = {
+    page.code for page in PAGES if page.code[:3] in ("ZG2", "ZG3") or "ZG100" < page.code < "ZG110"
+}
+"""The rules whose bad example bench/peers.py gave to other tools for docs/comparison.md."""
 READERS = {"both": "source and runs", "static": "source only", "runtime": "runs only"}
 
 
@@ -94,9 +99,35 @@ def rule(parts: Explained) -> str:
             asked, report = parts.found
             said = text.render(report).rstrip()
             lines += [f"```console\n$ {asked}\n{said}\n```", ""]
+        if parts.ran is not None:
+            asked, report = parts.ran
+            said = text.render(report).rstrip()
+            lines += ["A run shows it, too:", "", f"```console\n$ {asked}\n{said}\n```", ""]
         lines += ["## Good", "", f"```python\n{parts.good}```", ""]
         lines += [f"If the code is right as it is: `# zerograd: allow[{page.name}]`", ""]
+        lines += ["## Other tools", "", others(page.code), ""]
     return "\n".join(lines)
+
+
+def others(code: str) -> str:
+    """What other tools say of a rule's bad example, from the table of docs/comparison.md."""
+    table = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    if code not in COMPARED:
+        return "This example was not given to [other tools](../comparison.md)."
+    rows = re.findall(
+        r"^\| (?!zerograd)(\S+ [\d.]+)[^|]*\| \w+ \| \d+(?:: ([^|]+?))? \|", table, re.MULTILINE
+    )
+    found = [tool for tool, codes in rows if code in codes.split(", ")]
+    silent = [tool for tool, _ in rows if tool not in found]
+    nothing = f"{_and(silent)} say nothing"
+    if found:
+        verb = "says" if len(found) == 1 else "say"
+        nothing = f"{_and(found)} {verb} something; {nothing}"
+    return f"Of the bad example, {nothing}. [How this was measured](../comparison.md)."
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def command() -> str:
@@ -166,5 +197,5 @@ def lessons() -> Iterator[tuple[str, str]]:
     from zerograd.learn.web_pages import write
 
     with tempfile.TemporaryDirectory() as folder:
-        for path in write(LESSONS, folder):
+        for path in write(LESSONS, folder, home="../index.html"):
             yield f"lessons/{Path(path).name}", Path(path).read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from support import tiers
 from support.command import write, zerograd
 from support.pages import NASTY, SCRIPT, event, pair_run, shared_run, stale_run
 from support.paths import ROOT
+from support.web import served
 from zerograd.core.events import Backward, Step
 from zerograd.recording.writer import Recorder
 
@@ -459,8 +460,34 @@ def test_a_phone_shows_all_of_it(show: Any) -> None:
 
 
 @tiers.long
+def test_over_http_it_is_the_same_page(browser: Any, pages: Pages) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    path = pages.path("short")
+    with served(path.parent) as address:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{address}/{path.name}#step=2")
+        assert "step 2" in page.inner_text("#detail h3")
+        found = Axe().run(page).response["violations"]
+        assert not [one for one in found if one["impact"] in ("serious", "critical")]
+        context.close()
+
+
+@tiers.long
+def test_the_fix_can_be_copied(browser: Any, pages: Pages) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(pages.path("short").as_uri())
+    page.click(".copy")
+    assert page.inner_text(".copy") == "Copied"
+    assert page.evaluate("() => navigator.clipboard.readText()") == "optimizer.zero_grad()"
+    context.close()
+
+
+@tiers.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["short", "ranks"])
+@pytest.mark.parametrize("name", ["short", "ranks", "pair"])
 def test_axe_finds_no_serious_problem(show: Any, name: str, scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 

@@ -114,7 +114,7 @@ def _whose(done: Replayed, number: int) -> str:
     if sum(lane.steps > 0 for lane in lanes) < 2:
         return ""
     at = next((mark.lane for mark in done.timeline.marks if number in mark.findings), -1)
-    return lanes[at].title if at >= 0 and lanes[at].steps else ""
+    return lanes[at].short if at >= 0 and lanes[at].steps else ""
 
 
 def write_page(page: html.Page, output: str) -> None:

@@ -84,6 +84,19 @@ class Explained:
             return None
         return (f"zerograd run {snippet.name}", report) if report.findings else None
 
+    @cached_property
+    def ran(self) -> tuple[str, Report] | None:
+        """The same for a run, where source shows the mistake as well; None if it does not run here."""
+        if not self.bad or self.page.only != "both":
+            return None
+        snippet = Snippet(self.bad, prelude(self.bad))
+        try:
+            report = snippet.watch()
+        except Exception:  # noqa: BLE001, without torch there is no run to show
+            return None
+        own = [one for one in report.findings if one.code == self.page.code]
+        return (f"zerograd run {snippet.name}", report) if own else None
+
 
 def explained(page: Page) -> Explained:
     """The parts of a rule's page; a page without examples is only text."""

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 import sys
 from array import array
 from collections import Counter
@@ -291,9 +292,14 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
         text = help_text.helped(one, page.sources)
         yield f"<p class=help><b>What to do</b> {_text(text)}{_copy(help_text.code(text))}</p>"
     if summary:
-        yield f"<p class=rule><b>Rule</b> {_text(summary)}</p>"
+        yield f"<p class=rule><b>Rule</b> {_with_code(summary)}</p>"
     yield f"<button type=button class=show data-finding={number} hidden>Show in the timeline</button>"
     yield "</article>"
+
+
+def _with_code(words: str) -> str:
+    """Text with `code` as HTML."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", _text(words))
 
 
 def _copy(code: str) -> str:
@@ -460,7 +466,12 @@ def _rank_data(rank: Rank) -> dict[str, object]:
     return {
         "name": visible(rank.name),
         "lanes": [
-            {"title": visible(lane.title), "steps": lane.steps, "norms": _norm_data(lane.norms)}
+            {
+                "title": visible(lane.title),
+                "name": visible(lane.short),
+                "steps": lane.steps,
+                "norms": _norm_data(lane.norms),
+            }
             for lane in line.lanes
         ],
         "paths": [visible(path) for path in paths],

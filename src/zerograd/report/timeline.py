@@ -63,6 +63,11 @@ class Lane:
     windows: dict[int, int] = field(default_factory=dict)
     norms: Norms | None = None
 
+    @property
+    def short(self) -> str:
+        """What the program calls it, without its kind; the title if it has no name."""
+        return self.title.partition(": ")[0]
+
 
 class Runs:
     """Which motif each tick has."""

@@ -105,6 +105,7 @@ const rows = ranks.flatMap((rank) => rank.lanes.map((lane, at) => ({ rank, lane,
 const alone = ranks.every((rank) => rank.lanes.filter((lane) => lane.steps).length <= 1);
 const LANE = alone ? 74 : 92;
 const titleOf = (row) => (ranks.length > 1 ? row.rank.name + " · " : "") + row.lane.title;
+const shortOf = (row) => (ranks.length > 1 ? row.rank.name + " · " : "") + row.lane.name;
 const stepping = rows.filter((row) => row.lane.steps).sort((a, b) => alone ? b.lane.steps - a.lane.steps : 0);
 let guide = stepping[0] || rows[0];
 function runAt(rank, tick) {
@@ -217,7 +218,7 @@ function draw() {
   drawLanes();
   drawOverview();
   drawCharts();
-  const whose = alone ? "" : ` of ${titleOf(guide)}`;
+  const whose = alone ? "" : ` of ${shortOf(guide)}`;
   const say = !numbered ? "no step" : stepsIn(guide, view.from, view.to, ` of ${count(guide.lane.steps)}`) + whose;
   if ($("range").textContent !== say) $("range").textContent = say;
   read(null);
@@ -243,7 +244,7 @@ function read(place) {
       const from = view.from + Math.floor((tick - view.from) / wide) * wide, { acc } = columns(row, from, Math.min(total, from + wide), 1);
       const sum = acc.reduce((a, b) => a + b) || 1;
       const shares = ORDER.filter((s) => acc[s] > 0).map((s) => `${STATES[s]} ${percent(acc[s] / sum)}`);
-      words += ` ${titleOf(row)}, ${stepsIn(row, from, from + wide)}: ${shares.join(", ")}.`;
+      words += ` ${shortOf(row)}, ${stepsIn(row, from, from + wide)}: ${shares.join(", ")}.`;
     } else words += " Point at a column for its numbers.";
   } else if (!place) words = total ? "Point at the timeline to read what the gradients hold." : "";
   else if (place.row) {
@@ -253,7 +254,7 @@ function read(place) {
       let state = motif.starts[row.at];
       for (let i = 0; i <= at; i++) if (motif.letters[i].lane === row.at) state = motif.letters[i].state;
       state = STATES[drawn(state, motif.found[row.at])];
-      words = `${titleOf(row)}, ${stepsIn(row, Math.floor(tick), Math.floor(tick) + 1)}: ${state}, ${MEANING[state]}.`;
+      words = `${shortOf(row)}, ${stepsIn(row, Math.floor(tick), Math.floor(tick) + 1)}: ${state}, ${MEANING[state]}.`;
     }
   }
   if (box.textContent !== words) box.textContent = words;
@@ -665,12 +666,12 @@ function drawDetail() {
     if (!motif) continue;
     const title = document.createElement("h3"), list = document.createElement("ol");
     const row = stepIn(rank, view.chosen);
-    const name = row ? `step ${count(stepAt(row, view.chosen))}` + (alone ? "" : ` of ${row.lane.title}`) : "after the last step";
+    const name = row ? `step ${count(stepAt(row, view.chosen))}` + (alone ? "" : ` of ${row.lane.name}`) : "after the last step";
     title.textContent = (ranks.length > 1 ? rank.name + ", " : "") + name + (rank.each > 1 ? ` (the most important of ${rank.each})` : "");
     if (!alone && row) {
       const others = rows.filter((one) => one.rank === rank && one !== row && one.lane.steps).slice(0, 4);
       const small = document.createElement("small");
-      small.textContent = others.map((one) => { const n = stepAt(one, view.chosen) - 1; return n ? ` · after step ${count(n)} of ${one.lane.title}` : ` · before step 1 of ${one.lane.title}`; }).join("");
+      small.textContent = others.map((one) => { const n = stepAt(one, view.chosen) - 1; return n ? ` · after step ${count(n)} of ${one.lane.name}` : ` · before step 1 of ${one.lane.name}`; }).join("");
       title.append(small);
     }
     for (const letter of motif.letters) list.append(item(rank, letter, motif));
@@ -687,7 +688,7 @@ function item(rank, letter, motif) {
   li.append(name);
   const add = (words, kind) => { const s = document.createElement("small"); s.textContent = words; if (kind) s.className = kind; li.append(s); };
   if (letter.lane < 0) return li;
-  if (rank.lanes.length > 1) add(rank.lanes[letter.lane].title);
+  if (rank.lanes.length > 1) add(rank.lanes[letter.lane].name);
   if (letter.site >= 0) { const [path, line] = rank.sites[letter.site]; add(`${rank.paths[path]}:${line}`); }
   add("→ " + STATES[drawn(letter.state, motif.found[letter.lane])], "after");
   for (const number of letter.found) { if (letter.level === ERROR) li.className = "found"; else li.className = "hinted"; const f = data.findings[number]; add(`${f.code} ${f.name}`); }
@@ -814,15 +815,15 @@ function listen() {
     });
   }
   $("of").hidden = alone;
-  $("whose").replaceChildren(...stepping.map((row, number) => new Option(titleOf(row), number, row === guide, row === guide)));
+  $("whose").replaceChildren(...stepping.map((row, number) => new Option(shortOf(row), number, row === guide, row === guide)));
   $("whose").addEventListener("change", (event) => { guide = stepping[event.target.value]; go(); changed(); });
   $("goto").addEventListener("change", go);
   function go() {
     /* A number, or what a card says: `6,544`, `step 6,544 of opt_d`. */
     const said = $("goto").value, number = said.match(/\d[\d,]*/);
     if (!number) return;
-    const named = stepping.findIndex((row) => said.trim().endsWith(` of ${row.lane.title}`));
-    if (named >= 0 && !said.endsWith(` of ${guide.lane.title}`)) { guide = stepping[named]; $("whose").value = named; }
+    const named = stepping.findIndex((row) => said.trim().endsWith(` of ${row.lane.name}`));
+    if (named >= 0 && !said.endsWith(` of ${guide.lane.name}`)) { guide = stepping[named]; $("whose").value = named; }
     goStep(guide, Number(number[0].replaceAll(",", "")));
     remember();
   }
