@@ -489,7 +489,7 @@ def test_the_fix_can_be_copied(browser: Any, pages: Pages) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["short", "ranks", "pair"])
 def test_axe_finds_no_serious_problem(show: Any, name: str, scheme: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+    from axe_playwright_python.sync_playwright import Axe
 
     for width in (1200, 360):
         page = show(name, color_scheme=scheme, viewport={"width": width, "height": 900}).page

@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="make docs installs it")
     folder = tmp_path_factory.mktemp("site")
     (folder / "mkdocs.yml").write_text(f"{CONFIG}site_dir: {folder}/site\n", encoding="utf-8")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "-f", folder / "mkdocs.yml"]
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "-f", str(folder / "mkdocs.yml")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "site"
