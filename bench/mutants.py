@@ -225,11 +225,6 @@ class Score:
         return f"{name:<38}{cells}{self.safe:>7}{self.safe_same:>7}"
 
 
-def counted(verdicts: list[Verdict]) -> list[Verdict]:
-    """The mutants of the kinds in the goals."""
-    return [verdict for verdict in verdicts if BY_NAME[verdict.kind].counts]
-
-
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:>6.0%}" if whole else "      "
 
@@ -243,11 +238,11 @@ def render(judged: list[Judged], fix: bool, listed: bool) -> Iterator[str]:
         yield f"{len(group)} right files, " + ("executed" if executed else "only read")
         heads = f"{'mutants':>8}{'wrong':>7}{'found':>13}{'fixed':>13}{'the same':>13}"
         yield f"{'':<38}{heads}{'safe':>7}{'same':>7}"
-        for kind in sorted(operators.KINDS, key=lambda kind: not kind.counts):
+        for kind in operators.KINDS:
             own = [verdict for verdict in verdicts if verdict.kind == kind.name]
             if own:
-                yield Score.of(own).row(("  " if kind.counts else "  beyond: ") + kind.name)
-        yield Score.of(counted(verdicts)).row("all but what is beyond")
+                yield Score.of(own).row(f"  {kind.name}")
+        yield Score.of(verdicts).row("all")
         yield ""
     verdicts = [verdict for one in judged for verdict in one.verdicts if verdict.real]
     if listed:
@@ -312,7 +307,7 @@ def main() -> int:
     judged = judge_all(tasks, max(1, options.jobs))
     ours = [one for one in judged if one.executed]
     verdicts = [verdict for one in ours for verdict in one.verdicts]
-    score = Score.of(counted(verdicts))
+    score = Score.of(verdicts)
     # A safe fix must be correct, whatever finding it repairs.
     met = score.met(fix) and all(v.safe_same for v in verdicts if v.safe)
     met = met and not any(one.wrong for one in ours)

@@ -20,8 +20,6 @@ class Kind:
     name: str
     codes: tuple[str, ...]
     operator: Operator
-    counts: bool = True
-    """Whether a rule should always find it. Otherwise it is measured but is not a goal."""
     repairable: bool = True
     """Whether it has a fix."""
 
@@ -38,13 +36,11 @@ class Mutant:
 KINDS: list[Kind] = []
 
 
-def breaks(
-    name: str, *codes: str, counts: bool = True, repairable: bool = True
-) -> Callable[[Operator], Operator]:
+def breaks(name: str, *codes: str, repairable: bool = True) -> Callable[[Operator], Operator]:
     """Add an operator to the list of kinds."""
 
     def enter(operator: Operator) -> Operator:
-        KINDS.append(Kind(name, codes, operator, counts, repairable))
+        KINDS.append(Kind(name, codes, operator, repairable))
         return operator
 
     return enter

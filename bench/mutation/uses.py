@@ -29,7 +29,7 @@ def delete_backward(acts: Acts) -> Broken:
         yield from _without_backward(acts)
 
 
-@breaks("backward of one of several deleted", "ZG104", "ZG105", "ZG102", counts=False)
+@breaks("backward of one of several deleted", "ZG104", "ZG105", "ZG102")
 def delete_one_backward(acts: Acts) -> Broken:
     """Delete one of several backward calls. The rest can look intended."""
     if len(acts.of(BACKWARD)) > 1:
@@ -56,7 +56,7 @@ def self_backward(acts: Acts) -> Broken:
             yield act.line, [Edit(end - 1, end, f"{loss.id})")]
 
 
-@breaks("step deleted", "ZG102", "ZG302", "ZG303", counts=False, repairable=False)
+@breaks("step deleted", "ZG102", "ZG302", "ZG303", repairable=False)
 def delete_step(acts: Acts) -> Broken:
     steps = acts.of(STEP)
     if len(steps) == 1:

@@ -393,3 +393,10 @@ def test_why_without_a_loop_names_the_nearest(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "there is none in none.py" in done.stderr
     assert zerograd("check", "--why", "train.py", cwd=tmp_path).returncode == 2
+
+
+def test_a_loop_with_a_repairable_finding_is_accounted_for_in_json_too(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": FORGOTTEN_ZERO})
+    words = ("check", "--why", "train.py:7", "--format", "json")
+    (why,) = json.loads(zerograd(*words, cwd=tmp_path).stdout)["why"]
+    assert [one["call"] for one in why["accounts"][0]["backwards"]] == ["loss.backward()"]

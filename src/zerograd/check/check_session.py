@@ -102,7 +102,8 @@ def run(options: Options, progress: Progress) -> Outcome:
         if path != "-":
             discovery.add(path)
     found = discovery.found
-    rewriter = _rewriter(options)
+    # A text that was rewritten is checked again, and not accounted for.
+    rewriter = None if options.explain else _rewriter(options)
     stdin = options.stdin
     if stdin is not None:
         settings = discovery.settings_above(

@@ -93,7 +93,7 @@ def _account(account: Account, paint: Paint) -> Iterator[str]:
     for assumption in account.assumed:
         yield _row("assumed", visible(assumption), paint)
     for one in account.withheld:
-        when = " and ".join(map(visible, one.when)) or "on another way through the code"
+        when = " and ".join(map(visible, one.when)) or "another way through the code"
         text = f"{one.code} {one.name}: {visible(one.message)} ({where(one.site)})"
         yield _row("held back", f"{text}; it needs {when}", paint)
 

@@ -184,6 +184,8 @@ class View:
         asked, present = alt.exists or (None, True)
         if isinstance(asked, Key) and (self.is_mine(asked) or asked in self.present):
             return self.project(alt.then if present else alt.orelse, needed)
+        if isinstance(asked, Key) and self.roles.get(asked) is SCALER and self.is_always_scaled():
+            return self.project(alt.then if present else alt.orelse, needed)
         busy = self.busy
         then = self.project(alt.then, needed)
         busy_then, self.busy = self.busy, busy
@@ -209,6 +211,11 @@ class View:
             changing=changing,
             optional=settled and orelse is None and self.is_the_clear(then),
         )
+
+    def is_always_scaled(self) -> bool:
+        """Whether every loss is scaled: then there is a scaler, whatever a test asks."""
+        scaled = [act.event.scaled for act in self.backwards if isinstance(act.event, Backward)]
+        return bool(scaled) and all(one is True for one in scaled)
 
     def is_the_clear(self, arm: Flow | None) -> bool:
         """Whether an arm holds nothing but clears, and all that there are."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.records import replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Set
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.conditions import Conditions
@@ -26,6 +27,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    roots,
 )
 
 
@@ -80,6 +82,9 @@ class Assignments:
             self.name_loop(target.id, source)
         elif isinstance(target, ast.Attribute):
             owner = self.evaluator.peek(target.value)
+            if target.attr in ("params", "param_groups") and self.known.is_optimizer(owner):
+                # It steps something else from here on.
+                self.effects.unseen(node, roots(owner)[0], NotFollowed.UNCLEAR_OBJECT)
             if isinstance(owner, Thing):
                 key = owner.key.attribute(target.attr)
                 value = self.as_part(owner, value, key, source)

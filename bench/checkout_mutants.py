@@ -1,0 +1,181 @@
+"""Breaks training code of real checkouts in six ways, and counts what is found.
+
+A checkout is a directory of a repository's files. Only files in which nothing is found are broken, and nothing
+is run: a mutant that leaves another clear of the same object in its function is not counted, since it may be
+right. Each mutant is checked in a copy of the checkout, together with the files that read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mutants import BY_NAME, fits, sources
+from mutation import operators
+from mutation.acts import CLIP, ZERO, Acts
+from mutation.surgery import Text
+from zerograd.core.finding import Finding
+from zerograd.static.check_file import Verdict, verdict_on_file
+
+GOAL, GOAL_FOR_CLEARS = 0.98, 1.0
+CLEARS = ("zero deleted", "zero of one of several deleted", "zero hoisted a loop level")
+KINDS = (
+    *CLEARS,
+    "zero between backward and step",
+    "backward deleted",
+    "clip after step",
+    "unscale deleted",
+)
+MOST_READERS = 5
+"""How many of the files that read a broken one are checked with it."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One mutant of a real file, and whether it was found."""
+
+    checkout: str
+    file: str
+    kind: str
+    line: int
+    found: bool
+    codes: tuple[str, ...]
+    """All reported codes; a question mark means only possible."""
+    followed: bool
+    """All training loops of the original were followed."""
+
+
+def tried(checkout: Path) -> list[Tried]:
+    """Checks the files of a checkout, and each mutant of those in which nothing is found."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / checkout.name
+        shutil.copytree(checkout, copy, symlinks=True, ignore=_other_files)
+        verdicts = {str(path): verdict_on_file(str(path)) for path in sorted(copy.rglob("*.py"))}
+        done: list[Tried] = []
+        for path in files(copy):
+            right = verdicts[str(path)]
+            if not right.findings and not right.problems and right.loops:
+                done += _mutants_of(path, copy, verdicts)
+        return done
+
+
+def _mutants_of(path: Path, copy: Path, verdicts: dict[str, Verdict]) -> Iterator[Tried]:
+    right = verdicts[str(path)]
+    readers = [one for one, verdict in verdicts.items() if str(path) in verdict.depends]
+    readers = [one for one in readers if not verdicts[one].findings][:MOST_READERS]
+    followed = all(loop.gap is None for loop in right.loops)
+    data = path.read_bytes()
+    text = data.decode("utf-8-sig")
+    try:
+        for mutant in operators.mutants(text):
+            if mutant.kind.name not in KINDS or is_spare(text, mutant):
+                continue
+            path.write_text(mutant.text, encoding="utf-8")
+            found = _found((str(path), *readers), BY_NAME[mutant.kind.name])
+            codes = tuple(sorted({f.code + ("" if f.certain else "?") for f in found}))
+            yield Tried(
+                *(copy.name, str(path.relative_to(copy)), mutant.kind.name, mutant.line),
+                found=fits(found, BY_NAME[mutant.kind.name]),
+                codes=codes,
+                followed=followed,
+            )
+    finally:
+        path.write_bytes(data)
+
+
+def _found(paths: tuple[str, ...], kind: operators.Kind) -> list[Finding]:
+    """What is found in the files, up to the first that fits."""
+    found: list[Finding] = []
+    for path in paths:
+        found += verdict_on_file(path, named=True).findings
+        if fits(found, kind):
+            break
+    return found
+
+
+def is_spare(text: str, mutant: operators.Mutant) -> bool:
+    """Whether what a mutant takes away may be missing: there is another clear, or nothing is clipped."""
+    acts = Acts(Text(text))
+    if mutant.kind.name == "unscale deleted":
+        return not acts.of(CLIP)
+    own = [act for act in acts.of(ZERO) if act.line == mutant.line]
+    if not own:
+        return False
+    others = (act for act in acts.of(ZERO) if act.function is own[0].function and act not in own)
+    return any(act.target == own[0].target for act in others)
+
+
+def files(checkout: Path) -> Iterator[Path]:
+    """The files of a checkout that train, without its tests."""
+    for path in sources(checkout):
+        parts = path.relative_to(checkout).parts
+        if not any(part.startswith("test") for part in parts):
+            yield path
+
+
+def _other_files(folder: str, names: list[str]) -> list[str]:
+    return [n for n in names if not n.endswith(".py") and not Path(folder, n).is_dir()]
+
+
+def render(all_: list[Tried], listed: bool) -> Iterator[str]:
+    for followed in (True, False):
+        group = [one for one in all_ if one.followed or not followed]
+        yield "Files of which all loops were followed" if followed else "All files"
+        for kind in KINDS:
+            own = [one for one in group if one.kind == kind]
+            if own:
+                yield _row(kind, own)
+        yield _row("all", group)
+        yield ""
+    missed = [one for one in all_ if not one.found]
+    for one in missed if listed else ():
+        said = " ".join(one.codes) or "nothing"
+        yield f"  {one.kind}: {one.checkout}/{one.file}:{one.line} (said: {said})"
+
+
+def _row(name: str, own: list[Tried]) -> str:
+    found = sum(one.found for one in own)
+    share = f"{found / len(own):.1%}" if own else ""
+    return f"  {name:<36}{len(own):>6}{found:>6}{share:>9}"
+
+
+def is_met(all_: list[Tried]) -> bool:
+    """Whether enough is found, and every clear that is deleted or hoisted."""
+    clears = [one for one in all_ if one.kind in CLEARS]
+    return all(
+        sum(one.found for one in group) >= goal * len(group)
+        for group, goal in ((all_, GOAL), (clears, GOAL_FOR_CLEARS))
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkouts", nargs="+", type=Path, metavar="DIR", help="one checkout each")
+    parser.add_argument("--list", action="store_true", help="also list every miss")
+    parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    done: list[Tried] = []
+    with multiprocessing.get_context("spawn").Pool(max(1, options.jobs)) as pool:
+        for some in pool.imap_unordered(tried, options.checkouts):
+            done += some
+    done.sort(key=lambda one: (one.checkout, one.file, one.line, one.kind))
+    if options.json:
+        print(json.dumps([asdict(one) for one in done], indent=1))
+    else:
+        print(f"{len(options.checkouts)} checkouts, {len(done)} mutants")
+        print(*render(done, options.list), sep="\n")
+        print(f"Goals {'met' if is_met(done) else 'not met'}.")
+    return 0 if is_met(done) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
