@@ -177,6 +177,10 @@ class Calls:
     def object_method(self, node: ast.Call, func: ast.Attribute, owner: Thing) -> Value:
         """A method of an object."""
         method = self.objects.attribute(owner, func.attr)
+        if isinstance(method, Fn) and func.attr.endswith("parameters"):
+            some = self.parameters.returned_by(owner, method)
+            if some is not None:
+                return some
         if isinstance(method, (Fn, Klass)):
             return self.call_value(node, method)
         if func.attr in vocabulary.PASS_THROUGH:

@@ -270,14 +270,17 @@ class ParameterCalls:
 
     def _own_parameters(self, owner: Thing, method: Fn) -> Params:
         """What a project's own `parameters` returns: those of some parts, or all."""
+        return self.returned_by(owner, method) or Params(frozenset({owner.key}))
+
+    def returned_by(self, owner: Thing, method: Fn) -> Params | None:
+        """The parameters that a method of the project looks up: `return self.head.parameters()`."""
         returns = method.module.facts[method.node].returns
-        if len(returns) == 1 and method.node.args.args:
-            env: dict[str, Value] = {method.node.args.args[0].arg: owner}
-            frame = Frame(method.module, env=env, klass=method.klass, owner=owner)
-            value = self.evaluator.peek_in(frame, returns[0])
-            if isinstance(value, Params) and value.keys:
-                return value
-        return Params(frozenset({owner.key}))
+        if len(returns) != 1 or not method.node.args.args:
+            return None
+        env: dict[str, Value] = {method.node.args.args[0].arg: owner}
+        frame = Frame(method.module, env=env, klass=method.klass, owner=owner)
+        value = self.evaluator.peek_in(frame, returns[0])
+        return value if isinstance(value, Params) and value.keys else None
 
     def requires_grad(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`x.requires_grad_(…)`: freezes, thaws, or makes a leaf."""

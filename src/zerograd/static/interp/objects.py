@@ -238,7 +238,8 @@ class Objects:
             return None
         if all(value in (Many(()), Table(())) for value in values):
             return Thing(owner.key.attribute(attr))  # it is filled later
-        ranked = sorted(values, key=lambda value: not (isinstance(value, Thing) and value.role))
+        # What a wrapper gives back is known less well than what it was handed.
+        ranked = sorted(values, key=_unknown)
         key = owner.key.attribute(attr)
         if isinstance(ranked[0], Tensor):
             methods = klass.module.methods.get(f"self.{attr}", frozenset())
@@ -326,6 +327,13 @@ class Objects:
 
     def _by_use(self, text: str) -> Role:
         return _by_use(text, self.env.frame.module, self.env.frame.klass)
+
+
+def _unknown(value: Value) -> int:
+    """How little is known of a value: 0 if it has a role, 1 if it has a class."""
+    if not isinstance(value, Thing):
+        return 2
+    return 0 if value.role else 1 + (value.klass is None)
 
 
 def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
