@@ -11,7 +11,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects
-from zerograd.static.interp.environment import Environment
+from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
@@ -62,6 +62,7 @@ class Calls:
     def __init__(
         self,
         env: Environment,
+        nesting: Nesting,
         evaluator: Evaluator,
         classes: Classes,
         objects: Objects,
@@ -77,6 +78,7 @@ class Calls:
         libraries: LibraryCalls,
     ) -> None:
         self.env = env
+        self.nesting = nesting
         self.evaluator = evaluator
         self.classes = classes
         self.objects = objects
@@ -247,6 +249,8 @@ class Calls:
             return self.functions.call(callee, node)
         if isinstance(callee, Klass):
             return self.functions.construct(node, callee)
+        if isinstance(callee, Thing):
+            self.nesting.note_inputs(node)
         arguments = self.evaluator.arguments(node)
         if isinstance(callee, Tensor):
             result = self.effects.result_of([], arguments, node=node)

@@ -114,7 +114,7 @@ class Constructors:
         if isinstance(value, Tensor):
             role = self.objects.used_as(node)
             if isinstance(node, ast.Subscript):
-                self.nesting.note_shifting(self.env.reads(node.slice))
+                self.nesting.note_shifting(node, self.env.reads(node.slice))
             if role:
                 key = self.env.key(node)
                 return Thing(key.called() if isinstance(node, ast.Call) else key, role)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import NamedTuple
 
 from zerograd.core.events import Site
@@ -46,6 +47,8 @@ class Nesting:
         """Counters of loops of known length: the loop, and the count in its last iteration."""
         self.shifting: set[Variable] = set()
         """Variables of loops by which objects are picked: others in every iteration."""
+        self.inputs: set[int] = set()
+        """Items that a model or a loss is called with, by identity of their nodes."""
 
     @property
     def loop(self) -> int:
@@ -76,9 +79,27 @@ class Nesting:
             return tuple(self.stack[-1:])
         return (loop.node, *self.stack[loop.depth :])
 
-    def note_shifting(self, index: frozenset[Variable]) -> None:
-        """An item whose index changes is another object in every iteration of that loop."""
-        self.shifting |= index & self.targets
+    def note_shifting(self, item: ast.Subscript, index: frozenset[Variable]) -> None:
+        """An item whose index changes is another object in every iteration of that loop, unless it is data."""
+        if not isinstance(item.slice, ast.Slice) and id(item) not in self.inputs:
+            self.shifting |= index & self.targets
+
+    def note_inputs(self, call: ast.Call) -> None:
+        """What a model or a loss is called with is data, unless its name says that it is an object."""
+        for argument in call.args:
+            inner: ast.expr = argument
+            while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+                inner = inner.func.value  # `batches[i].to(device)`
+            if isinstance(inner, ast.Subscript) and not _OBJECTS.search(text_of(inner.value)):
+                self.inputs.add(id(inner))
+
+
+_OBJECTS = re.compile(
+    r"net|model|opt|module|layer|param|agent|client|actor|critic|polic|expert|learner|worker|head"
+    r"|encoder|decoder|discr|gen|trainer|member|student|teacher|fns|func",
+    re.IGNORECASE,
+)
+"""Collections of such names hold models, optimizers or what has them."""
 
 
 class Mode:

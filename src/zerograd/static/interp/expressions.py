@@ -101,7 +101,7 @@ class Expressions:
         if isinstance(owner, Thing):
             text = repr(key.value) if isinstance(key, Lit) else text_of(node.slice)
             if not isinstance(key, Lit) and owner.key.item(text) not in self.env.heap:
-                self.nesting.note_shifting(self.env.reads(node.slice))
+                self.nesting.note_shifting(node, self.env.reads(node.slice))
             return self.objects.item(owner, text)
         if isinstance(owner, (Params, Grad, Tensor)):
             return owner

@@ -100,7 +100,7 @@ class Interpreter:
         builtins = BuiltinCalls(evaluator, objects, parameters)
         libraries = LibraryCalls(evaluator, effects, constructors, frameworks, steps, builtins)
         calls = Calls(
-            env, evaluator, classes, objects, graph, effects, constructors, functions, frameworks,
+            env, nesting, evaluator, classes, objects, graph, effects, constructors, functions, frameworks,
             parameters, clears, backwards, steps, libraries,
         )  # fmt: skip
         assignments = Assignments(
