@@ -43,7 +43,8 @@ def trains(body: Callable[[Callable[[], Any]], Any]) -> list[Tensor]:
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
 
     def batch(number: int, x: Tensor) -> None:
-        optimizer.zero_grad()
+        if number != 5:  # what the step before has used is there
+            optimizer.zero_grad()
         loss_of(model, x).backward()
         clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -54,6 +55,13 @@ def trains(body: Callable[[Callable[[], Any]], Any]) -> list[Tensor]:
             scaler.step(other)
             scaler.update()
             head.zero_grad()
+        if number == 4:
+            return
+        if number == 6:  # the step of one uses what was left in the other
+            (loss_of(head, x) + loss_of(model, x)).backward()
+            other.step()
+            loss_of(model, -x).backward()
+            optimizer.step()
         for param in model.parameters():
             if param.grad is not None and number % 3:
                 param.grad.zero_()

@@ -21,6 +21,7 @@ from support import tiers
 from support.programs import (
     BACKWARDS,
     BY_HAND,
+    CHANGES,
     CLEARS,
     MAX_NORM,
     PARTS,
@@ -64,6 +65,8 @@ class Backward:
     line: int
     reached: frozenset[int]
     """The modules it brought gradients to."""
+    passed: frozenset[tuple[int, int]] = frozenset()
+    """Pairs of modules: its gradients pass the first on their way to the second."""
     lent: dict[Subject, int] = field(default_factory=dict)
     """When a step first used its contribution to the parameters of a subject."""
 
@@ -100,6 +103,10 @@ class Past:
     """Gradients that no step had used were cleared by hand, or in part."""
     cleared: bool = False
     """It was cleared as a whole since its last step."""
+    steps: int = 0
+    """How many steps it has taken."""
+    clears: bool = False
+    """It was cleared as a whole after a step."""
     dropped: tuple[int, int] | None = None
     """The line and the time of the clear that has last dropped unused gradients of it."""
     drops: list[tuple[int, int]] = field(default_factory=list)
@@ -147,8 +154,14 @@ class Oracle:
         self.stepped: set[Subject] = set()
         self.backwards: list[Backward] = []
         acts = self.program.body
+        self.numbers = list(range(len(self.modules)))
+        """The numbers of the modules; one that is made anew has another."""
+        self.changes = any(act.do in CHANGES for act in acts)
+        shared = sum(map(len, self.subjects)) > len(frozenset().union(*self.subjects))
+        self.unsure = shared and any(act.do is Do.ASSIGN for act in acts)
+        """What is assigned to parameters of two optimizers is one's until the other was seen."""
         self.plain = len(self.subjects) == 1 and not any(
-            act.do in (*BY_HAND, *SCALING) for act in acts
+            act.do in (*BY_HAND, *SCALING, *CHANGES) for act in acts
         )
         """One optimizer, cleared as a whole and reached as a whole: then all rules are exact."""
 
@@ -186,11 +199,13 @@ class Oracle:
             self.seen_to_clear(self.subjects[act.target], line)
         elif act.do is Do.MODULE_ZERO:
             self.modules[act.target].zero_grad(act.to_none)
-            self.seen_to_clear(frozenset({act.target}), line)
+            self.seen_to_clear(frozenset({self.numbers[act.target]}), line)
         elif act.do in BY_HAND:
             self.by_hand(act)
+        elif act.do in CHANGES:
+            self.change(act, line, iteration)
         elif act.do in (Do.CLIP, Do.CLIP_ALL):
-            one = frozenset({act.target})
+            one = frozenset({self.numbers[act.target]})
             self.clip(self.of(one if act.do is Do.CLIP else self.subjects[act.target]))
         elif act.do is Do.UNSCALE:
             scale = self.scaler.get_scale()
@@ -201,6 +216,23 @@ class Oracle:
         else:
             self.step(act, line, iteration)
 
+    def change(self, act: Act, line: int, iteration: int) -> None:
+        if act.do is Do.ASSIGN:
+            subject = self.subjects[act.target]
+            this = Backward(self.time, line, subject)
+            for param in self.of(subject):
+                param.grad = torch.full_like(param, 0.1 + iteration)
+                self.held[param] = [Contribution(this, param.grad.clone())]
+            for past in self.past.values():
+                past.prints, past.dropped = [], None
+        elif act.do is Do.REPLACE:
+            self.modules[act.target] = made = _module(self.program.deep[act.target])
+            self.numbers[act.target] = number = max(self.params.values()) + 1
+            self.params |= dict.fromkeys(made.parameters(), number)
+            self.held |= {param: [] for param in made.parameters()}
+        else:
+            self.modules[act.target].requires_grad_(act.do is Do.THAW)
+
     def of(self, modules: Subject) -> list[Tensor]:
         return [param for param, module in self.params.items() if module in modules]
 
@@ -210,15 +242,24 @@ class Oracle:
         self.losses.append(loss.item())
         if act.do is Do.SCALED:
             loss = self.scaler.scale(loss)
-        wanted = list(self.params)
-        brought: Any = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        wanted = [param for param in self.params if param.requires_grad]
+        brought: Any = []
+        if wanted:
+            brought = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
         loss.backward()  # type: ignore[no-untyped-call]
         reached = {
             self.params[param]
             for param, value in zip(wanted, brought, strict=True)
             if value is not None
         }
-        this = Backward(self.time, line, frozenset(reached))
+        passed = {
+            (self.numbers[late], self.numbers[early])
+            for chain in act.losses
+            for number, (early, _) in enumerate(chain)
+            for after, (late, _) in enumerate(chain[number + 1 :], start=number)
+            if not any(detached for _, detached in chain[number : after + 1])
+        }
+        this = Backward(self.time, line, frozenset(reached), frozenset(passed))
         self.backwards.append(this)
         self.plain &= self.subjects[0] <= reached
         for subject, past in self.past.items():
@@ -250,6 +291,7 @@ class Oracle:
                 past.dropped = (line, self.time)
                 past.unseen |= not subject <= modules
             past.cleared = past.cleared or subject <= modules
+            past.clears |= subject <= modules and past.steps > 0
             past.unseen &= not subject <= modules
         self.plain &= any(subject <= modules for subject in self.subjects)
         self.clear(self.of(modules))
@@ -259,7 +301,7 @@ class Oracle:
             self.held[param] = []
 
     def by_hand(self, act: Act) -> None:
-        params = self.of(frozenset({act.target}))
+        params = self.of(frozenset({self.numbers[act.target]}))
         params = params[PARTS[act.part]] if act.part else params
         for subject, past in self.past.items():
             shared = [param for param in params if self.params[param] in subject]
@@ -309,15 +351,17 @@ class Oracle:
         mixing = [b for each in there for b in _mixing(each, subject)]
         if mixing:
             first = min(mixing, key=lambda one: one.time)
-            self.must["ZG101", first.line] += 1
+            (self.may if self.unsure else self.must)["ZG101", first.line] += 1
         self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
         clean = [one for each in there if not any(one.used for one in each) for one in each]
         crossing = self.crossing(clean, [one for each in there for one in each], subject)
         if crossing:
-            latest = max(crossing, key=lambda one: one.time)
-            # A run asks besides whether the other's gradients came through this subject's modules.
-            self.may["ZG106", latest.line] += 1
+            latest, through = max(crossing, key=lambda one: one[0].time)
+            sure = all(sure for _, sure in crossing) and self.past[subject].clears
+            sure &= not any(mixing) and not self.changes
+            (self.must if sure and through else self.may)["ZG106", latest.line] += 1
+        self.past[subject].steps += 1
         if any(there):
             self.judge_full(optimizer, subject, [one for each in there for one in each], line)
         else:
@@ -381,11 +425,14 @@ class Oracle:
 
     def crossing(
         self, clean: list[Contribution], held: list[Contribution], subject: Subject
-    ) -> list[Backward]:
-        """The subject's own backward calls that came onto what another one's phase has left."""
+    ) -> list[tuple[Backward, bool]]:
+        """The subject's own backward calls that came onto what another one's phase has left.
+
+        Each with whether all of that came through this subject's modules.
+        """
         own = [one.backward for one in held if not one.used and self.alone(one.backward, subject)]
         return [
-            late
+            (late, any((one, two) in left.passed for one in subject for two in other))
             for left in (one.backward for one in clean)
             for other, when in left.lent.items()
             if not other & subject
@@ -550,6 +597,8 @@ def verdict(program: Program) -> Verdict:
 
 def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[str]:
     """The reader of source on the same program, where all iterations are alike."""
+    if oracle.changes:
+        return []  # what changes on the way is asked of a run alone
     cleared = [frozenset({act.target}) for act in program.body if act.do in CLEARS[1:]]
     if any(act.part for act in program.body) or any(
         one & subject and not subject <= one for one in cleared for subject in oracle.subjects

@@ -28,6 +28,10 @@ class Do(Enum):
     UPDATE = "update of the scaler"
     CLIP = "clip_grad_norm_ of a module"
     CLIP_ALL = "clip_grad_norm_ of an optimizer's parameters"
+    ASSIGN = "p.grad = … for an optimizer's parameters"
+    FREEZE = "requires_grad_(False) of a module"
+    THAW = "requires_grad_(True) of a module"
+    REPLACE = "a module is made anew, and no optimizer has it"
 
 
 BACKWARDS = (Do.BACKWARD, Do.SCALED)
@@ -39,6 +43,7 @@ BY_HAND = {
 }
 CLEARS = (Do.ZERO, Do.MODULE_ZERO, *BY_HAND)
 SCALING = (Do.SCALED, Do.SCALER_STEP, Do.UNSCALE, Do.UPDATE)
+CHANGES = (Do.ASSIGN, Do.FREEZE, Do.THAW, Do.REPLACE)
 PARTS = {"[:1]": slice(1), "[1:]": slice(1, None)}
 MAX_NORM = 0.05
 
@@ -92,9 +97,7 @@ def source(program: Program) -> tuple[str, list[int]]:
     lines = ["import torch", "from torch import nn", ""]
     lines.append(f"torch.manual_seed({program.seed})")
     for number, deep in enumerate(program.deep):
-        linear = "nn.Linear(2, 2, dtype=torch.float64)"
-        made = f"nn.Sequential({linear}, nn.Tanh(), {linear})" if deep else linear
-        lines.append(f"m{number} = {made}")
+        lines.append(f"m{number} = {_made(deep)}")
     for number, trainer in enumerate(program.trainers):
         lines.append(f"opt{number} = torch.optim.{trainer.kind}({_params(trainer)}, lr=0.01)")
     if any(act.do in SCALING for act in program.body):
@@ -111,6 +114,11 @@ def source(program: Program) -> tuple[str, list[int]]:
         lines += [margin + line for line in (*before, last)]
         places.append(len(lines))
     return "\n".join(lines) + "\n", places
+
+
+def _made(deep: bool) -> str:
+    linear = "nn.Linear(2, 2, dtype=torch.float64)"
+    return f"nn.Sequential({linear}, nn.Tanh(), {linear})" if deep else linear
 
 
 def _params(trainer: Trainer) -> str:
@@ -139,6 +147,11 @@ def _statement(program: Program, act: Act) -> list[str]:
         if act.do is Do.CLIP_ALL:
             params = _params(replace(program.trainers[act.target], grouped=False))
         return [f"nn.utils.clip_grad_norm_({params}, {MAX_NORM})"]
+    if act.do is Do.ASSIGN:
+        params = _params(replace(program.trainers[act.target], grouped=False))
+        return [f"for p in {params}:", "    p.grad = torch.full_like(p, 0.1 + i)"]
+    if act.do is Do.REPLACE:
+        return [f"m{act.target} = {_made(program.deep[act.target])}"]
     return [
         {
             Do.ZERO: f"opt{act.target}.zero_grad({kwargs})",
@@ -147,6 +160,8 @@ def _statement(program: Program, act: Act) -> list[str]:
             Do.SCALER_STEP: f"scaler.step(opt{act.target})",
             Do.UNSCALE: f"scaler.unscale_(opt{act.target})",
             Do.UPDATE: "scaler.update()",
+            Do.FREEZE: f"m{act.target}.requires_grad_(False)",
+            Do.THAW: f"m{act.target}.requires_grad_(True)",
         }[act.do]
     ]
 
@@ -179,7 +194,31 @@ def draw(seed: int) -> Program:
         for _ in range(random.choice((1, 1, 2))):
             number = random.randrange(len(body))
             body[number] = replace(body[number], left_out=_left_out(random, iterations))
+    if random.random() < 0.3:
+        body = list(_changed(random, body, modules, trainers, iterations))
     return Program(seed, deep, trainers, iterations, tuple(body))
+
+
+def _changed(
+    random: Random, body: list[Act], modules: int, trainers: tuple[Trainer, ...], iterations: int
+) -> Iterator[Act]:
+    """The body with what changes a run on its way: frozen modules, assigned gradients."""
+    module, place = random.randrange(modules), random.randrange(len(body) + 1)
+    change = random.choice((Do.ASSIGN, Do.FREEZE, Do.FREEZE, Do.REPLACE))
+    once = tuple(i for i in range(iterations) if i != random.randrange(1, iterations))
+    if change is Do.ASSIGN:
+        trainer = random.randrange(len(trainers))
+        left_out = random.choice(((), _left_out(random, iterations)))
+        extra = [(place, Act(Do.ASSIGN, trainer, left_out=left_out))]
+    elif change is Do.REPLACE:
+        extra = [(0, Act(Do.REPLACE, module, left_out=once))]
+    else:
+        later = random.randrange(place, len(body) + 1)
+        phase = random.choice(((), _left_out(random, iterations)))
+        extra = [(place, Act(Do.FREEZE, module, left_out=phase)), (later, Act(Do.THAW, module))]
+    for number in range(len(body) + 1):
+        yield from (act for where, act in extra if where == number)
+        yield from body[number : number + 1]
 
 
 def _trainers(random: Random, modules: int) -> tuple[Trainer, ...]:
@@ -334,7 +373,8 @@ def _smaller(program: Program) -> Iterator[Program]:
             yield replace(program, trainers=(*trainers[:number], plain, *trainers[number + 1 :]))
     if any(program.deep):
         yield replace(program, deep=(False,) * len(program.deep))
-    used = {act.target for act in body if act.do in (Do.ZERO, Do.CLIP_ALL, Do.UNSCALE, *STEPS)}
+    of_trainers = (Do.ZERO, Do.CLIP_ALL, Do.UNSCALE, Do.ASSIGN, *STEPS)
+    used = {act.target for act in body if act.do in of_trainers}
     if len(trainers) > 1 and len(trainers) - 1 not in used:
         yield replace(program, trainers=trainers[:-1])
 
