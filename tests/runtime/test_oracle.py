@@ -350,7 +350,7 @@ class Oracle:
         there = [[one for one in each if one.counts] for each in held]
         mixing = [b for each in there for b in _mixing(each, subject)]
         if mixing:
-            first = min(mixing, key=lambda one: one.time)
+            first = self.own(sorted(mixing, key=lambda one: one.time), subject)
             (self.may if self.unsure else self.must)["ZG101", first.line] += 1
         self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
@@ -371,6 +371,15 @@ class Oracle:
             f"iteration {iteration}, line {line}: step of {sorted(subject)} uses "
             + "; ".join(", ".join(_said(one, subject) for one in each) or "-" for each in there)
         )
+
+    def own(self, mixing: list[Backward], subject: Subject) -> Backward:
+        """The first backward that added to used gradients, but for those that were for another's step."""
+        first = mixing[0]
+        for late in mixing[1:]:
+            others = [one for one, when in first.lent.items() if when < late.time]
+            if any((own, two) in first.passed for one in others for two in one for own in subject):
+                first = late
+        return first
 
     def judge_full(
         self, optimizer: int, subject: Subject, there: list[Contribution], line: int

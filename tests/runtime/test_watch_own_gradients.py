@@ -217,3 +217,19 @@ def test_a_clip_of_what_a_step_has_used_is_found_though_one_gradient_is_cleared(
             if number:
                 clip(params, 0.1)  # ZG203
     assert_found(report, seen=11)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_gradients_put_in_the_place_of_a_stale_sum_are_right_unless_they_are_a_copy_of_it(
+    copied: bool,
+) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(10)):
+            loss_of(model, x).backward()  # ZG101
+            for param in model.parameters():
+                assert param.grad is not None
+                param.grad = param.grad.clone() if copied else torch.full_like(param, 0.1 + number)
+            optimizer.step()
+    assert_found(report, right=not copied)

@@ -142,7 +142,9 @@ class GradientProbe:
     def before_step(self, subject: Subject) -> None:
         """A step that would use a sum of used and new gradients: see whether it is still there."""
         used = subject.used
-        if used.mixed:
+        if used.mixed and self._is_replaced(subject):
+            self._forget_sum(subject)
+        elif used.mixed:
             self._keep_mixed(subject, nonzero(holding(param for param, _ in used.mixed)))
             if not used.mixed:
                 self._post(subject, self._event(Unknown, NOWHERE))
@@ -151,6 +153,18 @@ class GradientProbe:
             if not any_holds(subject.params if used.left is None else used.left):
                 # What the other optimizer's backward had left is there no more.
                 self._post(subject, self._event(Unknown, NOWHERE))
+
+    def _forget_sum(self, subject: Subject) -> None:
+        subject.used.mixed, subject.used.left = [], None
+        self._post(subject, self._event(Assign, NOWHERE))
+        subject.holds_nothing_used()
+
+    def _is_replaced(self, subject: Subject) -> bool:
+        """Whether the program has put other gradients in the place of a sum of used and new ones."""
+        used, grad = subject.used, subject.probe.param.grad
+        if grad is None or used.grad is None or used.grad() is grad:
+            return False
+        return not used.sum.is_still_there(subject.params)
 
     def _look(self, subject: Subject, event: Backward) -> Look | None:
         """Before a backward: what the subject still holds that was used."""
@@ -165,6 +179,9 @@ class GradientProbe:
                 self._post(subject, self._event(Assign, event.site))
                 subject.holds_nothing_used()
                 return None
+        if used.mixed and self._is_replaced(subject):
+            self._forget_sum(subject)
+            return None
         even = used.count == len(held) and not used.uneven and not self.thorough
         meeting = used.meetings.get(id(event)) if even else None
         if meeting is not None and meeting.harmless >= USUAL and not used.mixed:

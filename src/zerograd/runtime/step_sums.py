@@ -70,6 +70,10 @@ class StepSum:
         else:
             self._right = math.nan
 
+    def is_still_there(self, params: Iterable[Tensor]) -> bool:
+        """Whether gradients have the norm that the last backward or clip has left."""
+        return math.isclose(_norm(holding(params), {}), self._got, rel_tol=TINY)
+
     def clips(self, params: Iterable[Tensor]) -> None:
         """They are about to be clipped; a scaler may have divided them since."""
         if self._got > 0:
