@@ -32,6 +32,7 @@ DOCS = ROOT / "docs"
 TESTED_ELSEWHERE = {
     "stepper.md": "stepper/test_stepper_recipes.py",
     "claims.md": "project/test_claims.py",
+    "howto/trainers.md": "libraries/test_trainers_page.py",
 }
 """Pages whose examples are tested in other files."""
 

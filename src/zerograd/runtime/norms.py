@@ -123,26 +123,9 @@ class Meter:
         held = holding(subject.params)
         with self._torch.no_grad():
             with Tolerating(RuntimeError):  # no memory, or gradients of a kind that has no norm
-                return self._norm([plain(one.grad) for one in held if one.grad is not None])
+                grads = [plain(one.grad) for one in held if one.grad is not None]
+                return gradient_norm(self._torch, grads)
             return self._torch.tensor(float("nan"))
-
-    def _norm(self, grads: list[Tensor]) -> Any:
-        """The norm of all gradients together, on whatever devices they are."""
-        torch = self._torch
-        alike: dict[object, list[Tensor]] = {}
-        for grad in grads:
-            if grad.numel():
-                alike.setdefault((grad.device, grad.dtype), []).append(grad)
-        if not alike:
-            return torch.zeros(())
-        # Half precision would overflow: these are summed in single precision.
-        norms = [
-            torch.stack(list(torch._foreach_norm(few, 2, _wide(torch, few[0])))).float()
-            for few in alike.values()
-        ]
-        if len(norms) > 1:
-            norms = [torch.cat([norm.to(norms[0].device) for norm in norms])]
-        return torch.linalg.vector_norm(norms[0])
 
     def _write_norms(self, name: str) -> None:
         notes = self._known[name][1]
@@ -161,6 +144,24 @@ class Meter:
             return [float(norm) for norm in norms]
         found: list[float] = self._torch.stack(norms).tolist() if norms else []
         return found
+
+
+def gradient_norm(torch: Any, grads: Iterable[Tensor]) -> Any:
+    """The norm of all gradients together, on whatever devices they are; a tensor, not yet fetched."""
+    alike: dict[object, list[Tensor]] = {}
+    for grad in grads:
+        if grad.numel():
+            alike.setdefault((grad.device, grad.dtype), []).append(grad)
+    if not alike:
+        return torch.zeros(())
+    # Half precision would overflow: these are summed in single precision.
+    norms = [
+        torch.stack(list(torch._foreach_norm(few, 2, _wide(torch, few[0])))).float()
+        for few in alike.values()
+    ]
+    if len(norms) > 1:
+        norms = [torch.cat([norm.to(norms[0].device) for norm in norms])]
+    return torch.linalg.vector_norm(norms[0])
 
 
 def _wide(torch: Any, grad: Tensor) -> Any:
