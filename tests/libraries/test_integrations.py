@@ -33,8 +33,11 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
+    import mlflow
+
+    mlflow.set_tracking_uri(f"file:{tmp_path}/mlruns")  # the process remembers it
     yield
+    mlflow.end_run()
     assert Engine.running is None
 
 
