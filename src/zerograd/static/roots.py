@@ -363,7 +363,7 @@ def _handed_to_drivers(module: Module) -> set[str]:
     """The functions that a file hands to what calls them once for every batch: `Engine(update)`."""
     return {
         text_of(argument)
-        for call in ast.walk(module.tree)
+        for call in nodes(module.tree)
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
         if registry.drives(imported_name(call.func, module))
         for argument in (*call.args, *(keyword.value for keyword in call.keywords))

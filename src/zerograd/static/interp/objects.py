@@ -143,6 +143,8 @@ class Objects:
         self.names = names
         self.classes = classes
         self.evaluating: set[Key] = set()
+        self._with_several_optimizers: dict[ast.ClassDef, bool] = {}
+        """By class: whether it makes more than one."""
 
     def attribute(self, owner: Value, attr: str) -> Value:
         """What a value holds under a name."""
@@ -299,7 +301,10 @@ class Objects:
         if asked is None:
             return None
         # Where several optimizers share a module, it matters what its forward uses.
-        return self.names.class_of(klass.module, asked, anyway=_has_several_optimizers(klass))
+        several = self._with_several_optimizers.get(klass.node)
+        if several is None:
+            several = self._with_several_optimizers[klass.node] = _has_several_optimizers(klass)
+        return self.names.class_of(klass.module, asked, anyway=several)
 
     def role(self, thing: Thing, node: ast.expr | None = None) -> Role:
         """The role of an object, from where it was made or from how the file uses it."""

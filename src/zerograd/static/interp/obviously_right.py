@@ -16,7 +16,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import LEAVES, Facts, Touch, blocks, text_of
+from zerograd.static.read.file_index import LEAVES, Facts, Touch, blocks, children, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
 
@@ -105,7 +105,7 @@ def written_steps(
         if node is not root and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         inside = node if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else loop
-        todo += [(inner, inside) for inner in reversed(list(ast.iter_child_nodes(node)))]
+        todo += [(inner, inside) for inner in reversed(children(node))]
     return found
 
 

@@ -323,6 +323,18 @@ def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
                 todo.append(value)
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """What is directly in a node but literals and operators, in order."""
+    found: list[ast.AST] = []
+    for name in _FIELDS[node.__class__]:
+        value = getattr(node, name, None)
+        if value.__class__ is list:
+            found += [item for item in value if item.__class__ in _BRANCHES]
+        elif value.__class__ in _BRANCHES:
+            found.append(value)
+    return found
+
+
 def reached(root: ast.AST) -> Iterator[ast.AST]:
     """A node and all that is in it, without statements that follow a return or a raise in their block."""
     todo = [root]
