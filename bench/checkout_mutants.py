@@ -22,6 +22,7 @@ from mutants import BY_NAME, fits, sources
 from mutation import operators
 from mutation.acts import CLIP, ZERO, Acts
 from mutation.surgery import Text
+from zerograd.check.drivers import drivers
 from zerograd.core.finding import Finding
 from zerograd.static.check_file import Verdict, verdict_on_file
 
@@ -59,11 +60,13 @@ def tried(checkout: Path) -> list[Tried]:
         copy = Path(folder) / checkout.name
         shutil.copytree(checkout, copy, symlinks=True, ignore=_other_files)
         verdicts = {str(path): verdict_on_file(str(path)) for path in sorted(copy.rglob("*.py"))}
+        for path in drivers(verdicts):
+            verdicts[path] = verdict_on_file(path, named=True)
         done: list[Tried] = []
-        for path in files(copy):
-            right = verdicts[str(path)]
+        for one in files(copy):
+            right = verdicts[str(one)]
             if not right.findings and not right.problems and right.loops:
-                done += _mutants_of(path, copy, verdicts)
+                done += _mutants_of(one, copy, verdicts)
         return done
 
 
