@@ -96,11 +96,18 @@ def test_a_baseline_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     assert "no/where.json cannot be written" in done.stderr
 
 
-def test_fixes_are_refused_with_a_baseline(old: Path) -> None:
+def test_a_fix_repairs_only_what_is_not_known(old: Path) -> None:
+    again = FORGOTTEN_ZERO.partition("\n\n")[2].replace("(x)", "(2 * x)")
+    write(old, {"train.py": FORGOTTEN_ZERO + again})
+    shown = zerograd("check", "--diff", "--baseline", "known.json", cwd=old)
+    assert "would fix 1, 0 remaining" in shown.stderr
+    assert shown.stdout.count("+    optimizer.zero_grad()") == 1
     done = zerograd("check", "--fix", "--baseline", "known.json", cwd=old)
-    assert done.returncode == 2
-    assert "leave --baseline and --diff-base out" in done.stderr
-    assert (old / "train.py").read_text(encoding="utf-8") == FORGOTTEN_ZERO
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("not shown: 1 known\n1 fixed, 0 remaining\n")
+    kept = (old / "train.py").read_text(encoding="utf-8")
+    assert kept.count("optimizer.zero_grad()") == 1, "only the new loop is repaired"
+    assert kept.startswith(FORGOTTEN_ZERO)
 
 
 LINES = """\

@@ -108,3 +108,14 @@ def test_a_directory_without_git_is_named(tmp_path: Path) -> None:
     done = zerograd("check", "--diff-base", "main", cwd=tmp_path, GIT_CEILING_DIRECTORIES=ceiling)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--diff-base needs a git repository" in done.stderr
+
+
+def test_a_fix_repairs_only_the_function_that_differs(repository: Path) -> None:
+    changed = TWO.replace("def train_b(loader):", "def train_b(loader):\n    print(1)")
+    write(repository, {"sub/two.py": changed})
+    done = zerograd("check", "--diff-base", "main", "--fix", cwd=repository)
+    assert done.returncode == 0, done.stdout
+    assert "1 fixed, 0 remaining" in done.stdout
+    before, _, after = (repository / "sub/two.py").read_text(encoding="utf-8").partition("train_b")
+    assert "zero_grad" not in before
+    assert after.count("optimizer.zero_grad()") == 1

@@ -74,9 +74,10 @@ def test_a_loop_is_right_or_wrong(tmp_path: Path) -> None:
 def test_the_summary_counts_the_loops(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": RIGHT, "b.py": FORGOTTEN_ZERO, "c.py": "x = 1\n"})
     done = zerograd("check", ".", cwd=tmp_path)
-    assert done.stdout.splitlines()[-2:] == [
+    assert done.stdout.splitlines()[-3:] == [
         "checked 3 files: 2 training loops: 1 right, 1 wrong",
         "found 1 error",
+        "fixable: 1 with --fix",
     ]
     done = zerograd("check", "c.py", cwd=tmp_path)
     assert done.stdout == "checked 1 file: no training loop\n"

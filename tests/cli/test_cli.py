@@ -81,7 +81,12 @@ def test_a_finding_is_shown_as_the_style_says_and_fails_the_check(here: Path) ->
         "      |     ---------------- used here, in the previous iteration",
     ]
     assert lines[5].startswith("   help  ")
-    assert lines[-2:] == ["checked 1 file: 1 training loop: 1 wrong", "found 1 error"]
+    assert lines[5].endswith("  [*] fixable with --fix")
+    assert lines[-3:] == [
+        "checked 1 file: 1 training loop: 1 wrong",
+        "found 1 error",
+        "fixable: 1 with --fix",
+    ]
 
 
 def test_without_a_terminal_there_is_no_colour(here: Path) -> None:
@@ -253,6 +258,7 @@ def test_statistics_count_by_rule(here: Path) -> None:
         "    2  ZG101  stale-gradient  (error)",
         "checked 2 files: 2 training loops: 2 wrong",
         "found 2 errors",
+        "fixable: 2 with --fix",
     ]
     assert zerograd("check", ".", "--statistics", "--format", "json", cwd=here).returncode == 2
 

@@ -580,3 +580,16 @@ def test_many_optimizers_one_after_the_other_leave_nothing_behind() -> None:
             {},
         )
         assert set(engine.judge._tracks) == {""}
+
+
+def test_a_finding_is_logged_once_with_itself(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="zerograd"), zerograd.watch(on="collect") as report:
+        model = net()
+        optimizer = sgd(model)
+        for x in batches():
+            loss_of(model, x).backward()
+            optimizer.step()
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("zerograd", "WARNING")
+    assert vars(record)["finding"].place == report.findings[0].place
+    assert "ZG101 stale-gradient" in record.getMessage()

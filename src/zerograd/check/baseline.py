@@ -35,9 +35,14 @@ class Known(NamedTuple):
 class Baseline:
     """The known findings that no finding of this check has matched yet."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, left: Counter[Known] | None = None) -> None:
+        self._path = path
         self._root = _root(path)
-        self._left = _load(path)
+        self._left = _load(path) if left is None else left
+
+    def copy(self) -> Baseline:
+        """One that matches on its own."""
+        return Baseline(self._path, self._left.copy())
 
     def take(self, finding: Finding, files: Files) -> bool:
         """Whether a finding is known; a known finding matches once."""

@@ -131,6 +131,11 @@ class Cache:
             if key == self._key:
                 self._old, self._old_quiet = old, quiet
 
+    def knows(self, path: str, mtime: int, size: int) -> bool:
+        """Whether a file has not changed since it was checked."""
+        entry = self._old.get(path)
+        return entry is not None and (entry[0], entry[1]) == (mtime, size)
+
     def get(self, path: str, mtime: int, size: int) -> Verdict | None:
         """The verdict on a file, if it is still valid."""
         entry = self._old.get(path)

@@ -78,6 +78,8 @@ class Outcome:
     """The changes, with `--diff`."""
     stdin: bytes | None = None
     """Standard input, repaired."""
+    used: tuple[str, ...] = ()
+    """What the check has used: settings, the cache."""
 
     @property
     def exit_code(self) -> int:
@@ -112,14 +114,19 @@ def run(options: Options, progress: Progress) -> Outcome:
         name = options.stdin_filename or "<stdin>"
         verdict = verdict_on_bytes(stdin, name, explain=options.explain)
         if rewriter is not None and chooser.any(verdict, settings):
-            stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings))
+            chooser.files.give(name, _lines(name, stdin))
+            reported = chooser.reports(verdict, settings)
+            stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings), reported)
         lines = _lines(name, stdin)
         chooser.files.give(name, lines)
         chooser.report.sources.update(lines)
         chooser.add(verdict, settings, name)
         chooser.report.files += 1
+    used = _used(found.targets, memory)
     verdicts = _verdicts(found.targets, memory, options, progress)
-    if rewriter is not None:
+    if rewriter is not None and rewriter.mode == "show":
+        verdicts = _with_fixes(rewriter, found.targets, verdicts, chooser, memory)
+    elif rewriter is not None:
         verdicts = _rewritten(rewriter, found.targets, verdicts, chooser)
     for target, verdict in zip(found.targets, verdicts, strict=True):
         if target.settings is not DEFAULT:
@@ -135,11 +142,11 @@ def run(options: Options, progress: Progress) -> Outcome:
     add_sources(report)
     if options.write_baseline is not None:
         write_baseline(options.write_baseline, report.findings, chooser.files)
-        return Outcome(report, failed=False)
+        return Outcome(report, failed=False, used=used)
     if rewriter is None:
-        return Outcome(report, chooser.failed)
+        return Outcome(report, chooser.failed, used=used)
     report.fixed = rewriter.fixed if rewriter.mode != "show" else None
-    return Outcome(report, chooser.failed, rewriter.diff, stdin)
+    return Outcome(report, chooser.failed, rewriter.diff, stdin, used)
 
 
 def chosen(verdict: Verdict, settings: Settings, path: str, options: Options) -> Report:
@@ -147,6 +154,16 @@ def chosen(verdict: Verdict, settings: Settings, path: str, options: Options) ->
     chooser = _Chooser(options)
     chooser.add(verdict, settings, path)
     return chooser.report
+
+
+def _used(targets: Sequence[Target], memory: Cache | None) -> tuple[str, ...]:
+    """The files with settings, and how many files the cache knows."""
+    settings = sorted({target.settings.path for target in targets} - {""})
+    lines = [f"settings of {path}" for path in settings] or ["no settings: all defaults"]
+    if memory is None:
+        return (*lines, "no cache")
+    known = sum(memory.knows(one.path, one.mtime, one.size) for one in targets)
+    return (*lines, f"{known} of {len(targets)} files are unchanged since they were last checked")
 
 
 def _lines(path: str, data: bytes) -> dict[SourceKey, list[str]]:
@@ -171,11 +188,38 @@ def _rewritten(
     left = list(verdicts)
     for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
         if chooser.any(verdict, target.settings):
-            left[number] = rewriter.file(target.path, verdict, chooser.chooses(target.settings))
+            wanted, reported = (
+                chooser.chooses(target.settings),
+                chooser.reports(verdict, target.settings),
+            )
+            left[number] = rewriter.file(target.path, verdict, wanted, reported)
+    for path, data in rewriter.repaired.items():
+        chooser.files.give(path, _lines(path, data))
     if rewriter.changed:
         for number, target in enumerate(targets):
             if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
                 left[number] = verdict_on_file(target.path, named=True)
+    return left
+
+
+def _with_fixes(
+    rewriter: Rewriter,
+    targets: Sequence[Target],
+    verdicts: list[Verdict],
+    chooser: _Chooser,
+    memory: Cache | None,
+) -> list[Verdict]:
+    """The verdicts with a fix for each reported finding; the cache remembers fixes, too."""
+    left = list(verdicts)
+    for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
+        wanted = chooser.chooses(target.settings)
+        reported = chooser.reports(verdict, target.settings) or wanted
+        if all(one.fix or one.refused for one in verdict.findings if reported(one)):
+            continue
+        with_fixes = rewriter.file(target.path, verdict, reported)
+        left[number] = replace(verdict, findings=with_fixes.findings)
+        if memory is not None:
+            memory.put(target.path, target.mtime, target.size, left[number])
     return left
 
 
@@ -261,11 +305,28 @@ class _Chooser:
                 continue
             level = self._level(finding, settings)
             self.failed |= self._fails(finding, level, settings)
+            if not self._options.repair:
+                # The cache may know a fix: with and without it, the report is the same.
+                finding = replace(finding, fix=None, refused="")
             pages = settings.rule_pages.rstrip("/")
             if pages or level != finding.level:
                 url = f"{pages}/{finding.code}.html" if pages else ""
                 finding = replace(finding, level=level, url=url)
             self.report.findings.append(finding)
+
+    def reports(self, verdict: Verdict, settings: Settings) -> Callable[[Finding], bool] | None:
+        """Which findings of a verdict are reported; None means all that are selected."""
+        if self._changes is None and self._baseline is None:
+            return None
+        baseline = None if self._baseline is None else self._baseline.copy()
+        shown = {
+            (one.code, one.site)
+            for one in verdict.findings
+            if self.wants(one, settings)
+            if self._changes is None or self._changes.touch(one, self.files)
+            if baseline is None or not baseline.take(one, self.files)
+        }
+        return lambda finding: (finding.code, finding.site) in shown
 
     def _is_hidden(self, finding: Finding) -> bool:
         """Whether a finding is counted only: nothing near it has changed, or a baseline knows it."""

@@ -10,7 +10,17 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zerograd.cli.options import NoRules, add_output, add_rules, chosen, listed
-from zerograd.cli.output import COULD_NOT, Progress, colored, render, say, write, write_bytes
+from zerograd.cli.output import (
+    COULD_NOT,
+    Progress,
+    colored,
+    detail,
+    render,
+    say,
+    tell,
+    write,
+    write_bytes,
+)
 from zerograd.report.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -31,6 +41,8 @@ examples:
   zerograd check . --write-baseline known.json     remember the findings of today
   zerograd check . --baseline known.json           … and report only new ones
   zerograd check . --diff-base main       only findings in functions that this branch changes
+  zerograd check . --diff-base main --fix … repaired
+  zerograd check train.py --format agent  for a coding agent: terse, with the exact edits
 
 to allow a finding, put a comment on its line, above the function, or at the top of the file:
   loss.backward()  # zerograd: allow[stale-gradient]
@@ -185,11 +197,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.statistics and not FORMATS[arguments.format].for_people:
         say(f"--statistics works with --format text, not with {arguments.format}")
         return COULD_NOT
-    if _repair(arguments) in ("diff", "fix") and not (
-        arguments.baseline is None and arguments.diff_base is None
-    ):
-        say("fixes are for all findings: leave --baseline and --diff-base out")
-        return COULD_NOT
     progress = Progress("checking: {done} of {total} files")
     try:
         outcome = check_session.run(_options(arguments), progress.show)
@@ -198,10 +205,12 @@ def run(arguments: argparse.Namespace) -> int:
         return COULD_NOT
     finally:
         progress.end()
+    for line in outcome.used:
+        detail(line, arguments)
     if arguments.why:
         return _explain(outcome.report, arguments)
     if arguments.write_baseline is not None:
-        return _baseline_written(outcome, arguments.write_baseline)
+        return _baseline_written(outcome, arguments)
     outcome.report.lists_loops = arguments.loops
     if not _print(outcome, arguments):
         return COULD_NOT
@@ -210,12 +219,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if code == 1 and arguments.exit_zero else code
 
 
-def _baseline_written(outcome: Outcome, path: str) -> int:
+def _baseline_written(outcome: Outcome, arguments: argparse.Namespace) -> int:
     """Say what the baseline knows; the exit code."""
+    path = arguments.write_baseline
     for problem in outcome.report.errors:
         say(f"{problem.path} {problem.message}")
     number = len(outcome.report.findings)
-    say(f"{path} knows {number} finding{'' if number == 1 else 's'}; use it with --baseline {path}")
+    known = f"{number} finding{'' if number == 1 else 's'}"
+    tell(f"{path} knows {known}; use it with --baseline {path}", arguments)
     return outcome.exit_code
 
 
@@ -257,7 +268,7 @@ def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
         written = write_bytes(outcome.diff, arguments.output)
         for problem in report.errors:
             say(f"{problem.path} {problem.message}")
-        say(f"would fix {report.fixed}, {remaining(report)}")
+        tell(f"would fix {report.fixed}, {remaining(report)}", arguments)
         return written
     if asked and outcome.stdin is not None:
         # The repaired text goes to standard output, so the report goes elsewhere.
@@ -268,7 +279,7 @@ def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
         sys.stderr.write(text)
         return written
     if asked and arguments.format != "text":
-        say(f"{report.fixed} fixed, {remaining(report)}")
+        tell(f"{report.fixed} fixed, {remaining(report)}", arguments)
     return write(render(report, arguments), arguments.output)
 
 

@@ -10,6 +10,11 @@ from collections.abc import Iterator
 
 from zerograd import __version__
 
+_EXTRAS = {"lsp": ("pygls", "2", "zerograd server"), "mcp": ("mcp", "2", "zerograd mcp")}
+"""By name of the extra: the package, its major version, and what needs it."""
+_LIBRARIES = ("pytest", "ipython", "lightning", "pytorch-lightning", "transformers", "accelerate")
+"""Libraries that zerograd works in."""
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `doctor`: there are none."""
@@ -19,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what is there; the exit code."""
-    rows = [*_versions(), *_check(), *_watch()]
+    rows = [*_versions(), *_check(), *_watch(), *_places()]
     width = max(len(word) for word, _ in rows)
     for word, text in rows:
         print(f"{word:<{width}}  {text}")
@@ -44,7 +49,8 @@ def _check() -> Iterator[tuple[str, str]]:
         yield "problem", f"{problem.path} {problem.message}"
     yield "cache", directory()
     read = [page.code for page in PAGES if page.only != "runtime"]
-    yield "check", f"{len(read)} of {len(PAGES)} rules; the others need a run"
+    others = ", ".join(page.code for page in PAGES if page.only == "runtime")
+    yield "check", f"{len(read)} of {len(PAGES)} rules; {others} need a run"
 
 
 def _watch() -> Iterator[tuple[str, str]]:
@@ -58,7 +64,8 @@ def _watch() -> Iterator[tuple[str, str]]:
         return
     seen = [page.code for page in PAGES if page.only != "static"]
     yield "torch", str(torch.__version__)
-    yield "run", f"{len(seen)} of {len(PAGES)} rules; the others need the source"
+    others = ", ".join(page.code for page in PAGES if page.only == "static")
+    yield "run", f"{len(seen)} of {len(PAGES)} rules; {others} need the source"
     yield (
         "watched",
         "backward, zero_grad, clips and steps of every torch.optim.Optimizer, GradScaler",
@@ -67,4 +74,40 @@ def _watch() -> Iterator[tuple[str, str]]:
         yield "watched", "ranks: DDP, FSDP2 and collective calls"
     else:
         yield "not watched", "ranks: this build of torch has no torch.distributed"
+    yield (
+        "not watched",
+        "steps in code that torch.compile has compiled: it calls no hooks",
+    )
     yield "not watched", "optimizers that are not a torch.optim.Optimizer: they have no hooks"
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    """Where zerograd can be used here, and what is missing for the rest."""
+    from zerograd.launch.start_file import written
+
+    for extra, (package, major, command) in _EXTRAS.items():
+        found = _version(package)
+        way = f"pip install 'zerograd[{extra}]'"
+        if not found:
+            yield "missing", f"{package}, for {command}: {way}"
+        elif found.split(".")[0] != major:
+            yield "missing", f"{package} {major}, for {command}; {found} is installed: {way}"
+        else:
+            yield "extra", f"{package} {found}, for {command}"
+    here = [f"{name} {found}" for name in _LIBRARIES if (found := _version(name))]
+    yield "libraries", ", ".join(here) or "none that zerograd works in"
+    files = written()
+    mode = os.environ.get("ZEROGRAD") or "not set"
+    for path in files:
+        yield "enabled", f"{path} reads the variable ZEROGRAD, which is {mode}"
+    if not files:
+        yield "enabled", "no: zerograd enable lets the variable ZEROGRAD watch what runs here"
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
@@ -13,7 +15,8 @@ from typing import NoReturn
 
 from zerograd import __version__
 from zerograd.cli.commands import COMMANDS
-from zerograd.cli.output import COULD_NOT, INTERRUPTED, say, silent
+from zerograd.cli.options import add_verbosity
+from zerograd.cli.output import COULD_NOT, INTERRUPTED, detail, say, silent
 
 _ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, and while it runs."
 _EXAMPLES = """\
@@ -59,7 +62,11 @@ def _obey(words: Sequence[str], strictness: dict[str, str]) -> int:
         parser.asked.refuse(unknown)
     assert command is not None, "the parser knows the same commands"
     arguments.program, arguments.strictness = program, strictness
+    detail(f"{__version__}, Python {sys.version.split()[0]}, in {os.getcwd()}", arguments)
+    start = time.monotonic()
     code: int = command.run(arguments)
+    with contextlib.suppress(OSError, ValueError):  # a script may have closed its standard error
+        detail(f"took {time.monotonic() - start:.2f} s", arguments)
     if asked != "run":  # there standard output belongs to the script
         sys.stdout.flush()
     return code
@@ -78,9 +85,12 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
 
     def error(self, message: str) -> NoReturn:
-        """End with a message; a command that does not exist gets a suggestion."""
-        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
-        super().error(message + (_similar(wrong[1], list(COMMANDS)) if wrong else ""))
+        """End with a message; a command or a value that does not exist gets a suggestion."""
+        wrong = re.match(r"argument (.*): invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            known = list(COMMANDS) if wrong[1] == "COMMAND" else re.findall(r"[\w-]+", wrong[3])
+            message += _similar(wrong[2], known)
+        super().error(message)
 
 
 def _similar(word: str, known: list[str]) -> str:
@@ -103,6 +113,7 @@ def _parser(asked: str, command: ModuleType | None) -> _Parser:
         added = commands.add_parser(name, help=purpose, formatter_class=raw, allow_abbrev=False)
         if name == asked and command is not None:
             command.add(added)
+            add_verbosity(added)
             parser.asked = added
     return parser
 

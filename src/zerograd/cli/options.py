@@ -37,6 +37,22 @@ def add_color(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_verbosity(group: argparse._ActionsContainer) -> None:
+    """`-q` and `-v`, which every command has."""
+    group.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print only findings, problems and what was asked for",
+    )
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print what is used, and how long it takes",
+    )
+
+
 def listed(given: list[str] | None) -> tuple[str, ...] | None:
     """The items of `--select a,b --select c`; None without the option."""
     if given is None:

@@ -20,6 +20,18 @@ def say(message: str) -> None:
     print(f"zerograd: {message}", file=sys.stderr)
 
 
+def tell(message: str, arguments: argparse.Namespace) -> None:
+    """Print a message that `-q` leaves out."""
+    if not arguments.quiet:
+        say(message)
+
+
+def detail(message: str, arguments: argparse.Namespace) -> None:
+    """Print a message that only `-v` prints."""
+    if arguments.verbose:
+        say(message)
+
+
 def silent(kind: object, error: object, trace: object) -> None:
     """Print nothing about an exception."""
 
@@ -32,6 +44,10 @@ def render(report: Report, arguments: argparse.Namespace) -> str:
         return text.statistics(report)
     from zerograd.report import formats
 
+    if arguments.quiet and arguments.format == "text":
+        from zerograd.report import text
+
+        return text.render(report, color=colored(arguments), summed=False)
     return formats.render(report, arguments.format, color=colored(arguments))
 
 

@@ -26,6 +26,8 @@ examples:
   zerograd run -m project.train             like `python -m project.train`
   zerograd run train.ipynb                  the cells of a notebook, from top to bottom
   zerograd run --on raise train.py          stop at the first error, with a traceback
+  zerograd run --steps 200 train.py         watch 200 steps and report; the rest runs unwatched
+  zerograd run --steps 200 --stop train.py  … and end the script there
   zerograd run --select ZG1 train.py        by code, by name, or by the beginning of a code
   zerograd run --format json --output found.json train.py
   zerograd run --html report.html train.py  make a web page: findings, timeline, norms
@@ -43,7 +45,7 @@ selected), 2 the script could not be run or watched
 """
 _VALUED = (
     "--on", "--select", "--ignore", "--format", "--output", "--record", "--html", "--color",
-    "--check-ranks", "--ranks",
+    "--check-ranks", "--ranks", "--steps",
 )  # fmt: skip
 """The options of `run` that take a value."""
 
@@ -59,6 +61,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         default="warn",
         help="what a finding does; raise: stop at the first error",
     )
+    parser.add_argument(
+        "--steps",
+        type=_steps,
+        metavar="N",
+        default=0,
+        help="watch N steps, report, and let the script run on unwatched",
+    )
+    parser.add_argument("--stop", action="store_true", help="with --steps: end the script instead")
     add_rules(parser.add_argument_group("rules"))
     output = parser.add_argument_group("output")
     add_output(output)
@@ -70,9 +80,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--live",
         action="store_true",
         help="show the state of the gradients while the script runs, on a terminal",
-    )
-    output.add_argument(
-        "-q", "--quiet", action="store_true", help="print findings only, and no summary"
     )
     output.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
@@ -88,6 +95,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--ranks", metavar="DIR", help="where each rank writes its findings, for zerograd merge"
     )
     parser.set_defaults(statistics=False)
+
+
+def _steps(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps: 1, 2, 3 …")
+    return int(text)
 
 
 def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -154,6 +167,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     from zerograd.launch.launch import Program
     from zerograd.launch.run_session import Options, Refused
 
+    if arguments.stop and not arguments.steps:
+        raise Refused("--stop ends the script after --steps N; name the number of steps")
     name, *rest = arguments.program or [""]
     module = name.startswith("-m")
     if module:
@@ -179,6 +194,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         report_to_stdout=arguments.format != "text",
         check_ranks=arguments.check_ranks,
         ranks=arguments.ranks,
+        steps=arguments.steps,
+        ends=arguments.stop,
     )
 
 

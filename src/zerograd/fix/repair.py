@@ -27,6 +27,8 @@ MOST = 20_000_000
 """Characters that may be checked again for one file: a few hundred attempts for a long one."""
 
 Wanted = Callable[[Finding], bool]
+_Key = tuple[str, str, int]
+"""The rule, the text of the line, and which of equal ones."""
 
 
 @dataclass
@@ -53,14 +55,20 @@ class Tries:
             )
 
 
-def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
-    """Repair the wanted findings of a document: only safely, or where `unsafe` is set, all."""
+def repair(
+    document: Document, wanted: Wanted, *, unsafe: bool, reported: Wanted | None = None
+) -> Repaired:
+    """Repair the wanted findings of a document: only safely, or where `unsafe` is set, all.
+
+    `reported` says which findings of the original document are reported; the others stay as they are.
+    """
     done = Repaired(document, verdict_on_bytes(document.data, document.path))
+    originals = _Originals(done, reported)
     tries = Tries()
-    tried: set[tuple[str, str, int]] = set()
+    tried: set[_Key] = set()
     moved = False
     while True:
-        todo = [(f, key) for f, key in _keyed(done) if key not in tried and wanted(f)]
+        todo = [(f, key) for f, key in originals.reported(done) if key not in tried and wanted(f)]
         if not todo:
             if not moved:
                 break
@@ -72,6 +80,7 @@ def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
         fix = with_fix(done.document, finding, done.verdict, tries).fix
         if fix is not None and (fix.safe or unsafe):
             done.fixed.append(finding)
+            originals.repaired(key)
             moved = True
             done.document = done.document.edited(fix.edits)
             done.verdict = verdict_on_bytes(done.document.data, document.path)
@@ -79,7 +88,35 @@ def repair(document: Document, wanted: Wanted, *, unsafe: bool) -> Repaired:
     return done
 
 
-def _keyed(done: Repaired) -> Iterator[tuple[Finding, tuple[str, str, int]]]:
+class _Originals:
+    """Which findings of a document were reported before the first repair, as lines move and findings go."""
+
+    def __init__(self, done: Repaired, reported: Wanted | None) -> None:
+        self._rows: dict[tuple[str, str], list[bool]] = {}
+        """By rule and text of the line: of equal findings, in their order, which are reported."""
+        for finding, (code, line, _) in _keyed(done) if reported is not None else ():
+            assert reported is not None
+            self._rows.setdefault((code, line), []).append(reported(finding))
+        self._all = all(one for row in self._rows.values() for one in row)
+
+    def reported(self, done: Repaired) -> Iterator[tuple[Finding, _Key]]:
+        """The findings that may be repaired."""
+        found = list(_keyed(done))
+        now = Counter(key[:2] for _, key in found)
+        for finding, key in found:
+            row = self._rows.get(key[:2], [self._all])
+            is_sure = len(row) == now[key[:2]]
+            if self._all or (row[key[2] - 1] if is_sure else all(row)):
+                yield finding, key
+
+    def repaired(self, key: _Key) -> None:
+        """The finding with this key is gone."""
+        row = self._rows.get(key[:2], [])
+        if len(row) >= key[2]:
+            del row[key[2] - 1]
+
+
+def _keyed(done: Repaired) -> Iterator[tuple[Finding, _Key]]:
     """The document's own findings, each with a key that does not depend on the lines above it."""
     if not done.verdict.findings:
         return

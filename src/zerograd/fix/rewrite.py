@@ -37,14 +37,18 @@ class Rewriter:
     fixed: int = 0
     diff: bytes = b""
     changed: set[str] = field(default_factory=set)
+    repaired: dict[str, bytes] = field(default_factory=dict)
+    """The files as they are, or would be, after the repair."""
 
-    def file(self, path: str, verdict: Verdict, wanted: Wanted) -> Verdict:
-        """Repair a file on disk; the verdict on what is left."""
+    def file(
+        self, path: str, verdict: Verdict, wanted: Wanted, reported: Wanted | None = None
+    ) -> Verdict:
+        """Repair those findings of a file on disk that are reported; the verdict on what is left."""
         try:
             document = Document(path, read_bytes(path))
         except Unreadable as error:
             return replace(verdict, problems=(*verdict.problems, error.problem))
-        after, left, fixed = self._treated(document, wanted)
+        after, left, fixed = self._treated(document, wanted, reported)
         if after.data == document.data:
             return left
         if self.mode == "diff":
@@ -56,26 +60,31 @@ class Rewriter:
                 problem = Problem(path, f"was not repaired: {error}")
                 return replace(verdict, problems=(*verdict.problems, problem))
             self.changed.add(os.path.abspath(path))
+        self.repaired[path] = after.data
         self.fixed += fixed
         return left
 
-    def text(self, path: str, data: bytes, wanted: Wanted) -> tuple[bytes, Verdict]:
+    def text(
+        self, path: str, data: bytes, wanted: Wanted, reported: Wanted | None = None
+    ) -> tuple[bytes, Verdict]:
         """Repair what was read from standard input."""
         document = Document(path, data)
-        after, left, fixed = self._treated(document, wanted)
+        after, left, fixed = self._treated(document, wanted, reported)
         self.fixed += fixed
         if self.mode == "diff":
             self.diff += difference(document, after)
         return after.data, left
 
-    def _treated(self, document: Document, wanted: Wanted) -> tuple[Document, Verdict, int]:
+    def _treated(
+        self, document: Document, wanted: Wanted, reported: Wanted | None
+    ) -> tuple[Document, Verdict, int]:
         if self.mode == "show":
             return (
                 document,
                 with_fixes(document, verdict_on_bytes(document.data, document.path), wanted),
                 0,
             )
-        done = repair(document, wanted, unsafe=self.unsafe)
+        done = repair(document, wanted, unsafe=self.unsafe, reported=reported)
         return done.document, done.verdict, len(done.fixed)
 
 

@@ -1,6 +1,7 @@
 """Runs a script and watches it, replays a recording, writes the web page of a run.
 
-It gives `run_session`, `replay` and `html_report`; `boot` watches the processes that a script starts.
+It gives `run_session`, `replay` and `html_report`; `boot` watches the processes that a script starts, and
+those whose environment asks for it (`start_file`).
 
 May import: core, rules, fold, recording, report, terminal, static, static.read, processes, runtime.
 """

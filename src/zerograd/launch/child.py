@@ -1,6 +1,7 @@
-"""A process that a watched program has started. It is watched too, and writes its findings to a file.
+"""A process that is watched although nobody calls `zerograd run`: `boot/` makes it import this module.
 
-The leader of the run prints them. `boot/` makes such a process import this module.
+A watched program has started it, and its findings go to a file that the leader of the run prints. Or its
+environment asks for it (`zerograd enable`), and it leads a run of its own.
 """
 
 from __future__ import annotations
@@ -19,15 +20,32 @@ def listen() -> Finder | _Nobody:
     inherited = from_parent()
     if inherited is None:
         return _Nobody()  # the run is over
-    name = sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-m", "") else "a child process"
     options = Options(
-        Program(name),
+        Program(_name("a child process")),
         on=inherited.on,
         select=inherited.codes,
         record=inherited.record if identify().one_of_many else None,
         color=inherited.color,
         check_ranks=inherited.check_ranks,
+        steps=inherited.steps,
+        ends=inherited.ends,
     )
+    return _waiting(options)
+
+
+def begin(mode: str) -> Finder:
+    """Wait for the import of torch in a program that its environment asks to watch."""
+    return _waiting(
+        Options(Program(_name("a program")), on=mode, only_findings=True, exit_zero=True)
+    )
+
+
+def _name(unknown: str) -> str:
+    """What the program is called in the report."""
+    return sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-m", "") else unknown
+
+
+def _waiting(options: Options) -> Finder:
     session = Session(options, lambda _: "")
     finder = Finder(session)
     sys.meta_path.insert(0, finder)

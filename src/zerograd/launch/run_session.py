@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import logging
 import os
 import shutil
 import sys
@@ -67,6 +68,12 @@ class Options:
     check_ranks: str = "default"
     ranks: str | None = None
     """The directory for the findings of all processes of the run."""
+    only_findings: bool = False
+    """No summary if there are no findings."""
+    steps: int = 0
+    """How many steps are watched; 0 is all."""
+    ends: bool = False
+    """After these steps the program ends; without it, the program goes on unwatched."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,11 @@ class Session:
             record=self._recorder,
             check_ranks=options.check_ranks,
             process=self._process,
+            most_steps=options.steps,
+            on_enough=self._enough,
         )
+        self._early: Report | None = None
+        """What was found, if the watch has ended before the program."""
         self._live: Live | None = None
         self._closed = False
         self._pass_options_on(codes)
@@ -158,6 +169,8 @@ class Session:
                 options.check_ranks,
                 self._color,
                 record,
+                options.steps,
+                options.ends,
             )
         )
 
@@ -208,14 +221,41 @@ class Session:
         if problem not in self._problems:
             self._problems.append(problem)
 
+    def _enough(self) -> None:
+        """As many steps were watched as the options say: report, and let the program go on, or end it."""
+        from zerograd.runtime.watch import Enough
+
+        if self._live is not None and os.getpid() == self._pid:
+            self._live.stop()
+            self._live = None
+        self._early = self._stopped(Ended(0, clean=False))
+        if self._options.ends:
+            raise Enough(0)
+        if self._is_alone:
+            self._sum_up(self._early)
+            self._hand_out(self._early)
+            if not self._options.quiet:
+                self._console.write(
+                    f"zerograd: {self._options.program.name} goes on unwatched, after "
+                    f"{self._options.steps} step{'' if self._options.steps == 1 else 's'}\n"
+                )
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether there is nobody else whose findings belong into the report."""
+        return (
+            self._process.leads and not self._process.identity.one_of_many and self._process.alone
+        )
+
     def _report(self, finding: Finding) -> None:
         """Print the finding at once, and update the files."""
         report = self._watch.report
         self._process.found(finding)
         if finding.place not in self._reported and self._process.first_to_report(finding):
             self._add_sources(report)
-            alone = replace(finding, seen=None)
-            self._console.write(text.block(alone, report, color=self._color))
+            if self._options.on != "collect":
+                alone = replace(finding, seen=None)
+                self._console.write(text.block(alone, report, color=self._color))
         self._reported.add(finding.place)
         if self._output:
             self._output.write(self._render(report))
@@ -251,7 +291,8 @@ class Session:
         worker = self._started and not self._process.leads and self._watch.idle
         if self._closed or (worker and not self._process.opened):
             return Outcome(ended.code, ended.interrupted, leads=False)  # this process did not train
-        report = self._stopped(ended)
+        reported = self._early is not None and not self._options.ends and self._is_alone
+        report = self._early or self._stopped(ended)
         self._process.ended(report, clean=ended.clean)
         if not ended.clean and not self._process.formed:
             self._never_met()
@@ -260,8 +301,9 @@ class Session:
             return Outcome(ended.code, ended.interrupted, leads=False)  # another one reports
         whole = self._process.wait()
         report = self._with_others(report)
-        self._sum_up(report)
-        self._hand_out(report)
+        if not reported:
+            self._sum_up(report)
+            self._hand_out(report)
         if not whole:
             self._process.kept = True
             self._console.write(
@@ -320,6 +362,10 @@ class Session:
         if self._recorder and self._recorder.problem:
             path, problem = self._options.record, self._recorder.problem
             self._console.write(f"zerograd: {path} does not contain the whole run: {problem}\n")
+        with contextlib.suppress(Exception):  # the program may have configured its own logging
+            logging.getLogger("zerograd").info("%s: %s", name, text.summary(report))
+        if self._options.only_findings and not report.findings and not report.errors:
+            return
         if self._options.quiet:
             for one in report.errors:
                 self._console.write(f"{text.problem(one, color=self._color)}\n")

@@ -3,5 +3,5 @@
 It gives `LESSONS`, a presenter for the terminal and a writer for web pages. A lesson is data; torch
 computes its numbers while the reader looks.
 
-May import: core, report, static, runtime.
+May import: core, report, rules, static, runtime.
 """

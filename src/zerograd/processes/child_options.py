@@ -24,6 +24,8 @@ class ChildOptions:
     check_ranks: str = "default"
     color: bool = False
     record: str | None = None
+    steps: int = 0
+    ends: bool = False
 
 
 def pass_on(options: ChildOptions) -> None:

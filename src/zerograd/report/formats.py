@@ -19,8 +19,9 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "text": Format(for_people=True),
+    "text": Format(for_people=True, shows_fixes=True),
     "concise": Format(for_people=True),
+    "agent": Format(shows_fixes=True),
     "json": Format(shows_fixes=True),
     "github": Format(),
     "gitlab": Format(),

@@ -38,8 +38,8 @@ def plain(style: str, text: str) -> str:
     return text
 
 
-def render(report: Report, *, color: bool = False) -> str:
-    """Every finding with its excerpt, then what could not be checked, then a summary."""
+def render(report: Report, *, color: bool = False, summed: bool = True) -> str:
+    """Every finding with its excerpt, then what could not be checked, then a summary if it is wanted."""
     paint = colored if color else plain
     blocks = ["\n".join(_finding(one, report, paint)) for one in report.findings]
     if report.errors:
@@ -50,8 +50,9 @@ def render(report: Report, *, color: bool = False) -> str:
         blocks.append("\n".join(_row(*row, paint) for row in _stopped(report.watched)))
     if report.lists_loops and report.loops:
         blocks.append(listing(report, paint).rstrip("\n"))
-    blocks.append(summary(report))
-    return "\n\n".join(blocks) + "\n"
+    if summed:
+        blocks.append(summary(report))
+    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
@@ -61,7 +62,7 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     marks = [Mark(finding.site, "^", finding.label)]
     marks += [Mark(note.site, "-", note.message) for note in finding.notes]
     yield from excerpt(marks, report.sources, paint)
-    if finding.optimizer and not _is_marked(finding, report):
+    if finding.optimizer and _one_of_several(finding, report) and not _is_marked(finding, report):
         yield _row("opt ", visible(finding.optimizer), paint)
     for test in finding.when:
         yield _row("when", visible(test), paint)
@@ -69,8 +70,14 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
         yield _row("seen", seen(finding), paint)
     if finding.help:
         yield _row("help", visible(helped(finding, report.sources)) + fixable(finding), paint)
-    if finding.refused:
+    if finding.refused and report.fixed is not None:
         yield _row("fix ", f"none: {visible(finding.refused)}", paint)
+
+
+def _one_of_several(finding: Finding, report: Report) -> bool:
+    """Whether there may be another optimizer; a run may still make one."""
+    names = {step.subject for one in report.loops or () for step in one.loop.steps}
+    return bool(finding.subject) or len(names) > 1
 
 
 def _is_marked(finding: Finding, report: Report) -> bool:
@@ -149,9 +156,23 @@ def summary(report: Report) -> str:
     )
     if any(hidden):
         lines.append(f"not shown: {', '.join(filter(None, hidden))}")
+    if report.fixed is None and (fixable := _fixable(report)):
+        lines.append(f"fixable: {fixable}")
     if report.fixed is not None:
         lines.append(f"{report.fixed} fixed, {remaining(report)}")
     return "\n".join(lines)
+
+
+def _fixable(report: Report) -> str:
+    """How many findings can be repaired: `2 with --fix, 1 more with --unsafe-fixes`."""
+    safe = sum(one.fix is not None and one.fix.safe for one in report.findings)
+    unsafe = sum(one.fix is not None and not one.fix.safe for one in report.findings)
+    more = "more " if safe else ""
+    parts = (
+        f"{safe} with --fix" * bool(safe),
+        f"{unsafe} {more}with --unsafe-fixes" * bool(unsafe),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def remaining(report: Report) -> str:

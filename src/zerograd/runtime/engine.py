@@ -41,6 +41,11 @@ class OpenWatch(Protocol):
     searches: bool
     """Whether all objects of the program are searched, which takes up to 0.2 s: for optimizers that were
     made before, and for what looks like an optimizer and cannot be watched."""
+    most_steps: int
+
+    def enough(self) -> None:
+        """As many steps were watched as the watch is for."""
+        ...
 
     def hear(self, finding: Finding) -> None:
         """A rule was broken, for the first time at its place or once more."""
@@ -57,7 +62,7 @@ class Engine:
     expected = 0
     """How many backward calls windows are meant to have, by `expect_window`; 0 without it."""
 
-    def __init__(self, passing: tuple[type[Exception], ...]) -> None:
+    def __init__(self, passing: tuple[type[BaseException], ...]) -> None:
         torch = load_torch()
         self.watches: list[OpenWatch] = []
         self.home = os.getcwd()
@@ -71,7 +76,7 @@ class Engine:
         _hide_our_code()
 
     @classmethod
-    def join(cls, watch: OpenWatch, passing: tuple[type[Exception], ...]) -> Engine:
+    def join(cls, watch: OpenWatch, passing: tuple[type[BaseException], ...]) -> Engine:
         """Open a watch. Exceptions of the types in `passing` are raised in the program."""
         with cls.lock:
             engine = cls.running or cls(passing)
@@ -83,6 +88,8 @@ class Engine:
             engine.watcher.replicas.compare(watch.check_ranks)
             if watch.record is not None:
                 engine._record(watch.record)
+            if watch.most_steps:
+                engine.watcher.end_after(engine.judge.steps + watch.most_steps)
             return engine
 
     @classmethod
@@ -184,6 +191,11 @@ class Engine:
         finding = replace(finding, optimizer=self.watcher.lanes.names.called(finding.subject))
         for watch in tuple(self.watches):
             watch.hear(finding)
+
+    def enough(self) -> None:
+        for watch in tuple(self.watches):
+            if watch.most_steps:
+                watch.enough()
 
     def ranks_met(self) -> None:
         for watch in self.watches:

@@ -6,6 +6,7 @@ import ast
 import linecache
 import threading
 from contextlib import suppress
+from typing import ClassVar
 
 from zerograd.core.events import Site
 
@@ -14,10 +15,9 @@ _PARSING = threading.Lock()
 
 
 class ProgramSource:
-    """The files that were parsed so far."""
+    """The files of the program. Each text is parsed once, however many watches there are."""
 
-    def __init__(self) -> None:
-        self._files: dict[str, ast.Module | None] = {}
+    _files: ClassVar[dict[str, tuple[str, ast.Module | None]]] = {}
 
     def around(self, file: str, site: Site) -> list[ast.AST] | None:
         """The nodes from the module to a call; None if the file cannot be read or has another text."""
@@ -30,14 +30,17 @@ class ProgramSource:
         return None if len(path) == 1 or not _is_of(path, site) else path
 
     def _tree(self, file: str) -> ast.Module | None:
-        if file not in self._files:
+        text = "".join(linecache.getlines(file))
+        known = self._files.get(file)
+        if known is None or known[0] != text:
             if len(self._files) >= MOST_FILES:
                 self._files.clear()
-            self._files[file] = None
+            tree = None
             # Two threads that parse at once may get a SystemError: CPython counts depth for both together.
             with _PARSING, suppress(SyntaxError, ValueError, RecursionError, SystemError):
-                self._files[file] = ast.parse("".join(linecache.getlines(file)))
-        return self._files[file]
+                tree = ast.parse(text)
+            known = self._files[file] = (text, tree)
+        return known[1]
 
 
 def _spans(node: ast.AST, site: Site) -> bool:

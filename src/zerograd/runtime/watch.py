@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import linecache
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,10 @@ from zerograd.terminal.status_line import Glance
 Parameters = ParamSpec("Parameters")
 Result_co = TypeVar("Result_co", covariant=True)
 
+_LOG = logging.getLogger("zerograd")
+"""Every finding is logged once, with itself as `finding`; it is shown only where the program configures logging."""
+_LOG.addHandler(logging.NullHandler())
+
 WAYS = ("warn", "raise", "collect")
 _ABOUT_WINDOWS = frozenset(rule.code for rule in RULES if rule.windows)
 
@@ -49,6 +54,10 @@ class GradientError(RuntimeError):
         super().__init__(
             "\n".join(f"{one.code} {one.name}: {one.message}" for one in self.findings)
         )
+
+
+class Enough(SystemExit):
+    """Ends a program of which only some steps are of interest."""
 
 
 class WatchedFunction(Protocol[Parameters, Result_co]):
@@ -82,6 +91,8 @@ class Watch:
         check_ranks: str = "default",
         process: RunProcess | None = None,
         searches: bool = True,
+        most_steps: int = 0,
+        on_enough: Callable[[], None] | None = None,
     ) -> None:
         if on not in WAYS:
             raise ValueError(f"on={on!r} is not one of {', '.join(map(repr, WAYS))}")
@@ -98,7 +109,12 @@ class Watch:
             "check_ranks": check_ranks,
             "process": process,
             "searches": searches,
+            "most_steps": most_steps,
+            "on_enough": on_enough,
         }
+        self.most_steps = most_steps
+        """How many steps are watched; 0 is all."""
+        self._on_enough = on_enough
         self.check_ranks = check_ranks
         self.process = process
         self.searches = searches
@@ -116,7 +132,7 @@ class Watch:
         self._open += 1
         if self._open == 1:
             self.report = Report()
-            engine = Engine.join(self, (GradientError, GradientWarning))
+            engine = Engine.join(self, (GradientError, GradientWarning, Enough))
             self._home = engine.home
             self._before = {one.place: one.seen or 0 for one in engine.judge.report.findings}
         return self.report
@@ -164,6 +180,15 @@ class Watch:
         this = cast("WatchedFunction[Parameters, Result_co]", watched)
         this.report = Report()
         return this
+
+    def enough(self) -> None:
+        """So many steps were watched: the program goes on unwatched, unless the owner ends it."""
+        engine = Engine.running
+        self.stop(clean=False)
+        if engine is not None and Engine.running is None:
+            engine.watcher.stop()
+        if self._on_enough is not None:
+            self._on_enough()
 
     def hear(self, finding: Finding) -> None:
         """A rule was broken, for the first time at its place or once more."""
@@ -224,10 +249,13 @@ class Watch:
         return [line.rstrip("\n") for line in linecache.getlines(name)]
 
     def _announce(self, finding: Finding) -> None:
+        site = finding.site
+        level = logging.WARNING if finding.level == "error" else logging.INFO
+        words = (site.path, site.line, finding.code, finding.name, finding.message)
+        _LOG.log(level, "%s:%d: %s %s: %s", *words, extra={"finding": finding})
         if self._on_finding is not None:
             self._on_finding(finding)
         elif self._on == "warn":
-            site = finding.site
             message = f"zerograd: {finding.code} {finding.name}: {finding.message}"
             if finding.help:
                 message += f" ({finding.help})"

@@ -74,6 +74,10 @@ class Host(Protocol):
         """A step was taken of parameters that ranks share."""
         ...
 
+    def enough(self) -> None:
+        """As many steps were watched as somebody has asked for."""
+        ...
+
     def problem(self, message: str, wrong: bool) -> None:
         """Why ranks cannot be compared; `wrong` if that is a mistake in how the run was started."""
         ...
@@ -87,7 +91,7 @@ class Watcher:
     """Listens to torch, and posts what happens to the gradients."""
 
     def __init__(
-        self, torch: Any, judge: Judge, host: Host, passing: tuple[type[Exception], ...] = ()
+        self, torch: Any, judge: Judge, host: Host, passing: tuple[type[BaseException], ...] = ()
     ) -> None:
         """Exceptions of the types in `passing` are meant to reach the program."""
         self._judge = judge
@@ -102,6 +106,8 @@ class Watcher:
         """What the subjects are called that have stepped in compiled code."""
         self._meter: Meter | None = None
         self._count = BackwardCount()
+        self._most_steps = 0
+        """After so many steps nothing is watched any more; 0 if everything is."""
         self._next_walk = 1
         """The backward whose graph is walked to find parameters that no optimizer has."""
         self._next_finite = 1
@@ -171,6 +177,11 @@ class Watcher:
         self._finite.measured = None if meter is None else meter.norm
         self.lanes.leave_loops()
 
+    def end_after(self, steps: int) -> None:
+        """Nothing is watched any more at the first backward after so many steps; 0: to the end."""
+        self._most_steps = steps
+        self._count.next_look = 0
+
     # Backward
 
     def backward_begins(
@@ -216,13 +227,20 @@ class Watcher:
 
     def _look(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
         """What is looked at before few of all backward calls."""
+        if self._most_steps and self._judge.steps >= self._most_steps:
+            self._most_steps = 0
+            self._host.enough()
+            return
         if number >= self._next_finite:
             if self._meter is None and self._finite.look(lane.probed):
                 lane.loop.leave()
             self._next_finite = self._finite.next(number)
         if number >= self._next_walk:
             self._walk(lane, number, outputs, frame)
-        self._count.next_look = min(self._next_walk, self._next_finite)
+        # Whether there were enough steps is asked each time.
+        self._count.next_look = (
+            number + 1 if self._most_steps else min(self._next_walk, self._next_finite)
+        )
 
     def _walk(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
         """Follow the graph to the parameters that it reaches and no optimizer has."""
@@ -420,6 +438,12 @@ class Watcher:
         for subject in self._subjects.all:
             if subject.finite.suspicious and self._finite.is_restored(subject):
                 self._post(subject, self._events.event(End, NOWHERE, restored=True))
+
+    def stop(self) -> None:
+        """Nothing is watched any more, whatever is running."""
+        self._failed = True
+        self.lanes.leave_loops()
+        self.lanes.stop()
 
     # Faults of ours
 

@@ -1,7 +1,8 @@
-"""The language server: the findings of `zerograd check` in an editor, while the code is written.
+"""Servers for editors and coding agents: the findings of `zerograd check` while the code is written.
 
-It gives `language_server.serve`, which speaks the Language Server Protocol on standard input and output. A
-second thread speaks it; the main thread checks, so that a check can be interrupted and has its time limit.
+`agent_server.serve` speaks the Model Context Protocol, and `language_server.serve` the Language Server
+Protocol, both on standard input and output. A second thread speaks to the editor; the main thread checks, so
+that a check can be interrupted and has its time limit.
 
-May import: check, core, fix, rules, static, static.read.
+May import: check, core, fix, learn, report, rules, static, static.read.
 """

@@ -1,6 +1,7 @@
-"""A `sitecustomize` that watches the processes which a watched script starts.
+"""What Python imports at its start in processes that are watched although nobody calls `zerograd run`.
 
-Its directory comes first in their `PYTHONPATH`.
+A `sitecustomize` for the processes which a watched script starts: its directory comes first in their
+`PYTHONPATH`. And `at_start`, for environments in which `zerograd enable` was called.
 
 May import: launch.
 """
