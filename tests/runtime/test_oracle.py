@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -205,8 +206,8 @@ class Oracle:
         elif act.do in CHANGES:
             self.change(act, line, iteration)
         elif act.do in (Do.CLIP, Do.CLIP_ALL):
-            one = frozenset({self.numbers[act.target]})
-            self.clip(self.of(one if act.do is Do.CLIP else self.subjects[act.target]))
+            only = [act.target]
+            self.clip(self.of(self.now(only if act.do is Do.CLIP else self.named(act.target))))
         elif act.do is Do.UNSCALE:
             scale = self.scaler.get_scale()
             self.scaler.unscale_(self.optimizers[act.target])
@@ -218,7 +219,7 @@ class Oracle:
 
     def change(self, act: Act, line: int, iteration: int) -> None:
         if act.do is Do.ASSIGN:
-            subject = self.subjects[act.target]
+            subject = self.now(self.named(act.target))
             this = Backward(self.time, line, subject)
             for param in self.of(subject):
                 param.grad = torch.full_like(param, 0.1 + iteration)
@@ -232,6 +233,14 @@ class Oracle:
             self.held |= {param: [] for param in made.parameters()}
         else:
             self.modules[act.target].requires_grad_(act.do is Do.THAW)
+
+    def named(self, optimizer: int) -> Sequence[int]:
+        """The modules that an optimizer was made for, by the numbers in their names."""
+        return self.program.trainers[optimizer].modules
+
+    def now(self, names: Sequence[int]) -> Subject:
+        """The modules that have these numbers in their names now."""
+        return frozenset(self.numbers[name] for name in names)
 
     def of(self, modules: Subject) -> list[Tensor]:
         return [param for param, module in self.params.items() if module in modules]

@@ -205,7 +205,8 @@ def _changed(
     """The body with what changes a run on its way: frozen modules, assigned gradients."""
     module, place = random.randrange(modules), random.randrange(len(body) + 1)
     change = random.choice((Do.ASSIGN, Do.FREEZE, Do.FREEZE, Do.REPLACE))
-    once = tuple(i for i in range(iterations) if i != random.randrange(1, iterations))
+    when = random.randrange(1, iterations)
+    once = tuple(i for i in range(iterations) if i != when)
     if change is Do.ASSIGN:
         trainer = random.randrange(len(trainers))
         left_out = random.choice(((), _left_out(random, iterations)))
