@@ -158,9 +158,8 @@ class Oracle:
         self.numbers = list(range(len(self.modules)))
         """The numbers of the modules; one that is made anew has another."""
         self.changes = any(act.do in CHANGES for act in acts)
-        shared = sum(map(len, self.subjects)) > len(frozenset().union(*self.subjects))
-        self.unsure = shared and any(act.do is Do.ASSIGN for act in acts)
-        """What is assigned to parameters of two optimizers is one's until the other was seen."""
+        self.unsure = len(self.subjects) > 1 and any(act.do is Do.ASSIGN for act in acts)
+        """Gradients are assigned to a part of what a backward has filled, and nobody sees that."""
         self.plain = len(self.subjects) == 1 and not any(
             act.do in (*BY_HAND, *SCALING, *CHANGES) for act in acts
         )
@@ -224,8 +223,9 @@ class Oracle:
             for param in self.of(subject):
                 param.grad = torch.full_like(param, 0.1 + iteration)
                 self.held[param] = [Contribution(this, param.grad.clone())]
-            for past in self.past.values():
-                past.prints, past.dropped = [], None
+            for one, past in self.past.items():
+                if one & subject:
+                    past.prints, past.dropped = [], None
         elif act.do is Do.REPLACE:
             self.modules[act.target] = made = _module(self.program.deep[act.target])
             self.numbers[act.target] = number = max(self.params.values()) + 1
@@ -360,7 +360,11 @@ class Oracle:
         mixing = [b for each in there for b in _mixing(each, subject)]
         if mixing:
             first = self.own(sorted(mixing, key=lambda one: one.time), subject)
-            (self.may if self.unsure else self.must)["ZG101", first.line] += 1
+            if not self.unsure:
+                self.must["ZG101", first.line] += 1
+        if self.unsure:
+            lines = {one.line for one in self.backwards}
+            self.may.update((code, line) for code in ("ZG101", "ZG106") for line in lines)
         self.always_stale &= bool(mixing) or iteration == 0
         # Where gradients are stale, that they are another's besides need not be said.
         clean = [one for each in there if not any(one.used for one in each) for one in each]
@@ -368,7 +372,7 @@ class Oracle:
         if crossing:
             latest, through = max(crossing, key=lambda one: one[0].time)
             sure = all(sure for _, sure in crossing) and self.past[subject].clears
-            sure &= not any(mixing) and not self.changes
+            sure = sure and not mixing and not self.changes
             (self.must if sure and through else self.may)["ZG106", latest.line] += 1
         self.past[subject].steps += 1
         if any(there):
@@ -385,7 +389,9 @@ class Oracle:
         """The first backward that added to used gradients, but for those that were for another's step."""
         first = mixing[0]
         for late in mixing[1:]:
-            others = [one for one, when in first.lent.items() if when < late.time]
+            others = [
+                one for one, when in first.lent.items() if when < late.time and not one & subject
+            ]
             if any((own, two) in first.passed for one in others for two in one for own in subject):
                 first = late
         return first
@@ -397,7 +403,14 @@ class Oracle:
         past = self.past[subject]
         prints = [b"" if p.grad is None else bits(p.grad) for p in self.of(subject)]
         new = [one.backward for one in there if subject not in one.used]
-        if not new and prints == past.prints:
+        same = prints == past.prints
+        rest = len(prints) == len(past.prints) and all(
+            now == then or not any(now) for now, then in zip(prints, past.prints, strict=True)
+        )
+        if not new and rest and not same:
+            self.may["ZG105", line] += 1  # some of them are cleared
+            past.repeated = True
+        if not new and same:
             # Two optimizers over the same gradients are meant, and so are many steps in a row.
             meant = past.by != optimizer or past.repeated_at == len(self.backwards)
             known = past.repeated and not any(one.value.isnan().any() for one in there)

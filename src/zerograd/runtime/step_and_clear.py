@@ -330,8 +330,10 @@ class StepAndClear:
             return  # no backward whose gradients are still there has reached both
         if not holds(subject.probe.param):
             return  # cleared by hand: the step has used nothing
-        before = other.track.node
-        through = self._detach.passes(before.state.backward, other, subject)
+        before, state = other.track.node, other.track.node.state
+        through = self._detach.passes(state.backward, other, subject)
+        if state.mixed is not None and state.mixed != state.backward:
+            through = False  # what was added to used gradients first was not for this step
         self._post(other, self._events.variant(event, foreign=True, through=through))
         if other.track.node is not before and other.track.node.state.lent is not None:
             other.lane.used[other.name] = other
