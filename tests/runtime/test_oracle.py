@@ -423,6 +423,8 @@ class Oracle:
         past.prints, past.empty_at, past.cleared, past.dropped = prints, -1, False, None
         if not new:
             return
+        if any(subject in one.used for one in there):
+            self.may["ZG105", line] += 1  # a part of it is used once more
         own = max(new, key=lambda one: one.time).line
         past.cuts.append(past.drops)
         past.drops = []

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import zerograd
-from support.training import assert_found, batches, either_way, net, sgd
+from support.training import assert_found, batches, either_way, loss_of, net, sgd
 
 clip = nn.utils.clip_grad_norm_
 
@@ -186,4 +186,18 @@ def test_a_clear_of_everything_clears_a_frozen_optimizer_too() -> None:
             both.zero_grad()
             (-judge(fake).mean()).backward()
             opt_g.step()
+    assert_found(report, right=True)
+
+
+def test_steps_while_all_is_frozen_use_nothing_that_a_later_step_could_use_again() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12)):
+            model.requires_grad_(number % 4 == 3)
+            if number % 4 == 3:
+                loss_of(model, x).backward()
+            optimizer.step()
+            if number % 4 == 3:
+                optimizer.zero_grad()
     assert_found(report, right=True)

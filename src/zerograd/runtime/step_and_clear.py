@@ -305,7 +305,9 @@ class StepAndClear:
     def _empty(self, subject: Subject, event: Step) -> Step:
         """A step with nothing to use: from the second time, if no backward ran in between."""
         if not any(param.requires_grad for param in subject.params):
+            # What was known of them is past, and there is nothing that this step could use.
             self._post(subject, self._events.event(Unknown, event.site))
+            self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
             return event
         if subject.track.node.grads not in EMPTY:
             self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
