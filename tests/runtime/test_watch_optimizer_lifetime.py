@@ -175,7 +175,7 @@ def test_thawed_layers_that_kept_old_gradients_are_found(right: bool) -> None:
             if right or number < 3:
                 model[0].zero_grad()
             loss_of(model, x).backward()  # ZG101
-            optimizer.step()
+            optimizer.step()  # ZG105
     assert_found(report, right=right)
 
 

@@ -82,6 +82,8 @@ def _steps() -> Made:
         made.append(Step(at(54), leaked=leaked, measured=Measured(5.0, 8.0) if through else None))
         made.append(Step(at(54), foreign=True, through=through))
     made.append(Step(at(55), remade=at(56)))
+    for fed, count in product(FLAGS, (1, 3)):
+        made.append(Step(at(57), fed=fed, repeated=("weight",), repeated_count=count))
     made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]
     made += [Step(at(53), decided=Decided(guard, 4, guard is None)) for guard in (None, at(60))]
     return made

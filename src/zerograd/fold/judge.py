@@ -118,11 +118,13 @@ class Judge:
 
         Nothing else moves a node, counts, or hands events to the recorder.
         """
+        event = edge.event
+        if self.recorder is not None and not isinstance(event, Observation):
+            self.recorder.write(track.name, event)
         before = track.node
         track.node = edge.node
-        event = edge.event
-        if edge.broken or self.recorder is not None:
-            self._pass_on(track, edge)
+        if edge.broken:
+            self._report(edge.broken, track, event)
         # Kinds have no subclasses, and this comparison takes half the time of `isinstance`.
         if type(event) is Backward:
             if not event.may:
@@ -181,13 +183,6 @@ class Judge:
     def _observe(self, track: Track, seen: Observations) -> None:
         for observation in seen:
             self.post(track, observation)
-
-    def _pass_on(self, track: Track, edge: Edge) -> None:
-        """Hand an event to the recorder, and what it breaks to the report."""
-        if self.recorder is not None and not isinstance(edge.event, Observation):
-            self.recorder.write(track.name, edge.event)
-        if edge.broken:
-            self._report(edge.broken, track, edge.event)
 
     def _report(self, broken: Iterable[tuple[Rule, Violation]], track: Track, event: Event) -> None:
         diverged = event.diverged if isinstance(event, Sync) else None
