@@ -30,7 +30,9 @@ def places(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, int
     return [(one.code, one.site.line, one.site.column) for one in findings]
 
 
-@pytest.mark.parametrize("case", tiers.sample(CASES, 20), ids=str)
+@pytest.mark.parametrize(
+    "case", tiers.sample(CASES, 20), ids=lambda case: f"{case.topic}: {case.claim}"
+)
 def test_allow_here_allows_exactly_one_finding_in_every_case(case: Case, tmp_path: Path) -> None:
     for name, content in case.files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
