@@ -26,7 +26,7 @@ time_limit.LIMIT = workers.LIMIT = 0.4
 workers.GRACE = 0.3
 workers.PATIENCE = 1.5
 
-def verdict(source, explain=False):
+def verdict(source, explain=False, memory=None):
     name = os.path.basename(source.path)
     if name.startswith("die"):
         os._exit(3)

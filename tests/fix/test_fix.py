@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.command import FORGOTTEN_ZERO, environment, write, zerograd
+from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from support.notebooks import notebook
 from support.paths import ROOT
 from zerograd.fix.rewrite import NotWritten, exchange
@@ -258,8 +258,8 @@ def test_a_fix_in_another_format_is_counted_on_standard_error(tmp_path: Path) ->
     assert done.stderr == "zerograd: 1 fixed, 0 remaining\n"
 
 
-def test_nobody_loads_what_repairs_without_asking(tmp_path: Path) -> None:
-    write(tmp_path, {"train.py": FORGOTTEN_ZERO})
+def test_what_repairs_is_not_loaded_where_nothing_is_wrong(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": RIGHT})
     code = """\
 import sys
 from zerograd.cli.main import main

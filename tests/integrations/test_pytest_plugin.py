@@ -97,9 +97,9 @@ def test_another_rule(): train(clear=False)
     ("mark", "said"),
     [
         ("allow=['stale-gradien']", "*unknown rule 'stale-gradien'; did you mean stale-gradient*"),
-        ("allow='stale-gradient'", "the mark is written zerograd(allow=['stale-gradient', …])"),
-        ("'stale-gradient'", "the mark is written zerograd(allow=['stale-gradient', …])"),
-        ("only=['ZG101']", "the mark is written zerograd(allow=['stale-gradient', …])"),
+        ("allow='stale-gradient'", "the mark is written zerograd(allow=[names of rules])"),
+        ("'stale-gradient'", "the mark is written zerograd(allow=[names of rules])"),
+        ("only=['ZG101']", "the mark is written zerograd(allow=[names of rules])"),
     ],
 )
 def test_a_wrong_mark_is_an_error_of_its_test(

@@ -298,7 +298,7 @@ def test_one_types_what_the_card_says_and_lands_there(show: Any) -> None:
     assert page.evaluate("() => location.hash") == "#step=6545&lane=1"
     page.fill("#goto", "step 12 of opt_g")
     page.keyboard.press("Enter")
-    assert "step 12 of opt_g" in page.inner_text("#detail h3")
+    page.wait_for_selector("#detail h3:has-text('step 12 of opt_g')")
     page.evaluate("() => { location.hash = '#step=6545&lane=1' }")
     page.wait_for_function("() => zerograd.view.chosen === 9816")
 

@@ -179,7 +179,8 @@ KEY = st.sampled_from(
 def test_any_settings_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, given_: dict[str, str], tail: bytes
 ) -> None:
-    path = tmp_path_factory.getbasetemp() / "pyproject.toml"
+    path = tmp_path_factory.getbasetemp() / "settings" / "pyproject.toml"
+    path.parent.mkdir(exist_ok=True)  # settings hold for all directories below theirs
     text = "[tool.zerograd]\n" + "".join(f"{key} = {value}\n" for key, value in given_.items())
     path.write_bytes(text.encode("utf-8", "surrogatepass") + tail)
     found, problems = settings.load(str(path))

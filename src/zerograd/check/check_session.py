@@ -105,8 +105,11 @@ def run(options: Options, progress: Progress) -> Outcome:
             discovery.add(path)
     found = discovery.found
     # A text that was rewritten is checked again, and not accounted for.
-    rewriter = None if options.explain else _rewriter(options)
     stdin = options.stdin
+    shows_fixes = options.repair == "show" and not options.explain
+    # To show fixes, what repairs is loaded only where a file has a finding.
+    later = options.explain or (shows_fixes and stdin is None)
+    rewriter = None if later else _rewriter(options)
     if stdin is not None:
         settings = discovery.settings_above(
             os.path.dirname(os.path.abspath(options.stdin_filename))
@@ -124,8 +127,8 @@ def run(options: Options, progress: Progress) -> Outcome:
         chooser.report.files += 1
     used = _used(found.targets, memory)
     verdicts = _verdicts(found.targets, memory, options, progress)
-    if rewriter is not None and rewriter.mode == "show":
-        verdicts = _with_fixes(rewriter, found.targets, verdicts, chooser, memory)
+    if shows_fixes:
+        verdicts = _with_fixes(options, found.targets, verdicts, chooser, memory)
     elif rewriter is not None:
         verdicts = _rewritten(rewriter, found.targets, verdicts, chooser)
     for target, verdict in zip(found.targets, verdicts, strict=True):
@@ -203,7 +206,7 @@ def _rewritten(
 
 
 def _with_fixes(
-    rewriter: Rewriter,
+    options: Options,
     targets: Sequence[Target],
     verdicts: list[Verdict],
     chooser: _Chooser,
@@ -211,11 +214,14 @@ def _with_fixes(
 ) -> list[Verdict]:
     """The verdicts with a fix for each reported finding; the cache remembers fixes, too."""
     left = list(verdicts)
+    rewriter: Rewriter | None = None
     for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
         wanted = chooser.chooses(target.settings)
         reported = chooser.reports(verdict, target.settings) or wanted
         if all(one.fix or one.refused for one in verdict.findings if reported(one)):
             continue
+        rewriter = rewriter or _rewriter(options)
+        assert rewriter is not None
         with_fixes = rewriter.file(target.path, verdict, reported)
         left[number] = replace(verdict, findings=with_fixes.findings)
         if memory is not None:

@@ -188,7 +188,7 @@ def _watch_of(item: pytest.Item) -> Watch | None:
     for mark in item.iter_markers("zerograd"):
         allowed = mark.kwargs.get("allow", ())
         if mark.args or set(mark.kwargs) - {"allow"} or not _is_list(allowed):
-            pytest.fail("the mark is written zerograd(allow=['stale-gradient', …])", pytrace=False)
+            pytest.fail("the mark is written zerograd(allow=[names of rules])", pytrace=False)
         for rule in allowed:
             try:
                 codes -= expand(rule, RULES)
