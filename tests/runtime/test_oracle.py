@@ -293,7 +293,7 @@ class Oracle:
                 for one in self.held[param]
                 if one.counts and not one.used
             ]
-            if lost or past.unseen:
+            if lost or (past.unseen and self.backwards):
                 # What was cleared by hand or in part before may be taken for what this one drops.
                 latest = max(lost or self.backwards, key=lambda one: one.time)
                 past.drops.append((line, latest.line))
