@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import importlib
 import inspect
 import pickle
 import threading
 import time
 import typing
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
@@ -26,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import zerograd
 from support.training import batches, loss_of, net, sgd, weights
+from zerograd.runtime.subjects import Subjects
 
 optim = importlib.import_module("torch.optim.optimizer")
 clip_grad = importlib.import_module("torch.nn.utils.clip_grad")
@@ -253,6 +256,18 @@ def test_fake_tensors_train_nothing_and_end_nothing(clear: str) -> None:
     assert [one.code for one in report.findings] == ["ZG101"]
 
 
+def alone_in_a_thread(call: Callable[[], object]) -> None:
+    """Let a thread do nothing else, and wait until it has: no function of ours is above the call."""
+    held = functools.partial(call)  # a thread lets go of it when the call has ended
+    running = weakref.ref(held)
+    _thread.start_new_thread(held, ())
+    del held
+    until = time.monotonic() + 10
+    while running() is not None:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize("start", ["threading", "_thread", "autograd in _thread"])
 def test_a_backward_may_be_all_that_a_thread_does(start: str) -> None:
     model = net()
@@ -265,16 +280,11 @@ def test_a_backward_may_be_all_that_a_thread_does(start: str) -> None:
                 thread = threading.Thread(target=loss.backward)
                 thread.start()
                 thread.join()
+            elif start == "_thread":
+                alone_in_a_thread(loss.backward)
             else:
-                done = threading.Event()
-                model[0].bias.register_post_accumulate_grad_hook(lambda _, d=done: d.set())
-                if start == "_thread":
-                    _thread.start_new_thread(loss.backward, ())
-                else:
-                    _thread.start_new_thread(torch.autograd.backward, (loss,))
-                assert done.wait(10)
-            while model[0].weight.grad is None:
-                pass
+                alone_in_a_thread(functools.partial(torch.autograd.backward, loss))
+            assert model[0].weight.grad is not None
             optimizer.step()
     assert (report.errors, report.findings) == ([], [])
 
@@ -283,12 +293,12 @@ def test_a_step_may_be_all_that_a_thread_does() -> None:
     model = net()
     optimizer = sgd(model)
     loss_of(model, next(batches())).backward()
+    before = model[0].weight.detach().clone()
     with zerograd.watch(on="collect") as report:
         for call in (optimizer.step, optimizer.zero_grad, model.zero_grad):
-            before = _thread._count()
-            _thread.start_new_thread(call, ())
-            while _thread._count() > before:
-                time.sleep(0.001)
+            alone_in_a_thread(call)
+    assert not model[0].weight.equal(before)
+    assert model[0].weight.grad is None
     assert report.errors == []
 
 
@@ -296,7 +306,8 @@ def test_a_patch_of_the_program_stays_when_the_watch_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     called: list[bool] = []
-    before = nn.Module.zero_grad
+    # What is there now is put back after the test, not the patch of the watch.
+    monkeypatch.setattr(nn.Module, "zero_grad", nn.Module.zero_grad)
     with zerograd.watch(on="collect") as report:
         ours = nn.Module.zero_grad
 
@@ -310,4 +321,25 @@ def test_a_patch_of_the_program_stays_when_the_watch_ends(
     net().zero_grad()
     assert called == [True, True]
     assert report.errors == []
-    monkeypatch.setattr(nn.Module, "zero_grad", before)
+
+
+def test_a_patch_that_the_program_keeps_hears_nothing_after_the_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = net()
+    optimizer = sgd(model)
+
+    def trains() -> None:
+        for x in batches(6):
+            clear(model)
+            loss_of(model, x).backward()
+            optimizer.step()
+
+    with zerograd.watch(on="collect") as report:
+        clear = nn.Module.zero_grad
+        trains()
+    heard: list[object] = []
+    monkeypatch.setattr(Subjects, "covered", lambda _, module: heard.append(module))
+    trains()
+    assert heard == []
+    assert (report.errors, report.findings) == ([], [])

@@ -94,7 +94,10 @@ class Engine:
 
     @classmethod
     def leave(cls, watch: OpenWatch, *, clean: bool) -> None:
-        """Close a watch. With the last one, torch is put back as it was."""
+        """Close a watch. With the last one, torch is put back as it was.
+
+        A patch that the program has kept hears nothing then.
+        """
         with cls.lock:
             engine = cls.running
             if engine is None or watch not in engine.watches:
@@ -109,6 +112,8 @@ class Engine:
                 engine.watches.remove(watch)
                 if watch.record is not None:
                     engine._record(None)
+                if last:
+                    engine.watcher.heard(engine.watcher.stop)
 
     def _sum_up(self, watch: OpenWatch, last: bool, clean: bool) -> None:
         """Say what a watch has seen; with the last watch, the run is over."""

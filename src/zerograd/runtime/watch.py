@@ -183,10 +183,7 @@ class Watch:
 
     def enough(self) -> None:
         """So many steps were watched: the program goes on unwatched, unless the owner ends it."""
-        engine = Engine.running
         self.stop(clean=False)
-        if engine is not None and Engine.running is None:
-            engine.watcher.stop()
         if self._on_enough is not None:
             self._on_enough()
 
