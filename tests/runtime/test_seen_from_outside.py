@@ -13,6 +13,7 @@ import typing
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -320,6 +321,24 @@ def test_a_patch_of_the_program_stays_when_the_watch_ends(
     assert nn.Module.zero_grad is mine
     net().zero_grad()
     assert called == [True, True]
+    assert report.errors == []
+
+
+def test_a_watch_begins_beside_a_wrapper_that_could_not_be_made(tmp_path: Path) -> None:
+    dist = torch.distributed
+    mine = not dist.is_initialized()
+    if mine:
+        store = (tmp_path / "store").as_uri()
+        dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        failed = DDP.__new__(DDP)
+        with pytest.raises(TypeError):
+            failed.__init__()  # type: ignore[misc]
+        with zerograd.watch(on="collect") as report:
+            pass
+    finally:
+        if mine:
+            dist.destroy_process_group()
     assert report.errors == []
 
 

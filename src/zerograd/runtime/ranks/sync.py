@@ -156,7 +156,8 @@ class RankSync:
             return
         ddp = self._torch.nn.parallel.DistributedDataParallel
         for wrapper in instances(lambda kind: issubclass(kind, ddp)):
-            self.wrapped(wrapper, known=False)
+            if hasattr(wrapper, "reducer"):  # else making it has failed
+                self.wrapped(wrapper, known=False)
         if instances(collectives.is_sharded_type):
             self._more()
 
