@@ -57,6 +57,11 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
+def _counted(event: Event) -> bool:
+    """A need: a guard, or a step whose window is counted without one."""
+    return guarded(event) or (isinstance(event, Step) and event.length > 1)
+
+
 RULE = Rule(
     code="ZG301",
     name="unscaled-window",
@@ -64,7 +69,7 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "window", "divisors", "lent"}),
     excuses=(Excuse.MAY_BE_WHOLE,),
-    needs=(guarded,),
+    needs=(_counted,),
     level="advice",
     only="static",
     windows=Windows.CONTENTS,
