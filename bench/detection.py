@@ -37,7 +37,6 @@ class Score:
     """The results of one tool in one family."""
 
     total: int = 0
-    found: int = 0
     named: int = 0
     alarms: int = 0
     missed: list[int] = field(default_factory=list)
@@ -59,7 +58,6 @@ def ask(tool: Tool, programs: list[Program]) -> dict[str, Score]:
         score = scores[one.family]
         score.total += 1
         new = wrong - right
-        score.found += bool(new)
         named = new & set(one.codes) if tool.name.startswith(OURS) else {m for m in new if ABOUT.search(m)}  # fmt: skip
         score.named += bool(named)
         score.alarms += any(ABOUT.search(message) for message in right)

@@ -58,9 +58,9 @@ class Program:
 def draw(random_: random.Random) -> Loop:
     """Draw a loop."""
     choose = random_.choice
-    extras = tuple(one for one in ("scheduler", "log", "eval", "tqdm") if random_.random() < 0.4)
+    extras = tuple(one for one in ("counter", "log", "eval") if random_.random() < 0.4)
     return Loop(
-        shape=choose(("script", "function", "class", "helper")),
+        shape=choose(("script", "function", "class")),
         model=choose(("model", "net", "encoder", "policy")),
         optimizer=choose(("optimizer", "opt", "optim_net", "adam")),
         loss=choose(("loss", "total", "objective", "err")),
@@ -166,14 +166,14 @@ def hoisted(family: Family, loop: Loop) -> str:
 def program(loop: Loop, parts: Sequence[Part], before: str = "") -> str:
     """The program around a loop."""
     inside = _lines(parts)
-    if "scheduler" in loop.extras and not loop.pair:
+    if "counter" in loop.extras and not loop.pair:
         inside += "\nseen += 1"
     if "log" in loop.extras:
         inside += f"\nif i % 10 == 0:\n    print(i, {loop.loss}.item())"
     batches = "enumerate(loader)"
     x, y = loop.batch
     inner = f"for i, ({x}, {y}) in {batches}:\n{textwrap.indent(inside, '    ')}"
-    if "scheduler" in loop.extras and not loop.pair:
+    if "counter" in loop.extras and not loop.pair:
         inner = f"seen = 0\n{inner}"
     inner = f"{before}\n{inner}" if before else inner
     return _set_up(loop) + _around(loop, inner)
@@ -222,9 +222,8 @@ def _around(loop: Loop, inner: str) -> str:
             f"class Trainer:\n    def train_epoch(self, loader):\n{method}\n\n"
             f"trainer = Trainer()\nfor epoch in range(3):\n    trainer.train_epoch(loader)\n{textwrap.indent(evaluate, '    ')}"
         )
-    name = "train_one_epoch" if loop.shape == "function" else "fit"
-    call = f"for epoch in range(3):\n    {name}(loader)\n{textwrap.indent(evaluate, '    ')}"
-    return f"def {name}(loader):\n{indented}\n\n{call}"
+    call = f"for epoch in range(3):\n    fit(loader)\n{textwrap.indent(evaluate, '    ')}"
+    return f"def fit(loader):\n{indented}\n\n{call}"
 
 
 # The ways to break a loop
