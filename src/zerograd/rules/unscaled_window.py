@@ -39,6 +39,8 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     if before.backward is None or before.backward.may or 0 in before.divisors:
         return None
+    if event.guard is None and before.backward.loop == event.loop:
+        return None  # several losses of one iteration, not micro-batches
     if before.lent is not None and before.lent[0].read_by is not None:
         return None  # a part of the window is another optimizer's
     if before.divisors == {None}:

@@ -35,6 +35,7 @@ _MODULES = (
     "ignite",
     "catalyst",
     "sam",
+    "gym",
     "xla",
     "wrappers",
     "torch",

@@ -1,0 +1,15 @@
+"""Gym and its like: no gradient passes through what an environment gives back."""
+
+from __future__ import annotations
+
+import re
+
+from zerograd.static.frameworks.table import Call, Framework, Gives, Role, Use
+
+ENVIRONMENT = Role("environment")
+NAME = re.compile(r"(^|_)(vec_?)?envs?(\d|_|$)|environment|simulator", re.IGNORECASE)
+
+TABLE = Framework(
+    uses=[Use(ENVIRONMENT, named=NAME, none_of=["zero_grad"])],
+    calls=[Call("step", on=ENVIRONMENT, gives=Gives.UNKNOWN)],
+)
