@@ -120,7 +120,8 @@ def _kind_of_call(call: ast.Call, bare: bool) -> str:
         return BACKWARD
     if name == "zero_grad" or (name in ("zero_", "detach_") and ".grad" in receiver):
         return ZERO
-    if _CLEARER.search(name) and name != "zero_":
+    # Lists and dicts have a `clear()`, too; no optimizer of torch has one.
+    if _CLEARER.search(name) and name not in ("zero_", "clear"):
         return ZERO
     if name == "unscale_":
         return UNSCALE

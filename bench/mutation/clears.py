@@ -43,7 +43,7 @@ def hoist_zero(acts: Acts) -> Broken:
             yield act.line, moved(acts.text, act, before=act.loops[-1])
 
 
-@breaks("zero between backward and step", "ZG102", "ZG103", "ZG101")
+@breaks("zero between backward and step", "ZG102", "ZG103", "ZG101", "ZG104")
 def zero_between(acts: Acts) -> Broken:
     for act in clears(acts):
         step = own_step(acts, act)

@@ -112,5 +112,6 @@ RULE = Rule(
     reads=frozenset({"grads", "backward", "lent", "crossed"}),
     needs=(lambda event: isinstance(event, Step) and event.foreign,),
     applies_to=Feature.SEVERAL_OPTIMIZERS,
+    outlives_calls=True,
     yields_to=stale_gradient.RULE,  # what is never cleared holds all phases
 )

@@ -66,4 +66,5 @@ RULE = Rule(
     reads=frozenset({"grads", "used", "mixed", "others", "maybe"}),
     needs=(of_kind(Step), of_kind(Backward)),
     single=True,
+    outlives_calls=True,
 )

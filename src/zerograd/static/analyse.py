@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from zerograd.core.events import Backward, End, Event, Site, Step, Unknown, Update, Zero
@@ -31,6 +31,7 @@ from zerograd.explore.flow import (
 from zerograd.explore.named_tests import spelled_out
 from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
+from zerograd.static.called_again import callers_may_clear, kept_and_stepped
 from zerograd.static.entry_states import begins_with_clip, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
@@ -62,6 +63,8 @@ class Analysis:
     """What was left out, and why."""
     loops: list[TrainingLoop] = field(default_factory=list)
     """Where gradients are used again and again."""
+    asked_callers: bool = False
+    """Whether it depends on files that this one does not import, and that may come or go."""
 
 
 def analyse(source: Source, *, explain: bool = False, memory: Memory | None = None) -> Analysis:
@@ -80,6 +83,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
     roots = Roots(program, cut, reuse)
     outcomes = _Outcomes(reuse.found if reuse is not None else [])
     loops = []
+    asked_callers = False
     try:
         for root in roots:
             if isinstance(root, Recalled):
@@ -89,6 +93,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
             search = _Search(root, module, project.budget, outcomes, cut, explain)
             loops.append(search.loops)
             search.explore_root()
+            asked_callers |= search.asked_callers
     except Cut:
         cut[f"there is too much to follow, from {roots.current} on"] = None
         roots.unread += roots.left_out()
@@ -111,6 +116,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         depends,
         ", ".join(cut) or None,
         _training_loops(module, roots, loops, findings) if memory is None else [],
+        asked_callers,
     )
 
 
@@ -145,6 +151,8 @@ class _Search:
         self.budget = budget
         self.outcomes = outcomes
         self.cut = cut
+        self.asked_callers = False
+        """Whether it mattered what the callers of the root do."""
         self.loops = LoopsOfRoot(root, module, explain=explain)
         flow = spelled_out(root.flow)
         if root.fn is not None:
@@ -152,6 +160,9 @@ class _Search:
         counts = _counts_calls(flow) or is_handed_in(flow)
         self.repeated = root.per_batch or counts or begins_with_clip(flow)
         self.flow = _repeat(flow, root.per_batch) if self.repeated else flow
+        self.again = frozenset() if root.per_batch else kept_and_stepped(root, flow)
+        """The optimizers that the next call of a method finds as this one leaves them."""
+        self.calls = _repeat(flow, per_batch=True) if self.again else flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated
         """Whether the flow shows where windows end."""
@@ -193,6 +204,21 @@ class _Search:
             self.loops.leave(subject, NotFollowed.TOO_LARGE)
             name = subject.key.plain.shown
             self.cut[f"too many ways for {name} through {self.root.name}"] = None
+        elif subject.key in self.again:
+            self.explore_calls(subject, others)
+
+    def explore_calls(self, subject: Subject, others: list[Subject]) -> None:
+        """Follows what one call of a method leaves in the gradients into the next call."""
+        flow, windows = pace(*counted(self.view(subject, others).of(self.calls), self.calls))
+        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+        for rules in _groups(events):
+            asked = [rule for rule in rules if rule.outlives_calls]
+            self.explore_rules(flow, asked, windows, subject, self.callers_leave_it)
+
+    def callers_leave_it(self) -> bool:
+        """Whether no caller of the root is seen to clear."""
+        self.asked_callers = True
+        return not callers_may_clear(self.root)
 
     def explore_rules(
         self,
@@ -200,8 +226,12 @@ class _Search:
         rules: list[Rule],
         windows: tuple[Window, ...] = (),
         subject: Subject | None = None,
+        provided: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Explores a flow for some rules; False, and no finding, where there is too much to explore."""
+        """Explores a flow for some rules; False, and no finding, where there is too much to explore.
+
+        What is found counts only if `provided` is true.
+        """
         results = []
         for window in windows or (None,):
             asked = rules
@@ -218,8 +248,9 @@ class _Search:
             if result.cut:
                 return False
             results.append(result)
-        for result in results:
-            for outcome in result.outcomes:
+        outcomes = [outcome for result in results for outcome in result.outcomes]
+        if outcomes and provided():
+            for outcome in outcomes:
                 self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
                 self.loops.add_outcome(outcome, subject)
         return True

@@ -184,7 +184,13 @@ def _verdict(
         from zerograd.static.read.positions import Places
 
         loops = list(map(Places(source).loop_as_seen, analysis.loops))
-    return Verdict(tuple(findings), tuple(problems), tuple(analysis.depends), loops=tuple(loops))
+    return Verdict(
+        tuple(findings),
+        tuple(problems),
+        tuple(analysis.depends),
+        lasting=not analysis.asked_callers,
+        loops=tuple(loops),
+    )
 
 
 def _as_reported(

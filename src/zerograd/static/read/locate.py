@@ -69,6 +69,28 @@ def _search_path(here: str) -> list[str]:
     return roots
 
 
+def project_folders(path: str) -> list[str]:
+    """The folders that may be the project's, of a file that is part of it: the most likely one first.
+
+    Where nothing marks it, it is the topmost folder, from the file upwards, that holds code or says what it is.
+    """
+    here = os.path.dirname(os.path.abspath(path))
+    for folder in _search_path(here):
+        if not listing(folder).isdisjoint(_ROOT_MARKS):
+            return [folder]
+    folders = [here]
+    for _ in range(8):
+        parent = os.path.dirname(here)
+        names = listing(parent)
+        if not any(name.endswith(".py") or name.startswith(_SAYS) for name in names):
+            break
+        folders.append(parent)
+        here = parent
+    return folders[::-1]
+
+
+_SAYS = ("README", "LICENSE", "requirements")
+
 _PATHS: dict[str, tuple[float, list[str]]] = {}
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")

@@ -1,0 +1,52 @@
+"""Methods that step once in each call what their object keeps: whoever calls such a method, calls it again.
+
+What a call leaves in the gradients, the next call finds there, unless the callers clear it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zerograd.core.events import Backward, Step
+from zerograd.explore.flow import Flow, walk
+from zerograd.static.interp.emitter import Act
+from zerograd.static.read.callers import may_be_cleared
+from zerograd.static.read.keys import SELF, Key
+from zerograd.static.read.values import Thing
+from zerograd.static.roots import Root
+
+_ONCE = re.compile(
+    r"^__|(^|_)(test|main|demo|example|init|set_?up|build|make|create|configure|sanity|debug|profile|benchmark|"
+    r"find|compile|closure)(_|$)",
+    re.IGNORECASE,
+)
+"""Methods of such names are called once, or by what calls them in its own way."""
+
+
+def kept_and_stepped(root: Root, flow: Flow) -> frozenset[Key]:
+    """The optimizers of the object of a method that each call of the method fills and steps once."""
+    fn = root.fn
+    if fn is None or fn.klass is None or not isinstance(fn.owner, Thing) or _ONCE.search(fn.name):
+        return frozenset()
+    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    if not any(isinstance(act.event, Backward) for act in acts):
+        return frozenset()
+    known = root.interpreter.known
+    visible = root.interpreter.classes.is_visible(fn.owner.klass or fn.klass)
+    return frozenset(
+        key
+        for act in acts
+        if isinstance(act.event, Step) and not act.event.loop
+        for key in act.whose
+        if key[:1] == SELF and len(key) > 1 and (visible or known.params.get(key))
+    )
+
+
+def callers_may_clear(root: Root) -> bool:
+    """Whether code of the project around the calls of a method may clear what the method leaves."""
+    if root.fn is None:
+        return True
+    path = root.fn.module.path
+    inlined = root.interpreter.nesting.inlined
+    followed = {getattr(node, "name", "") for node in inlined}
+    return may_be_cleared(path, (root.fn.name,), followed - {""})

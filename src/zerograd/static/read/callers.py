@@ -1,0 +1,141 @@
+"""Whether code of the project that calls a function clears gradients: by names, from the bytes of files.
+
+A function that steps and never clears is right if its callers clear. Who calls it is often not to be seen: the
+object comes out of a registry, or from a configuration. So all code that mentions its name counts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from zerograd.static.read.load import read_bytes
+from zerograd.static.read.locate import project_folders
+from zerograd.static.read.source import Unreadable
+
+MOST_FILES = 3_000
+"""Files of a project that are looked at; of a larger one nothing is known."""
+LARGEST = 400_000
+"""Bytes of a file that is looked at."""
+FARTHEST = 2
+"""Calls that are followed from a function to those around it."""
+
+
+class Piece(NamedTuple):
+    """A function, or what a file does besides, which has no name."""
+
+    name: bytes
+    words: frozenset[bytes]
+    """What it calls, and the attributes that it mentions."""
+    clears: bool
+    """It clears gradients, and not only those that it fills and uses itself."""
+    handed: frozenset[bytes]
+    """What it hands on or keeps, without calling it: whoever gets a function may do more around its calls."""
+
+
+def may_be_cleared(path: str, names: Collection[str], followed: Collection[str]) -> bool:
+    """Whether code that mentions one of these functions, or code around that, may clear gradients.
+
+    `followed` are the functions of the file at `path` whose effects are known.
+    """
+    files = next(filter(None, map(_files, project_folders(path))), None)
+    if files is None:
+        return True
+    own = os.path.abspath(path)
+    known = {one.encode() for one in followed}
+    pieces = [
+        piece
+        for file in files
+        for piece in _pieces(file)
+        if not (file == own and piece.name in known)
+    ]
+    helpers = {piece.name for piece in pieces if piece.clears} - _COMMON
+    wanted = {name.encode() for name in names}
+    if wanted & _COMMON:
+        # Too many things have a method of this name for the calls of it to say anything.
+        pieces = [piece for piece in pieces if piece.clears]
+    elif any(not wanted.isdisjoint(piece.handed) for piece in pieces):
+        return True
+    asked: set[bytes] = set()
+    for _ in range(FARTHEST):
+        asked |= wanted
+        callers = [piece for piece in pieces if not wanted.isdisjoint(piece.words - {piece.name})]
+        if any(piece.clears or not helpers.isdisjoint(piece.words) for piece in callers):
+            return True
+        wanted = {piece.name for piece in callers} - asked - _COMMON - {b""}
+    return False
+
+
+def _files(folder: str) -> list[str] | None:
+    """The Python files below a folder, unless there are too many."""
+    found: list[str] = []
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in _NOT_ITS_OWN
+        )
+        found += [os.path.join(here, name) for name in sorted(names) if name.endswith(".py")]
+        if len(found) > MOST_FILES:
+            return None
+    return found
+
+
+def _pieces(path: str) -> list[Piece]:
+    """The pieces of a file; read again if the file has changed."""
+    try:
+        status = os.stat(path)
+        stamp = (status.st_mtime_ns, status.st_size)
+        known = _PIECES.get(path)
+        if known is None or known[0] != stamp:
+            data = read_bytes(path) if status.st_size <= LARGEST else b""
+            known = _PIECES[path] = (stamp, list(_cut(data)))
+    except (OSError, Unreadable):
+        return []
+    return known[1]
+
+
+_PIECES: dict[str, tuple[tuple[int, int], list[Piece]]] = {}
+
+
+def _cut(data: bytes) -> Iterator[Piece]:
+    """The functions of a file, a function inside of another as part of both; and the rest of it."""
+    rest: list[bytes] = []
+    open_: list[tuple[int, bytes, list[bytes]]] = []
+    for match in _LINE.finditer(data):
+        deep, text = len(match[1]), match[2]
+        while open_ and deep <= open_[-1][0]:
+            _, name, lines = open_.pop()
+            yield _piece(name, lines)
+        defined = _DEF.match(text)
+        for _, _, lines in open_:
+            lines.append(text)
+        if defined is not None:
+            open_.append((deep, defined[1], []))
+        elif not open_:
+            rest.append(text)
+    yield from (_piece(name, lines) for _, name, lines in open_)
+    yield _piece(b"", rest)
+
+
+def _piece(name: bytes, lines: Iterable[bytes]) -> Piece:
+    text = b"\n".join(lines)
+    clears = _CLEAR.search(text) is not None
+    own = clears and b"backward(" in text and b"step(" in text
+    words, handed = frozenset(_WORDS.findall(text)), frozenset(_HANDED.findall(text))
+    return Piece(name, words, clears and not own, handed)
+
+
+_LINE = re.compile(rb"^([ \t]*)([^\s#)\]}][^\n]*)", re.MULTILINE)
+_DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
+_WORDS = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
+_HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)
+_CLEAR = re.compile(
+    rb"(?:zero|clear|reset|clean)_?grad|\.grad\s*=\s*None|grad(?:\.data)?\.zero_|\.grad\s*\*=\s*0"
+)
+_COMMON = frozenset(
+    b"train step update forward backward fit run main learn optimize test __init__ __call__ call zero_grad"
+    b" setup reset init".split()
+)
+"""Methods that many classes have; most of those that are called are another's."""
+_NOT_ITS_OWN = frozenset({"node_modules", "site-packages", "venv", "env", "build", "dist"})
