@@ -10,13 +10,14 @@ BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
 
-.PHONY: help demo test test-all test-long test-libraries test-torch bench bench-full docs shots lint format clean
+.PHONY: help demo test test-all test-long test-coverage test-libraries test-torch bench bench-full docs shots lint format clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
 	@echo "make test            install everything pinned, then lint, type-check and run the fast tests"
 	@echo "make test-all        the same with all tests: random programs, ranks, browser, layouts"
 	@echo "make test-long       only those that make test leaves out"
+	@echo "make test-coverage   every line and branch of core and rules is tested; part of test-all and test-long"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
 	@echo "make test-torch VERSION=2.6.0  run the runtime tests on another torch, in .venv-torch, which is deleted after"
 	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
@@ -33,11 +34,16 @@ demo: $(VENV)/.zerograd
 test: lint
 	$(BIN)/pytest -q -n 2 --dist worksteal --tier fast
 
-test-all: lint
+test-all: lint test-coverage
 	$(BIN)/pytest -q -n 2 --dist worksteal
 
-test-long: $(VENV)/.dev
+test-long: test-coverage
 	$(BIN)/pytest -q -n 2 --dist worksteal --tier long
+
+# Their own tests, without those that run torch, execute every line and branch of core and rules.
+test-coverage: $(VENV)/.dev
+	$(BIN)/coverage run -m pytest -q --tier fast tests/core tests/rules/test_edges.py tests/rules/test_selection.py
+	$(BIN)/coverage report
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
@@ -46,7 +52,7 @@ test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 test-torch: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo "which torch? make test-torch VERSION=2.6.0" >&2; exit 1; }
 	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
-	grep -v '^torch==' $(PINS) > .venv-torch/pins.txt
+	sed '1,/^$$/d' $(PINS) > .venv-torch/pins.txt  # without torch and what it needs, the first paragraph
 	grep -vE '^(torch|-c .*)$$' requirements/dev.txt > .venv-torch/dev.txt
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt torch==$(VERSION) numpy
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r .venv-torch/dev.txt

@@ -387,3 +387,8 @@ def test_another_s_step_accuses_nobody(word: list[Event]) -> None:
     for rule in RULES:
         for scaled in (False, True):
             assert rule.check(state, replace(FOREIGN_STEP, scaled=scaled)) is None
+
+
+def test_a_step_that_may_be_of_this_subject_leaves_nothing_known() -> None:
+    assert after(ZERO, BACKWARD, may(STEP)) == START
+    assert after(ZERO, may(STEP)) == START

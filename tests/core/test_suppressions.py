@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from support.command import FORGOTTEN_ZERO
-from zerograd.core.finding import Report
+from zerograd.core.events import Site
+from zerograd.core.finding import Finding, Report
+from zerograd.core.suppressions import allows, find_allows
 from zerograd.static.check_file import check_text
 
 LINE = "    loss.backward()"
@@ -123,3 +127,79 @@ def test_an_allow_without_a_name_is_reported(comment: str) -> None:
 def test_in_a_string_it_is_no_comment() -> None:
     text = FORGOTTEN_ZERO.replace("import torch", f'import torch\nTEXT = "{ALLOW}"')
     assert codes(text) == ["ZG101"]
+
+
+def test_a_text_allows_what_a_comment_in_it_allows() -> None:
+    text = f"a()\nloss.backward()  {ALLOW}\nb()\n"
+    assert allows(text, found(2))
+    assert allows(text, found(2, code="ZG999"))
+    assert allows(text.replace("stale-gradient", "ZG101"), found(2, name="other"))
+    assert not allows(text, found(1))
+    assert not allows(text, found(3))
+    assert not allows(text.replace("stale", "fresh"), found(2))
+
+
+def found(line: int, code: str = "ZG101", name: str = "stale-gradient", last: int = 0) -> Finding:
+    return Finding(code, name, "error", "", Site("train.py", line, end_line=last))
+
+
+def test_a_finding_of_several_lines_is_allowed_from_any_of_them() -> None:
+    text = f"a()\nb()  {ALLOW}\nc()\n"
+    assert allows(text, found(1, last=2))
+    assert allows(text, found(2, last=3))
+    assert not allows(text, found(3, last=4))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss.backward()\n",
+        f"loss.backward(  {ALLOW}\n",
+        f"x = 1 {ALLOW}\n\0",
+        f"{'(' * 10_000}1{')' * 10_000}  {ALLOW}\n",
+    ],
+    ids=["no comment", "no Python", "a null byte", "too deep"],
+)
+def test_a_text_that_cannot_be_read_allows_nothing(text: str) -> None:
+    assert not allows(text, found(1))
+
+
+def test_a_comment_below_all_statements_speaks_for_no_line_but_its_own() -> None:
+    text = f"loss.backward()\n{ALLOW}\n"
+    assert not allows(text, found(1))
+    assert allows(text, found(2))
+
+
+def test_a_comment_alone_in_a_file_speaks_for_all_of_it() -> None:
+    assert allows(f"\n\n{ALLOW}\n", found(1))
+    assert allows(f'"""Trains."""\n{ALLOW}\n', found(9)) is False
+
+
+def test_a_comment_behind_the_head_of_a_loop_speaks_for_the_head() -> None:
+    text = f"for x in (\n    data\n):  {ALLOW}\n    loss.backward()\n"
+    assert [allows(text, found(line)) for line in (1, 2, 3, 4)] == [True, True, True, False]
+
+
+def test_a_comment_behind_the_head_of_a_match_speaks_for_the_head() -> None:
+    text = f"match x:  {ALLOW}\n    case 1:\n        loss.backward()\n"
+    assert [allows(text, found(line)) for line in (1, 2, 3)] == [True, False, False]
+
+
+def test_a_comment_above_a_statement_speaks_for_all_of_the_largest_one_there() -> None:
+    text = f"first()\n{ALLOW}\nfor x in data:\n    loss.backward()\nlast()\n"
+    assert [allows(text, found(line)) for line in (1, 3, 4, 5)] == [False, True, True, False]
+
+
+def test_a_comment_above_the_decorator_of_a_class_speaks_for_the_class() -> None:
+    text = f"first()\n{ALLOW}\n@final\nclass A:\n    x = loss.backward()\nlast()\n"
+    assert [allows(text, found(line)) for line in (1, 3, 5, 6)] == [False, True, True, False]
+
+
+def test_two_comments_on_a_line_speak_each_for_itself() -> None:
+    text = f"loss.backward()  # zerograd: allow[repeated-step] {ALLOW}\n"
+    report = check("import torch\n" + text)
+    assert [one.site.column for one in report.findings] == [18, 51]
+
+
+def test_a_text_that_ends_in_a_string_has_no_comments() -> None:
+    assert find_allows(f"'''  {ALLOW}\n", "train.py", ast.parse(""), ()) == []

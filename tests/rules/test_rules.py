@@ -67,11 +67,6 @@ def test_only_what_may_be_meant_is_advice() -> None:
     assert {rule.level for rule in RULES if rule.code.startswith("ZG3")} == {"advice"}
 
 
-def test_a_rule_that_reads_what_a_state_has_not_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match="ZG101 reads"):
-        replace(RULES[0], reads=frozenset({"grads", "colour"}))
-
-
 # What a rule reads
 
 

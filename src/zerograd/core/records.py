@@ -29,6 +29,7 @@ class Record:
     """
 
     _defaults: ClassVar[dict[str, Any]]
+    _order: ClassVar[tuple[str, ...]]
     _positional: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
@@ -36,7 +37,8 @@ class Record:
         own = fields(cls)  # type: ignore[arg-type]
         cls._defaults = {one.name: one.default for one in own if one.default is not MISSING}
         cls._positional = tuple(one.name for one in own if not one.kw_only)
-        _NAMES[cls] = frozenset([one.name for one in own])
+        cls._order = tuple(one.name for one in own)
+        _NAMES[cls] = frozenset(cls._order)
 
     if not TYPE_CHECKING:
 
@@ -57,12 +59,15 @@ class Record:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
-        return hash((type(self), *self.__dict__.values()))
+        held = self.__dict__  # in the order in which the fields were given
+        return hash((type(self), *[held[one] for one in self._order]))
 
     def __repr__(self) -> str:
         held = self.__dict__
         shown = (
-            f"{one}={held[one]!r}" for one in held if held[one] != self._defaults.get(one, held)
+            f"{one}={held[one]!r}"
+            for one in self._order
+            if held[one] != self._defaults.get(one, held)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 

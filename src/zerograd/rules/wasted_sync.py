@@ -40,7 +40,7 @@ from zerograd.core.events import Backward, Event, Excuse, Step
 from zerograd.core.lifecycle import LONGEST_WINDOW, State
 from zerograd.core.rule import Evidence, Feature, Rule, Violation
 
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_UNITS = ("bytes", "KB", "MB", "GB")
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -68,10 +68,10 @@ def _amount(number: int) -> str:
     """A number of bytes in a readable unit: `12.5 MB`."""
     size = float(number)
     for unit in _UNITS:
-        if size < 1000 or unit == _UNITS[-1]:
-            break
+        if size < 1000:
+            return f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.3g} {unit}"
+    return f"{size:.3g} TB"
 
 
 RULE = Rule(

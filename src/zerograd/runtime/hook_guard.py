@@ -7,7 +7,6 @@ torch.compile does not compile it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,8 +26,10 @@ def guarded(torch: Any, fault: Callable[[BaseException], bool]) -> Callable[...,
     """The function that calls our code; `fault` gets its errors, and is false if they have to be raised."""
     dispatch_modes = torch._C._len_torch_dispatch_stack
     function_modes = torch._C._len_torch_function_stack
-    compiler = importlib.import_module("torch._C._dynamo.eval_frame")
-    compiling, compile_by = compiler.get_eval_frame_callback, compiler.set_eval_frame
+    compiler = torch._C._dynamo.eval_frame
+    compile_by = compiler.set_eval_frame
+    # torch 2.4 tells what compiles only in exchange for another.
+    compiling = getattr(compiler, "get_eval_frame_callback", None) or _asked_by(compile_by)
 
     def heard(call: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -45,6 +46,16 @@ def guarded(torch: Any, fault: Callable[[BaseException], bool]) -> Callable[...,
                 raise
 
     return heard
+
+
+def _asked_by(compile_by: Callable[[Any], Any]) -> Callable[[], Any]:
+    def compiling() -> Any:
+        before = compile_by(None)
+        if before is not None:
+            compile_by(before)
+        return before
+
+    return compiling
 
 
 @contextmanager

@@ -461,8 +461,8 @@ def _calling(function: Any) -> Any:
 def hide_from_compiler(codes: Iterable[CodeType]) -> None:
     """Keep torch.compile, which traces whatever runs below it, from tracing this code."""
     try:
-        compiler = importlib.import_module("torch._C._dynamo.eval_frame")
-    except ImportError:
+        compiler = importlib.import_module("torch._C")._dynamo.eval_frame
+    except (ImportError, AttributeError):
         return
     skip = getattr(compiler, "skip_code", None) or _skipping(compiler)
     for code in codes:
