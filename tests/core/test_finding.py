@@ -107,7 +107,12 @@ def test_a_report_is_written_as_a_page_and_shown_in_a_browser(
     assert Report([FINDING], files=1).html(page) == str(page)
     assert "backward() adds" in page.read_text(encoding="utf-8")
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+
+    def opens(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", opens)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     Report([FINDING], files=1).show()
     (address,) = opened

@@ -84,7 +84,7 @@ def test_a_record_of_other_fields_is_refused(
 
 def test_a_field_that_has_to_be_named_is_not_taken_by_place() -> None:
     with pytest.raises(TypeError, match="wrong fields for Named"):
-        Named(1, 2, "a")  # type: ignore[misc]
+        Named(1, 2, "a")  # type: ignore[call-arg]
 
 
 def test_a_record_does_not_change() -> None:

@@ -28,7 +28,7 @@ LOOP = TrainingLoop(at(5, 9), "train", "loop", (STEP, FAR_STEP))
 def test_a_gap_says_why_in_a_sentence() -> None:
     gap = Gap(NotFollowed.UNSEEN_CALL, at(5), "optimizer", "fit()")
     assert gap.reason == "optimizer is handed to `fit()`, which is not in this project"
-    assert NotFollowed("unseen-call") is NotFollowed.UNSEEN_CALL
+    assert NotFollowed.UNSEEN_CALL.value == "unseen-call"
 
 
 @pytest.mark.parametrize("why", NotFollowed)
