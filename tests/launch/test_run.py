@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from support import tiers
-from support.command import FORGOTTEN_ZERO, RIGHT, environment, write
+from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
+from support.warm_python import with_torch
 
 CHAINED = """\
 def inner():
@@ -156,14 +157,20 @@ def watched(*words: str | Path, cwd: Path, **more: str) -> subprocess.CompletedP
     return start("-m", "zerograd", "run", *words, cwd=cwd, **more)
 
 
-def told(text: str) -> str:
+def trained(*words: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """`zerograd run` of a program that imports torch, in a warm Python."""
+    env = environment(cwd / "cache", **more)
+    return with_torch().run("-m", "zerograd", "run", *words, cwd=cwd, env=env)
+
+
+def settled(text: str) -> str:
     """Without addresses and the like, which are never the same."""
     return re.sub(r"0x[0-9a-f]+|refcount : \d+", "0x", text).rstrip("\n")
 
 
 def same(plain: subprocess.CompletedProcess[str], run: subprocess.CompletedProcess[str]) -> None:
-    assert told(run.stdout) == told(plain.stdout)
-    assert told(run.stderr) == told(plain.stderr)
+    assert settled(run.stdout) == settled(plain.stdout)
+    assert settled(run.stderr) == settled(plain.stderr)
     assert run.returncode == plain.returncode
 
 
@@ -356,7 +363,7 @@ def test_a_forgotten_zero_is_told_at_once_and_at_the_end(here: Path) -> None:
 
 def test_a_right_script_ends_with_zero(here: Path) -> None:
     write(here, {"train.py": RIGHT})
-    done = watched("train.py", cwd=here)
+    done = trained("train.py", cwd=here)
     assert done.returncode == 0
     assert done.stderr.startswith("zerograd watched train.py\n")
     assert done.stderr.endswith("watched 3 steps: nothing to report\n")
@@ -364,7 +371,7 @@ def test_a_right_script_ends_with_zero(here: Path) -> None:
 
 def test_a_quiet_run_prints_findings_and_nothing_else(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    quiet = watched("-q", "--html", "page.html", "train.py", cwd=here)
+    quiet = trained("-q", "--html", "page.html", "train.py", cwd=here)
     assert quiet.returncode == 1
     assert quiet.stderr.startswith("train.py:")
     assert quiet.stderr.count("ZG101") == 1
@@ -375,7 +382,7 @@ def test_a_quiet_run_prints_findings_and_nothing_else(here: Path) -> None:
 @tiers.long
 def test_a_quiet_run_of_a_right_script_prints_nothing(here: Path) -> None:
     write(here, {"train.py": RIGHT})
-    quiet = watched("-q", "train.py", cwd=here)
+    quiet = trained("-q", "train.py", cwd=here)
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
@@ -393,7 +400,7 @@ def test_a_quiet_run_of_a_right_script_prints_nothing(here: Path) -> None:
 def test_torch_is_noticed_however_it_is_imported(here: Path, first: str) -> None:
     after = "import sys; assert 'exec_module' not in vars(torch.__loader__)\n"
     write(here, {"train.py": f"{first}\n{FORGOTTEN_ZERO}{after}"})
-    done = watched("--format", "json", "train.py", cwd=here)
+    done = trained("--format", "json", "train.py", cwd=here)
     assert [one["code"] for one in json.loads(done.stdout)["findings"]] == ["ZG101"]
     assert done.returncode == 1
 
@@ -420,7 +427,7 @@ def test_a_run_that_is_broken_off_and_trains_in_a_handler(here: Path) -> None:
     """Each of these has a test of its own in the long tier."""
     body = "\n".join(f"    {line}" for line in FORGOTTEN_ZERO.splitlines()[1:])
     write(here, {"train.py": ALL_AT_ONCE.format(body=body)})
-    done = watched("--format", "json", "train.py", cwd=here)
+    done = trained("--format", "json", "train.py", cwd=here)
     assert done.returncode == 1
     found = json.loads(done.stdout)["findings"]
     assert [(one["code"], one["line"]) for one in found] == [("ZG101", 14)]
@@ -439,11 +446,11 @@ def test_torch_is_not_imported_before_the_script_does_it(here: Path) -> None:
 @pytest.mark.parametrize("name", ["text", "concise", "json", "github", "gitlab", "junit", "sarif"])
 def test_the_report_in_every_format(here: Path, name: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    done = watched("--format", name, "train.py", cwd=here)
+    done = trained("--format", name, "train.py", cwd=here)
     assert done.returncode == 1
     assert "ZG101" in done.stderr
     assert ("ZG101" in done.stdout) == (name != "text")
-    into = watched("--format", name, "--output", "found", "train.py", cwd=here)
+    into = trained("--format", name, "--output", "found", "train.py", cwd=here)
     assert not into.stdout
     assert "ZG101" in (here / "found").read_text()
 
@@ -454,12 +461,12 @@ CHOICES = {"--ignore=stale-gradient": 0, "--select=ZG2": 0, "--exit-zero": 0, "-
 @pytest.mark.parametrize("word", tiers.sample(CHOICES))
 def test_rules_can_be_chosen(here: Path, word: str) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    assert watched(word, "train.py", cwd=here).returncode == CHOICES[word]
+    assert trained(word, "train.py", cwd=here).returncode == CHOICES[word]
 
 
 def test_raise_stops_at_the_first_error(here: Path) -> None:
     write(here, {"train.py": f"{FORGOTTEN_ZERO}print('trained')\n"})
-    done = watched("--on", "raise", "train.py", cwd=here)
+    done = trained("--on", "raise", "train.py", cwd=here)
     assert (done.returncode, done.stdout) == (1, "")
     trace = done.stderr[done.stderr.index("Traceback") :]
     frames = re.findall(r'File "([^"]+)"', trace)
@@ -499,12 +506,12 @@ def test_tracebacks_through_watched_calls_are_pythons(here: Path, where: str) ->
 def test_however_a_script_ends_what_was_found_is_kept(here: Path, ending: str, code: int) -> None:
     write(here, {"train.py": f"import os, signal, sys\n{FORGOTTEN_ZERO}{ending}\n"})
     words = ["--format", "json", "--output", "found.json", "--record", "events.jsonl", "train.py"]
-    done = watched(*words, cwd=here)
+    done = trained(*words, cwd=here)
     assert done.returncode == code
     assert "ZG101" in done.stderr
     found = json.loads((here / "found.json").read_text())["findings"]
     assert [one["code"] for one in found] == ["ZG101"]
-    again = start("-m", "zerograd", "replay", "--format", "json", "events.jsonl", cwd=here)
+    again = zerograd("replay", "--format", "json", "events.jsonl", cwd=here)
     assert again.returncode == 1
     assert [one["code"] for one in json.loads(again.stdout)["findings"]] == ["ZG101"]
     assert {path.name for path in here.iterdir()} <= {
@@ -518,10 +525,10 @@ def test_a_forked_child_leaves_the_report_to_its_parent(here: Path, first: str) 
     forks = f"import os\nchild = os.fork()\n{FORGOTTEN_ZERO}if child: os.waitpid(child, 0)\n"
     write(here, {"train.py": first + forks})
     words = ["--format", "json", "--record", "events.jsonl", "train.py"]
-    done = watched(*words, cwd=here)
+    done = trained(*words, cwd=here)
     assert [one["code"] for one in json.loads(done.stdout)["findings"]] == ["ZG101"]
     assert done.stderr.count("zerograd watched") == 1
-    assert start("-m", "zerograd", "replay", "events.jsonl", cwd=here).returncode == 1
+    assert zerograd("replay", "events.jsonl", cwd=here).returncode == 1
 
 
 def test_a_forked_daemon_does_not_keep_our_streams_open(here: Path) -> None:
@@ -539,7 +546,7 @@ def test_a_forked_daemon_does_not_keep_our_streams_open(here: Path) -> None:
 def test_what_atexit_handlers_do_is_watched(here: Path) -> None:
     body = "\n".join(f"    {line}" for line in FORGOTTEN_ZERO.splitlines()[1:])
     write(here, {"train.py": f"import atexit, torch\n@atexit.register\ndef train():\n{body}\n"})
-    done = watched("train.py", cwd=here)
+    done = trained("train.py", cwd=here)
     assert done.returncode == 1
     assert "ZG101" in done.stderr
 
@@ -548,14 +555,14 @@ def test_what_atexit_handlers_do_is_watched(here: Path) -> None:
 def test_a_run_that_is_broken_off_is_not_blamed_for_its_open_window(here: Path) -> None:
     late = RIGHT.replace("    optimizer.step()", "    if x is not None: raise SystemExit(3)")
     write(here, {"train.py": late})
-    done = watched("--format", "json", "train.py", cwd=here)
+    done = trained("--format", "json", "train.py", cwd=here)
     assert (done.returncode, json.loads(done.stdout)["findings"]) == (3, [])
 
 
 @tiers.long
 def test_an_output_that_is_no_file_is_written_once(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    done = watched("--format", "concise", "--output", "/dev/stdout", "train.py", cwd=here)
+    done = trained("--format", "concise", "--output", "/dev/stdout", "train.py", cwd=here)
     assert done.stdout.count("ZG101") == 1
     assert Path("/dev/stdout").is_symlink()
 
@@ -563,7 +570,7 @@ def test_an_output_that_is_no_file_is_written_once(here: Path) -> None:
 @tiers.long
 def test_an_output_may_be_thrown_away(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    assert watched("--output", "/dev/null", "train.py", cwd=here).returncode == 1
+    assert trained("--output", "/dev/null", "train.py", cwd=here).returncode == 1
     assert Path("/dev/null").is_char_device()
 
 
@@ -572,7 +579,7 @@ def test_an_output_behind_a_link_stays_there(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO, "real.txt": ""})
     (here / "real.txt").chmod(0o640)
     (here / "link.txt").symlink_to("real.txt")
-    watched("--output", "link.txt", "train.py", cwd=here)
+    trained("--output", "link.txt", "train.py", cwd=here)
     assert (here / "link.txt").is_symlink()
     assert "ZG101" in (here / "real.txt").read_text()
     assert (here / "real.txt").stat().st_mode & 0o777 == 0o640
@@ -582,14 +589,13 @@ def test_an_output_behind_a_link_stays_there(here: Path) -> None:
 def test_colors_are_for_terminals(here: Path, term: str, colored: bool) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zerograd", "run", "train.py"],
-        cwd=here,
-        env=environment(here / "cache", TERM=term),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=follower,
-    )
+    with Path(os.devnull).open("r+b") as nowhere:
+        process = with_torch().start(
+            ["-m", "zerograd", "run", "train.py"],
+            cwd=here,
+            env=environment(here / "cache", TERM=term),
+            streams=(nowhere.fileno(), nowhere.fileno(), follower),
+        )
     os.close(follower)
     said = b""
     while True:

@@ -11,7 +11,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -24,6 +23,7 @@ import pytest
 
 from support import tiers
 from support.command import environment, zerograd
+from support.warm_python import with_torch
 from zerograd.cli.main import main
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Note, Report
@@ -464,15 +464,6 @@ def test_pages_are_not_written_into_a_file(
 # On a terminal
 
 
-OWN_TERMINAL = """
-import fcntl, os, signal, sys, termios
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-"""Makes the pseudo-terminal the controlling terminal, so that Ctrl-C works."""
-
-
 class Terminal:
     """`zerograd learn` in a pseudo-terminal, with typed input."""
 
@@ -480,13 +471,12 @@ class Terminal:
         ours, theirs = pty.openpty()
         self._ours = ours
         self.seen = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN_TERMINAL, "-m", "zerograd", "learn", *words],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+        self.process = with_torch().start(
+            ["-m", "zerograd", "learn", *words],
+            cwd=cache,
             env=environment(cache, TERM="xterm", COLUMNS="90", **env),
-            start_new_session=True,
+            streams=(theirs, theirs, theirs),
+            terminal=True,
         )
         os.close(theirs)
 
@@ -516,13 +506,10 @@ class Terminal:
 
     def end(self) -> tuple[int, str]:
         """The exit code and the last output."""
-        patience = threading.Timer(60, self.process.kill)
-        patience.start()
         with contextlib.suppress(OSError):  # a pseudo-terminal ends with this error
             while more := os.read(self._ours, 65536):
                 self.seen += more.decode("utf-8", "replace")
-        code = self.process.wait()
-        patience.cancel()
+        code = self.process.wait(60)
         os.close(self._ours)
         return code, self.seen
 

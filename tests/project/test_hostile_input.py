@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from support.command import FORGOTTEN_ZERO, write, zerograd
+from support.command import FORGOTTEN_ZERO, cold, environment, write, zerograd
 from zerograd.report.formats import FORMATS
 
 LOOP = FORGOTTEN_ZERO.partition("\n")[2]
@@ -75,6 +75,8 @@ EXECUTES: dict[str, dict[str, str | bytes]] = {
         "pyproject.toml": f'[tool.zerograd]\nexclude = ["{{}}", "$(touch {MARK})", "`touch {MARK}`"]\n',
     },
 }
+AT_START = ("a module named like one of the standard library", "a sitecustomize")
+"""What would be executed when an interpreter starts."""
 
 
 @pytest.mark.parametrize("what", EXECUTES)
@@ -82,7 +84,11 @@ def test_nothing_that_is_read_is_executed(tmp_path: Path, what: str) -> None:
     here = write(tmp_path / "project", EXECUTES[what])
     said = {"": "ZG101", "--loops": "wrong", "--diff": "optimizer.zero_grad()"}
     for flag, expected in said.items():
-        done = zerograd("check", *flag.split(), "--jobs", "2", ".", cwd=here)
+        words = ("check", *flag.split(), "--jobs", "2", ".")
+        if what in AT_START:
+            done = cold(["-m", "zerograd", *words], here, environment(tmp_path / "project.cache"))
+        else:
+            done = zerograd(*words, cwd=here)
         assert expected in done.stdout
         assert not list(tmp_path.rglob(MARK))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from support import warm_python
 
 FORGOTTEN_ZERO = """\
 import torch
@@ -33,19 +35,36 @@ def environment(cache: Path, **more: str) -> dict[str, str]:
 
 
 def zerograd(*words: str | Path, cwd: Path, stdin: str | bytes | None = None, **env: str) -> Done:
-    """`zerograd WORDS…` in a directory; its cache is kept beside the directory."""
-    data = stdin.encode() if isinstance(stdin, str) else stdin
+    """`zerograd WORDS…` in a directory; its cache is kept beside the directory.
+
+    It runs in a fork of a warm Python, or, if `env` has variables of Python, in a Python of its own.
+    """
+    data = stdin.encode() if isinstance(stdin, str) else stdin or b""
+    variables = environment(cwd.with_name(f"{cwd.name}.cache"), **env)
+    command = ["-m", "zerograd", *map(str, words)]
+    runs = words[:1] == ("run",)
+    ours = {"PYTHONPATH"} if runs else set()  # nothing of zerograd is imported before a run
+    if any(name.startswith("PYTHON") for name in env.keys() - ours):
+        done = cold(command, cwd, variables, data)
+    else:
+        python = warm_python.with_torch() if runs else warm_python.with_commands()
+        done = python.run(*command, cwd=cwd, env=variables, stdin=data)
+    assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+    return done
+
+
+def cold(words: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes = b"") -> Done:
+    """`python WORDS…` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "zerograd", *map(str, words)],
+        [sys.executable, *words],
         cwd=cwd,
-        env=environment(cwd.with_name(f"{cwd.name}.cache"), **env),
-        input=b"" if data is None else data,
+        env=env,
+        input=stdin,
         capture_output=True,
         timeout=60,
         check=False,
     )
-    out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
-    assert "Traceback" not in out + err, out + err
+    out, err = (stream.decode("utf-8", "backslashreplace") for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import pickle
-import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from support.warm_python import with_torch
 
 SECONDS = 120
 """Seconds after which a rank counts as hanging."""
@@ -55,26 +57,24 @@ def run(
 ) -> None:
     """Start the ranks and wait. The script calls `work` with its rank and the world size."""
     ranks = []
-    tests = Path(__file__).parents[1]
-    path = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
+    tests = str(Path(__file__).parents[1])
     for rank in range(world):
-        with (meeting / f"{rank}.txt").open("wb") as said:
-            command = [sys.executable, str(script), str(rank), str(world), str(meeting), *which]
+        with (
+            (meeting / f"{rank}.txt").open("wb") as printed,
+            Path(os.devnull).open("rb") as nothing,
+        ):
             ranks.append(
-                subprocess.Popen(
-                    command,
-                    stdout=said,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONPATH": path},
+                with_torch().start(
+                    [script, str(rank), str(world), str(meeting), *which],
+                    cwd=meeting,
+                    env={**os.environ, "PYTHONPATH": tests},
+                    streams=(nothing.fileno(), printed.fileno(), printed.fileno()),
                 )
             )
     until = time.monotonic() + seconds
     for process in ranks:
-        try:
+        with contextlib.suppress(TimeoutError):  # it is killed then, and has no results
             process.wait(timeout=max(until - time.monotonic(), 1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def read(meeting: Path, world: int) -> list[dict[str, tuple[str, Any]]]:

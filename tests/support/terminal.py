@@ -6,9 +6,7 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
-import sys
 import termios
 import time
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from pathlib import Path
 import pyte
 
 from support.command import environment
+from support.warm_python import with_torch
 
 PATIENCE = 60.0
 
@@ -27,15 +26,18 @@ class Terminal:
     def __init__(self, *words: str, cwd: Path, columns: int = 100, rows: int = 30) -> None:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
-        self.pid, self._fd = pty.fork()
-        if not self.pid:
-            os.chdir(cwd)
-            # A shell that starts the tests in the background ignores Ctrl-C for them.
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            env = environment(cwd.with_name(f"{cwd.name}.cache"), TERM="xterm")
-            os.execve(sys.executable, [sys.executable, "-m", "zerograd", *words], env)
+        self._fd, theirs = pty.openpty()
         size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
+        self._process = with_torch().start(
+            ["-m", "zerograd", *words],
+            cwd=cwd,
+            env=environment(cwd.with_name(f"{cwd.name}.cache"), TERM="xterm"),
+            streams=(theirs, theirs, theirs),
+            terminal=True,
+        )
+        self.pid = self._process.pid
+        os.close(theirs)
 
     @property
     def lines(self) -> list[str]:
@@ -56,11 +58,11 @@ class Terminal:
         return self.lines
 
     def close(self) -> int:
-        """Wait for its end; what `waitpid` says of it."""
+        """Wait for its end; its exit code."""
         while self._read():
             pass
         os.close(self._fd)
-        return os.waitpid(self.pid, 0)[1]
+        return self._process.wait()
 
     def _read(self) -> bool:
         """Take in what there is; False at the end."""
