@@ -33,11 +33,13 @@ from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
 from zerograd.static.entry_states import begins_with_clip, entered
+from zerograd.static.hooks import hook_names
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
+from zerograd.static.read.callers import first_that_clears
 from zerograd.static.read.keys import Key, Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -251,9 +253,22 @@ class _Search:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and provided():
             for outcome in outcomes:
+                if outcome.rule.outlives_calls and self.is_cleared_by_hook(subject):
+                    continue
                 self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
                 self.loops.add_outcome(outcome, subject)
         return True
+
+    def is_cleared_by_hook(self, subject: Subject | None) -> bool:
+        """Whether a callback may clear."""
+        names = hook_names(self.root, self.module)
+        if not names:
+            return False
+        self.asked_callers = True
+        hook = first_that_clears(self.module.path, names)
+        if hook and subject is not None:
+            self.loops.leave(subject, NotFollowed.UNCLEAR_CLEAR, f"{hook}()")
+        return hook != ""
 
     def optimizer_of(self, subject: Subject | None) -> str:
         """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""

@@ -10,6 +10,7 @@ import re
 from zerograd.core.events import Backward, Step
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.interp.emitter import Act
+from zerograd.static.read import vocabulary
 from zerograd.static.read.callers import may_be_cleared
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import Thing
@@ -48,5 +49,25 @@ def callers_may_clear(root: Root) -> bool:
         return True
     path = root.fn.module.path
     inlined = root.interpreter.nesting.inlined
+    if _has_own_clear(root):
+        return True
     followed = {getattr(node, "name", "") for node in inlined}
     return may_be_cleared(path, (root.fn.name,), followed - {""})
+
+
+def _has_own_clear(root: Root) -> bool:
+    """Whether another method of the object clears, and the method that is read does not call it."""
+    fn, interpreter = root.fn, root.interpreter
+    if fn is None or fn.klass is None:
+        return False
+    followed = interpreter.nesting.inlined | {fn.node}
+    others = (
+        base.module.facts[method].called
+        for base in interpreter.classes.lineage(fn.klass)
+        for method in base.module.methods_of(base.node).values()
+        if method not in followed
+    )
+    return any(
+        any(map(vocabulary.CLEARS.search, called)) and not called >= {"backward", "step"}
+        for called in others
+    )

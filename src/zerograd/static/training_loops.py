@@ -134,11 +134,11 @@ class LoopsOfRoot:
         for loop in loops:
             loop.outcomes.append(outcome)
 
-    def leave(self, subject: Subject, why: NotFollowed) -> None:
-        """Notes that the ways of a subject through its loops were not all followed."""
+    def leave(self, subject: Subject, why: NotFollowed, call: str = "") -> None:
+        """Notes that the ways of a subject through its loops were not all followed; a call may be the cause."""
         for loop in self.steps_of(subject):
             step = next(iter(loop.steps))
-            self._leave(loop, Gap(why, loop.site, step.subject))
+            self._leave(loop, Gap(why, loop.site, step.subject, call))
 
     def _leave(self, loop: _Loop, gap: Gap) -> None:
         loop.gap = loop.gap or gap

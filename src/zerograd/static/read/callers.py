@@ -68,6 +68,17 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
     return False
 
 
+def first_that_clears(path: str, names: Collection[str]) -> str:
+    """Of these names, the first that a function of the project has which clears gradients; else nothing."""
+    wanted = {name.encode() for name in names} - _COMMON
+    if not wanted:
+        return ""
+    files = next(filter(None, map(_files, project_folders(path))), None)
+    pieces = (piece for file in files or () for piece in _pieces(file))
+    found = (piece.name.decode() for piece in pieces if piece.clears and piece.name in wanted)
+    return min(found, default="")
+
+
 def _files(folder: str) -> list[str] | None:
     """The Python files below a folder, unless there are too many."""
     found: list[str] = []

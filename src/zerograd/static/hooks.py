@@ -1,0 +1,67 @@
+"""Callbacks: functions of the project that code calls by a name alone, so that nobody sees which ones they are.
+
+`for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from zerograd.static.read.file_index import nodes, text_of
+from zerograd.static.read.module import Module
+from zerograd.static.roots import Root
+
+FARTHEST = 3
+"""Calls that are followed by name to the call of a callback."""
+
+
+def hook_names(root: Root, module: Module) -> set[str]:
+    """The names by which a root, and what it calls in its file, may call callbacks."""
+    read = root.interpreter.nesting.inlined | {root.fn.node if root.fn is not None else module.tree}
+    found: set[str] = set()
+    seen: set[ast.AST] = set()
+    for _ in range(FARTHEST):
+        seen |= read
+        found |= set().union(*map(_hooks, read))
+        called = set().union(*map(_called, read))
+        read = set(_functions(called, module)) - seen
+    return found
+
+
+def _hooks(function: ast.AST) -> set[str]:
+    """The methods that a function calls on each of several objects, and names that it hands to its object."""
+    parts = list(nodes(function))
+    each = {
+        name.id
+        for part in parts
+        if isinstance(part, (ast.For, ast.AsyncFor, ast.comprehension))
+        for name in ast.walk(part.target)
+        if isinstance(name, ast.Name)
+    }
+    found = set()
+    for call in parts:
+        if isinstance(call, ast.Call):
+            owner, _, name = text_of(call.func).rpartition(".")
+            if owner in each:
+                found.add(name)
+            elif (owner or name).split(".")[0] == "self":
+                texts = (one.value for one in call.args if isinstance(one, ast.Constant))
+                found.update(text for text in texts if isinstance(text, str))
+    return found
+
+
+def _called(function: ast.AST) -> set[str]:
+    calls = (one for one in nodes(function) if isinstance(one, ast.Call))
+    return {text_of(call.func).rpartition(".")[2] for call in calls} | {"__call__"}
+
+
+def _functions(names: Iterable[str], module: Module) -> Iterator[ast.AST]:
+    """The functions and methods of a file that have one of these names."""
+    for name in names:
+        if name in module.functions:
+            yield module.functions[name]
+        for klass in module.classes.values():
+            method = module.methods_of(klass).get(name)
+            if method is not None:
+                yield method
