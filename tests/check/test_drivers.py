@@ -21,7 +21,9 @@ class Engine:
         self.net(x).mean().backward()
         self.opt.step()
 """
-QUIET = ENGINE.replace("def train_step", "def other")
+QUIET = ENGINE.replace(
+    "def train_step(self, x):", "def other(self, x):\n        self.opt.zero_grad()"
+)
 LOOP = """
 from engine import Engine
 def main(net, loader):
