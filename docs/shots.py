@@ -123,7 +123,7 @@ def make_page(name: str, script: str, folder: Path) -> Path:
     """Run a script under `zerograd run --html`."""
     (folder / "train.py").write_text(script, encoding="utf-8")
     page = folder / f"{name}.html"
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*(launcher if script is RANKS else []), "-m", "zerograd", "run", "-q"]
     done = subprocess.run(
         [sys.executable, *command, "--html", page.name, "train.py"],

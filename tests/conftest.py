@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import shutil
 import sys
@@ -24,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.chosen = config.getoption("tier")
+    with contextlib.suppress(ImportError):  # the libraries' environment has no hypothesis
+        from hypothesis import HealthCheck, settings
+
+        # How fast inputs are drawn depends on what else the machine does.
+        settings.register_profile("zerograd", suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("zerograd")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

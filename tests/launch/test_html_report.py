@@ -147,7 +147,10 @@ def test_gradients_that_were_not_finite_show_in_the_verdict(here: Path) -> None:
         text = (here / "report.html").read_text(encoding="utf-8")
         assert ("hero advice" if few else "hero bad") in text
         said = "1 step used gradients that are inf or nan" if few else "ZG110"
-        assert said in Parsed(here / "report.html").shown
+        page = Parsed(here / "report.html")
+        assert said in page.shown
+        marks = [mark for mark in page.data["ranks"][0]["letters"] if mark[4]]
+        assert len(marks) == (0 if few else 1), "the steps of the finding are marked"
 
 
 def test_rules_can_be_chosen(here: Path) -> None:

@@ -448,6 +448,21 @@ def test_a_lesson_that_is_not_there_is_refused(
     assert "--list" in captured.err
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("bukcet", "1 (bucket)"),
+        ("forgoten-clear", "6 (skipped)"),
+        ("set-to-nome", "4 (set_to_none)"),
+    ],
+)
+def test_a_mistyped_lesson_gets_a_suggestion(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["learn", f"--lesson={word}"]) == 2
+    assert f"did you mean {meant}" in capsys.readouterr().err
+
+
 def test_a_lesson_has_a_name_too() -> None:
     assert find("set-to-none") is find("set_to_none") is find("4") is LESSONS[3]
 

@@ -41,6 +41,28 @@ def motifs(runs: Runs) -> list[int]:
     return [one for one, times in zip(runs.motifs, runs.counts, strict=True) for _ in range(times)]
 
 
+@pytest.mark.parametrize("most", [timeline.MOST_RUNS, 8])
+def test_a_finding_about_all_steps_from_one_on_marks_each(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST_RUNS", most)
+    word: Word = []
+    for number in range(20):
+        word += [("SGD", Backward(Site("train.py", 1))), ("SGD", Step(Site("train.py", 2)))]
+        if number % 2:
+            word.append(("Adam", Step(Site("train.py", 3))))
+    line, _ = drawn(word)
+    line.mark_steps("SGD", 13, 5)
+    marked = []
+    for number in motifs(line.runs):
+        last = line.marks[line.motifs[number].marks[-1][0]]
+        marked += [last.findings] * line.runs.each if last.lane == 0 else []
+        assert last.lane == 0 or not last.findings
+    first = marked.index((5,)) + 1
+    assert set(marked[first - 1 :]) == {(5,)}
+    assert abs(first - 13) < line.runs.each
+
+
 @given(WORDS)
 def test_a_timeline_holds_every_event_and_what_it_leaves(word: Word) -> None:
     line, right = drawn(word)

@@ -43,13 +43,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the lessons; the exit code."""
-    from zerograd.learn.contents import LESSONS, find
+    from zerograd.learn.contents import LESSONS, find, similar
 
     lessons: Sequence[Lesson] = LESSONS
     if arguments.lesson is not None:
         found = find(arguments.lesson)
         if found is None:
-            say(f"unknown lesson {arguments.lesson!r}; zerograd learn --list shows all lessons")
+            close = " or ".join(f"{one.number} ({one.name})" for one in similar(arguments.lesson))
+            hint = f"did you mean {close}? " if close else ""
+            say(
+                f"unknown lesson {arguments.lesson!r}; {hint}zerograd learn --list shows all lessons"
+            )
             return COULD_NOT
         lessons = (found,)
     if arguments.list:

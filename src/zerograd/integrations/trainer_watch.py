@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zerograd.core.finding import Finding, Report
+from zerograd.core.help_text import helped
 from zerograd.report import concise
 from zerograd.runtime.gradient_values import holding, plain
 from zerograd.runtime.norms import gradient_norm
@@ -109,4 +110,5 @@ class TrainerWatch:
     def _found(self, finding: Finding) -> None:
         if finding.seen == 1:
             line = concise.render(Report([finding])).rstrip("\n")
-            self._tell(f"zerograd: {line}{f' ({finding.help})' if finding.help else ''}")
+            advice = helped(finding, self.report.sources)
+            self._tell(f"zerograd: {line}{f' ({advice})' if advice else ''}")

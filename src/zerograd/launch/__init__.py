@@ -3,5 +3,5 @@
 It gives `run_session`, `replay` and `html_report`; `boot` watches the processes that a script starts, and
 those whose environment asks for it (`start_file`).
 
-May import: core, rules, fold, recording, report, terminal, static, static.read, processes, runtime.
+May import: core, rules, fold, recording, report, terminal, static, static.read, fix, processes, runtime.
 """

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from zerograd import __version__
 from zerograd.core.finding import Place, Problem, Watched
+from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.launch.replay import Replayed, judged
 from zerograd.launch.run_session import Refused, fails
 from zerograd.recording.reader import Progress
@@ -80,6 +81,9 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
     for one_rank in ranks:
         one_rank.findings = [now[number] for number in one_rank.findings]
     sources = {path: lines for one in shown for path, lines in one.report.sources.items()}
+    fixed = with_known_fixes([shown_one.finding for shown_one in ordered], sources)
+    for shown_one, finding in zip(ordered, fixed, strict=True):
+        shown_one.finding = finding
     rules = {page.code: (page.name, page.summary) for page in PAGES}
     program = next((one.played.program for one in shown if one.played.program), shown[0].path)
     return html.Page(program, ranks, ordered, problems, sources, rules, __version__)

@@ -13,6 +13,7 @@ from html import escape
 from zerograd import __version__
 from zerograd.core.finding import Finding, Report, Watched
 from zerograd.launch.html_report import write_page
+from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.launch.run_session import Refused
 from zerograd.report import html, html_fragment, text
 from zerograd.report.timeline import Timeline
@@ -83,7 +84,7 @@ def _page(report: Report) -> html.Page:
     if watched is None and report.loops is None and not report.files:
         watched = Watched()  # a watch that is still open
     ranks = [html.Rank("", None, Timeline(), watched, numbers)] if watched is not None else []
-    shown = [html.Shown(one) for one in report.findings]
+    shown = [html.Shown(one) for one in with_known_fixes(report.findings, report.sources)]
     rules = {one.code: (one.name, one.summary) for one in PAGES}
     return html.Page(
         "", ranks, shown, report.errors, report.sources, rules, __version__, report.files

@@ -23,6 +23,10 @@ MOST_SUBJECTS = 2048
 """The largest number of subjects at a time. A program that makes more drops old optimizers too."""
 
 
+_STREAKS = frozenset(rule.code for rule in RULES if rule.in_a_row > 1)
+"""Rules about all steps of a subject from one on, which only the end of the run shows."""
+
+
 @dataclass
 class Replayed:
     """The result of a replay."""
@@ -72,6 +76,8 @@ class _Judging:
         self._timeline = timeline
         self._places: dict[Place, int] = {}
         self._broken: list[int] = []
+        self._late: list[Finding] = []
+        """The findings behind these numbers; at last those that are told when the run is over."""
         self._tracks: dict[str, Track] = {}
 
     def post(self, subject: str, event: Event) -> None:
@@ -81,13 +87,20 @@ class _Judging:
             self._timeline.add(subject, event, track.node.grads, tuple(self._broken))
         if self._broken:
             self._broken.clear()
+            self._late.clear()
 
     def end(self, played: Played) -> None:
+        self._late.clear()
         self.judge.end(clean=played.clean)
         if self._timeline is not None:
-            if self._broken:
-                self._timeline.mark_last(tuple(self._broken))
+            last = tuple(self._places[one.place] for one in self._late if one.code not in _STREAKS)
+            if last:
+                self._timeline.mark_last(last)
             self._timeline.close()
+            for one in self._late:
+                if one.code in _STREAKS:
+                    first = one.site.iteration or 1
+                    self._timeline.mark_steps(one.subject, first, self._places[one.place])
             for lane in self._timeline.lanes:
                 lane.title, lane.parameters = played.titles.get(lane.name, (lane.title, 0))
                 windows = self.judge.track(lane.name).windows
@@ -96,6 +109,7 @@ class _Judging:
     def _tell(self, finding: Finding) -> None:
         number = self._places.setdefault(finding.place, len(self._places))
         self._broken.append(number)
+        self._late.append(finding)
 
     def _welcome(self, subject: str) -> Track:
         if len(self._tracks) >= MOST_SUBJECTS:

@@ -48,3 +48,12 @@ def find(name: str) -> Lesson | None:
         if name.replace("-", "_") in (str(lesson.number), lesson.name):
             return lesson
     return None
+
+
+def similar(name: str) -> list[Lesson]:
+    """The lessons whose name or title is like this, the closest first."""
+    from difflib import get_close_matches
+
+    words = {word: lesson for lesson in LESSONS for word in (lesson.name, lesson.title.lower())}
+    close = get_close_matches(name.lower().replace("-", "_"), words, 3, 0.5)
+    return list(dict.fromkeys(words[word] for word in close))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from zerograd.core.finding import Cell, Edit, Finding, Fix, Report, SourceKey
+from zerograd.core.finding import Finding, Report
+from zerograd.core.help_text import helped
+from zerograd.report.fix_diff import fix_diff
 from zerograd.report.location import visible, where, where_problem
 
 
@@ -31,37 +32,11 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     if finding.seen is not None:
         yield f"seen: {finding.seen} time{'' if finding.seen == 1 else 's'}"
     if finding.help:
-        yield f"do: {visible(finding.help)}"
+        yield f"do: {visible(helped(finding, report.sources))}"
     if finding.fix is not None:
         review = "" if finding.fix.safe else ", review it"
         yield f"edit ({'safe' if finding.fix.safe else 'unsafe'}{review}):"
-        yield from _edit(finding.fix, report)
-
-
-def _edit(fix: Fix, report: Report) -> Iterator[str]:
-    """The edits as a diff of the lines that they change."""
-    files: dict[SourceKey, list[Edit]] = {}
-    for edit in fix.edits:
-        key = edit.path if edit.cell is None else Cell(edit.path, edit.cell)
-        files.setdefault(key, []).append(edit)
-    for key, edits in files.items():
-        name = visible(key if isinstance(key, str) else f"{key.path} (cell {key.number})")
-        before = [f"{line}\n" for line in report.sources.get(key, ())]
-        diff = difflib.unified_diff(before, _edited(before, edits), name, name, n=1)
-        yield from (line.rstrip("\n") for line in diff)
-
-
-def _edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """The lines with all edits applied, the last one first."""
-    text = "".join(lines)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-    for edit in sorted(edits, key=lambda one: (one.line, one.column), reverse=True):
-        begin = starts[min(edit.line, len(starts)) - 1] + edit.column - 1
-        end = starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1
-        text = text[:begin] + edit.text + text[end:]
-    return text.splitlines(keepends=True)
+        yield from fix_diff(finding.fix, report.sources)
 
 
 def _last(report: Report) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Report
+from zerograd.core.help_text import with_help
 from zerograd.report.location import visible
 
 _LEVELS = {"error": "error", "advice": "warning"}
@@ -17,7 +18,7 @@ def render(report: Report, *, color: bool = False) -> str:
     lines = []
     for finding in report.findings:
         title = f"{finding.code} {finding.name}"
-        text = finding.message + (f"; {finding.help}" if finding.help else "")
+        text = with_help(finding, report.sources)
         place = _place(finding.site)
         if finding.site.cell is not None:
             text = f"cell {finding.site.cell}, line {finding.site.line}: {text}"

@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 
+from zerograd.core import help_text
 from zerograd.core.events import Measured
-from zerograd.core.finding import Finding, Problem, SourceKey, Watched
-from zerograd.report import help_text, html_excerpt
+from zerograd.core.finding import Finding, Fix, Problem, SourceKey, Watched
+from zerograd.report import html_excerpt
+from zerograd.report.fix_diff import fix_diff
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import compiled_steps, optimizers
 from zerograd.report.timeline import Lane, Norms, Timeline
@@ -290,7 +292,10 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
         yield _numbers(one.measured)
     if one.help:
         text = help_text.helped(one, page.sources)
-        yield f"<p class=help><b>What to do</b> {_text(text)}{_copy(help_text.code(text))}</p>"
+        code = "" if one.fix is not None else help_text.code(text)
+        yield f"<p class=help><b>What to do</b> {_text(text)}{_copy(code, code)}</p>"
+    if one.fix is not None:
+        yield from _fix(one.fix, page)
     if summary:
         yield f"<p class=rule><b>Rule</b> {_with_code(summary)}</p>"
     yield f"<button type=button class=show data-finding={number} hidden>Show in the timeline</button>"
@@ -302,11 +307,28 @@ def _with_code(words: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", _text(words))
 
 
-def _copy(code: str) -> str:
-    """A button that copies the code of a help."""
-    if not code:
+def _fix(fix: Fix, page: Page) -> Iterator[str]:
+    """The fix as a diff, and a button that copies it."""
+    lines = list(fix_diff(fix, page.sources))
+    review = "" if fix.safe else ", review it"
+    yield (
+        f"<div class=fix><p><b>Fix</b> {_text(fix.message)}{review}"
+        f"{_copy(chr(10).join(lines) + chr(10), 'the diff')}</p>"
+        "<pre tabindex=0 role=region aria-label='the fix as a diff'>"
+    )
+    for line in lines[2:]:
+        tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
+        yield f"<{tag}>{_text(line)}</{tag}>\n"
+    yield "</pre></div>"
+
+
+def _copy(copied: str, what: str) -> str:
+    """A button that copies a text."""
+    if not copied:
         return ""
-    return f" <button type=button class=copy data-copy='{_text(code)}' hidden>Copy <code>{_text(code)}</code></button>"
+    held = escape(copied, quote=True)
+    shown = what if copied != what else f"<code>{_text(what)}</code>"
+    return f' <button type=button class=copy data-copy="{held}" hidden>Copy {shown}</button>'
 
 
 def _seen(shown: Shown) -> str:

@@ -10,6 +10,7 @@ from html import escape
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Report
+from zerograd.core.help_text import helped
 from zerograd.report import html_excerpt
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import seen, summary
@@ -58,7 +59,7 @@ def _finding(one: Finding, report: Report) -> Iterator[str]:
     if one.when:
         yield f"<p class=place>when <code>{_text(' and '.join(one.when))}</code></p>"
     if one.help:
-        yield f"<p><b>help</b> {_text(one.help)}</p>"
+        yield f"<p><b>help</b> {_text(helped(one, report.sources))}</p>"
     yield "</div>"
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Fix, Report, SourceKey
+from zerograd.core.help_text import helped
 from zerograd.core.training_loop import Account, LoopVerdict, Mention
-from zerograd.report.help_text import helped
 
 VERSION = 1
 

@@ -10,6 +10,7 @@ import re
 from xml.sax.saxutils import escape, quoteattr
 
 from zerograd.core.finding import Finding, Problem, Report
+from zerograd.core.help_text import with_help
 from zerograd.report.location import visible, where
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -18,7 +19,8 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def render(report: Report, *, color: bool = False) -> str:
     """One test suite; a clean report has one passed test case."""
-    cases = [*map(_finding, report.findings), *map(_problem, report.errors)]
+    cases = [_finding(one, report) for one in report.findings]
+    cases += map(_problem, report.errors)
     cases = cases or ['    <testcase classname="zerograd" name="no findings"/>\n']
     failures = sum(finding.level == "error" for finding in report.findings)
     counts = f'tests="{len(cases)}" failures="{failures}" errors="{len(report.errors)}"'
@@ -33,8 +35,8 @@ def render(report: Report, *, color: bool = False) -> str:
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _finding(finding: Finding) -> str:
-    text = f"{where(finding.site)}: {finding.message}{f'; {finding.help}' if finding.help else ''}"
+def _finding(finding: Finding, report: Report) -> str:
+    text = f"{where(finding.site)}: {with_help(finding, report.sources)}"
     title = f"{finding.code} {finding.name} ({where(finding.site)})"
     attributes = (
         f"classname={quoteattr(visible(finding.site.path))} name={quoteattr(title)} "

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from zerograd import __version__
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Fix, Problem, Report
+from zerograd.core.help_text import with_help
 from zerograd.core.rule import Page
 from zerograd.report.fingerprint import fingerprints
 from zerograd.rules.catalogue import PAGES
@@ -42,7 +43,7 @@ def render(report: Report, *, color: bool = False) -> str:
             }
         ],
         "results": [
-            _result(finding, fingerprint, index)
+            _result(finding, fingerprint, index, report)
             for finding, fingerprint in zip(report.findings, fingerprints(report), strict=True)
         ],
     }
@@ -63,12 +64,13 @@ def _rule(rule: Page, url: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, fingerprint: str, index: dict[str, int]) -> dict[str, Any]:
-    text = finding.message + (f"; {finding.help}" if finding.help else "")
+def _result(
+    finding: Finding, fingerprint: str, index: dict[str, int], report: Report
+) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "level": _LEVELS[finding.level],
-        "message": {"text": text},
+        "message": {"text": with_help(finding, report.sources)},
         "locations": [_location(finding.site)],
         "partialFingerprints": {"zerograd/v1": fingerprint},
         "properties": {"certain": finding.certain, "when": list(finding.when)},

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from string import digits
 
 from zerograd.core.finding import Finding, Problem, Report, Watched, source_key
+from zerograd.core.help_text import helped
 from zerograd.core.rule import Feature
 from zerograd.report.excerpt import Mark, Paint, excerpt
-from zerograd.report.help_text import helped
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.loop_text import counted, listing
 from zerograd.rules.catalogue import BY_CODE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,6 +97,19 @@ class Runs:
         """No more ticks."""
         if self._waiting:
             self._settle()
+
+    def change(self, counts: Callable[[int], bool], first: int, to: Callable[[int], int]) -> None:
+        """Give other motifs to ticks: of those whose motif counts, to all from the `first` on."""
+        before = zip(self.motifs, self.counts, strict=True)
+        self.motifs, self.counts = array("H"), array("H")
+        left = first - 1
+        for motif, count in before:
+            same = min(count, left // self.each) if counts(motif) else count
+            self._push(motif, same)
+            if same < count:
+                self._push(to(motif), count - same)
+            if counts(motif):
+                left -= min(left, count * self.each)
 
     def _settle(self) -> None:
         self._push(max(self._waiting, key=self._worth.__getitem__), 1)
@@ -268,6 +281,24 @@ class Timeline:
                 last[1] -= 1
                 self._now.append([0, 1])
             self._now[-1][0] = self._numbered(mark._replace(findings=mark.findings + findings))
+
+    def mark_steps(self, subject: str, first: int, finding: int) -> None:
+        """What is found of all steps of a subject from one on, once the run is over and `close` was called."""
+        lane = self._lane_of.get(subject, -1)
+
+        def is_step(motif: int) -> bool:
+            mark = self.marks[self.motifs[motif].marks[-1][0]]
+            return mark.lane == lane and mark.kind == Step.kind
+
+        def marked(motif: int) -> int:
+            starts, marks = self.motifs[motif]
+            last = self.marks[marks[-1][0]]
+            found = self._numbered(last._replace(findings=(*last.findings, finding)))
+            new = Motif(starts, (*marks[:-1], (found, marks[-1][1])))
+            known = self._motif_of.get(new)
+            return self._new_motif(new) if known is None else known
+
+        self.runs.change(is_step, first, marked)
 
     def _mark(self, lane: int, event: Event, grads: Grads, findings: tuple[int, ...]) -> int:
         place = (event.site.path, event.site.line)

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from zerograd.core import suppressions
 from zerograd.core.events import Site
 from zerograd.core.finding import Cell, Finding, Report, source_key
+from zerograd.core.help_text import helped
 from zerograd.processes.identity import identify
 from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
@@ -255,7 +256,7 @@ class Watch:
         elif self._on == "warn":
             message = f"zerograd: {finding.code} {finding.name}: {finding.message}"
             if finding.help:
-                message += f" ({finding.help})"
+                message += f" ({helped(finding, self.report.sources)})"
             warnings.warn_explicit(message, GradientWarning, site.path, site.line)
 
 

@@ -12,7 +12,8 @@ from lsprotocol import types
 from pygls import uris
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Edit, Finding, Problem
+from zerograd.core.finding import Edit, Finding, Problem, source_key
+from zerograd.core.help_text import helped
 from zerograd.server.editor_checks import Text, lines_of_text
 from zerograd.static.read.load import read
 from zerograd.static.read.source import Unreadable
@@ -90,7 +91,9 @@ class Positions:
         """A finding as an editor shows it."""
         lines = [finding.message]
         lines += [f"when {test}" for test in finding.when]
-        lines += [f"help: {finding.help}"] if finding.help else []
+        ends = (finding.site, *(note.site for note in finding.notes))
+        sources = {source_key(one): self._lines_of(one.path, one.cell) for one in ends}
+        lines += [f"help: {helped(finding, sources)}"] if finding.help else []
         related = [
             types.DiagnosticRelatedInformation(self.location(note.site), note.message)
             for note in finding.notes

@@ -503,10 +503,10 @@ function drawChart({ row, canvas, title }) {
   const x = tickScale(row, room, left);
   let low = Infinity, high = 0, endless = 0, differs = 0;
   for (let i = from; i <= to; i++) {
-    for (const value of right ? [used[i], right[i]] : [used[i]]) {
-      if (value === Infinity) endless++;
-      else if (value > 0) { low = Math.min(low, value); high = Math.max(high, value); }
-    }
+    const seen = x((i + .5) * each) >= left && x((i + .5) * each) <= left + room;
+    if (used[i] === Infinity && seen) endless++;
+    for (const value of right ? [used[i], right[i]] : [used[i]])
+      if (value > 0 && value < Infinity) { low = Math.min(low, value); high = Math.max(high, value); }
     if (right && right[i] === right[i]) differs++;
   }
   if (!(high > 0)) { low = .5; high = 1; }
@@ -604,7 +604,9 @@ function drawChart({ row, canvas, title }) {
     }
     ctx.stroke();
     ctx.setLineDash([]);
-    if (to - from < 60) for (let i = from; i <= to; i++) if (values[i] >= 0 && values[i] < Infinity) {
+    /* A point between gaps has no line to be part of. */
+    const shown = (i) => values[i] >= 0 && values[i] < Infinity;
+    for (let i = from; i <= to; i++) if (shown(i) && (to - from < 60 || !(shown(i - 1) || shown(i + 1)))) {
       ctx.beginPath();
       ctx.arc(x((i + .5) * each), y(values[i]), 3, 0, 7);
       ctx.fill();

@@ -38,6 +38,11 @@ def helped(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> str:
     return _WORDS.sub(lambda word: names.get(word[0], word[0]), finding.help)
 
 
+def with_help(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> str:
+    """The message of a finding and its help, on one line."""
+    return finding.message + (f"; {helped(finding, sources)}" if finding.help else "")
+
+
 def code(text: str) -> str:
     """The code in a help, to be copied: what follows its colon, or its longest call; "" if it has none."""
     last = text.rpartition(": ")[2]

@@ -7,9 +7,9 @@ import pytest
 import zerograd
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
+from zerograd.core.help_text import code, helped
+from zerograd.report import agent, github, html_fragment, junit, sarif, text
 from zerograd.report import json as json_format
-from zerograd.report import text
-from zerograd.report.help_text import code, helped
 
 HEAD = "import torch\n"
 
@@ -20,8 +20,9 @@ def found(source: str, wanted: str) -> tuple[Finding, str]:
     report.sources["train.py"] = (HEAD + source).split("\n")
     (one,) = (finding for finding in report.findings if finding.code == wanted)
     said = helped(one, report.sources)
-    assert said in text.render(report)
-    assert said in json_format.render(report)
+    for form in (text, json_format, github, sarif, junit, agent, html_fragment):
+        shown = form.render(report)
+        assert said.replace("%", "%25") in shown if form is github else said in shown
     return one, said
 
 
