@@ -63,11 +63,11 @@ VERDICT = Verdict(
 
 
 def test_a_verdict_comes_back_as_it_was(here: Path) -> None:
-    clean, told = old_file(here / "a.py"), old_file(here / "b.py")
-    remember((clean, CLEAN), (told, VERDICT))
+    clean, printed = old_file(here / "a.py"), old_file(here / "b.py")
+    remember((clean, CLEAN), (printed, VERDICT))
     cache = Cache(["."])
     assert cache.get(*clean) is CLEAN
-    assert cache.get(*told) == VERDICT
+    assert cache.get(*printed) == VERDICT
     assert cache.get("c.py", 0, 0) is None
 
 

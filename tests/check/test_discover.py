@@ -47,7 +47,7 @@ def test_python_files_and_notebooks_are_taken_in_order(here: Path) -> None:
     assert taken(".") == ["a.py", "b.py", "a/n.ipynb", "a/z.py", "d/e/f.py"]
 
 
-def test_paths_are_told_as_they_were_given(here: Path) -> None:
+def test_paths_are_printed_as_they_were_given(here: Path) -> None:
     write(here, {"src/a.py": CODE})
     assert taken("src") == taken("src/") == ["src/a.py"]
     assert taken(str(here / "src")) == [str(here / "src" / "a.py")]

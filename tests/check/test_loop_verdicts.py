@@ -359,10 +359,10 @@ def test_why_explains_a_loop(tmp_path: Path) -> None:
         "assumed     its guard was executed for windows of 2 and 3 micro-batches",
     ):
         assert line in done.stdout
-    told = json.loads(
+    printed = json.loads(
         zerograd("check", "--why", "train.py:8", "--format", "json", cwd=tmp_path).stdout
     )
-    (why,) = told["why"]
+    (why,) = printed["why"]
     assert [one["call"] for one in why["accounts"][0]["backwards"]] == ["loss.backward()"]
 
 

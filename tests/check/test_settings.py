@@ -72,7 +72,7 @@ def test_broken_toml_is_said_with_its_line(
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "printed"),
     [
         ("selct = ['ZG101']", "did you mean select?"),
         ("line-length = 3", "it knows select,"),
@@ -84,10 +84,10 @@ def test_broken_toml_is_said_with_its_line(
     ],
 )
 def test_a_wrong_setting_is_said_and_the_others_hold(
-    tmp_path: Path, setting: str, told: str
+    tmp_path: Path, setting: str, printed: str
 ) -> None:
     settings, (problem,) = read(tmp_path, f"[tool.zerograd]\nexclude = ['a']\n{setting}\n")
-    assert told in problem.message
+    assert printed in problem.message
     assert problem.line == 3
     assert settings is not None
     assert settings.exclude == ("a",)

@@ -35,7 +35,7 @@ def main(model, loader):
 """
 
 
-def told(folder: Path, *words: str, **env: str) -> dict[str, Any]:
+def printed(folder: Path, *words: str, **env: str) -> dict[str, Any]:
     """What a check says of a folder: its findings and its loops."""
     done = zerograd(
         "check", ".", "--loops", "--no-cache", "--format", "json", *words, cwd=folder, **env
@@ -55,12 +55,12 @@ def test_modules_that_import_each_other_are_read_once(tmp_path: Path) -> None:
         "other.py": "from main import main\nfrom other import *\n",
     }
     write(tmp_path, files)
-    assert found(told(tmp_path)) == [("ZG101", "engine.py", 11)]
+    assert found(printed(tmp_path)) == [("ZG101", "engine.py", 11)]
 
 
 def test_a_module_of_the_project_comes_before_one_of_the_standard_library(tmp_path: Path) -> None:
     write(tmp_path, {"queue.py": STEP, "main.py": DRIVE.format(module="queue")})
-    assert found(told(tmp_path)) == [("ZG101", "queue.py", 10)]
+    assert found(printed(tmp_path)) == [("ZG101", "queue.py", 10)]
 
 
 def test_of_two_packages_with_one_name_the_nearer_one_is_read(tmp_path: Path) -> None:
@@ -76,17 +76,17 @@ def test_of_two_packages_with_one_name_the_nearer_one_is_read(tmp_path: Path) ->
         "b/main.py": DRIVE.format(module="kit.engine"),
     }
     write(tmp_path, files)
-    report = told(tmp_path)
+    report = printed(tmp_path)
     assert found(report) == [("ZG101", "a/kit/engine.py", 10)]
     drivers = {one["path"]: one["verdict"] for one in report["loops"]}
     assert drivers == {"a/main.py": "wrong", "b/main.py": "right"}
 
 
-def test_a_tree_that_is_linked_twice_is_told_once(tmp_path: Path) -> None:
+def test_a_tree_that_is_linked_twice_is_reported_once(tmp_path: Path) -> None:
     write(tmp_path, {"lab/engine.py": STEP, "lab/main.py": DRIVE.format(module="engine")})
     (tmp_path / "again").symlink_to(tmp_path / "lab", target_is_directory=True)
     (tmp_path / "lab" / "up").symlink_to(tmp_path, target_is_directory=True)
-    assert found(told(tmp_path)) == [("ZG101", "lab/engine.py", 10)]
+    assert found(printed(tmp_path)) == [("ZG101", "lab/engine.py", 10)]
 
 
 def test_a_step_is_found_under_fifty_classes(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_step_is_found_under_fifty_classes(tmp_path: Path) -> None:
     classes += [f"class C{at}(C{at - 1}):\n    pass\n" for at in range(1, 51)]
     drive = DRIVE.split("\n\n\n")[1].replace("Engine", "C50")
     write(tmp_path, {"train.py": "\n\n".join([*classes, drive])})
-    assert found(told(tmp_path)) == [("ZG101", "train.py", 10)]
+    assert found(printed(tmp_path)) == [("ZG101", "train.py", 10)]
 
 
 def test_a_function_that_calls_itself_ends_and_is_not_called_right_for_it(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_function_that_calls_itself_ends_and_is_not_called_right_for_it(tmp_pa
         "        train(model, optimizer, batch.parts)\n"
     )
     write(tmp_path, {"train.py": source})
-    (loop,) = told(tmp_path)["loops"]
+    (loop,) = printed(tmp_path)["loops"]
     assert loop["verdict"] == "wrong" or loop["reason_code"] == "unfollowed-call"
 
 
@@ -123,7 +123,7 @@ def test_generated_code_is_bounded_and_what_is_cut_short_is_said(tmp_path: Path)
         ]
     lines.append("    optimizer.step()")
     write(tmp_path, {"train.py": "\n".join(lines) + "\n"})
-    report = told(tmp_path)
+    report = printed(tmp_path)
     assert all(one["verdict"] != "right" for one in report["loops"])
     assert report["loops"] or report["errors"]
 
@@ -154,9 +154,9 @@ def project(tmp_path: Path) -> Path:
 def test_seed_and_number_of_processes_change_nothing(
     project: Path, words: tuple[str, ...], env: dict[str, str]
 ) -> None:
-    usual = told(project, PYTHONHASHSEED="0")
+    usual = printed(project, PYTHONHASHSEED="0")
     assert len(usual["findings"]) == 4
-    assert told(project, *words, **env) == usual
+    assert printed(project, *words, **env) == usual
 
 
 def test_the_order_of_the_files_changes_only_the_order_of_the_findings(project: Path) -> None:
@@ -181,6 +181,6 @@ def test_ten_thousand_files_are_checked_and_the_loop_among_them_is_found(tmp_pat
             text = f"from p{(at + 1) % 100} import m{number}\n\n\ndef helper{number}(x):\n    return x\n"
             (package / f"m{number}.py").write_text(text)
     write(tmp_path, {"p7/engine.py": STEP, "p8/main.py": DRIVE.format(module="p7.engine")})
-    report = told(tmp_path)
+    report = printed(tmp_path)
     assert report["files"] == 10_002
     assert found(report) == [("ZG101", "p7/engine.py", 10)]

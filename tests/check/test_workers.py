@@ -62,9 +62,9 @@ def run(folder: Path, body: str, timeout: float = 30) -> str:
 
 CHECK = """
 jobs = [workers.Job(name, False) for name in sorted(os.listdir(".")) if name.endswith(".py")]
-told = []
-verdicts = workers.check_all(jobs, {processes}, told.append)
-assert told == sorted(told) and told[-1] == len(jobs), told
+progress = []
+verdicts = workers.check_all(jobs, {processes}, progress.append)
+assert progress == sorted(progress) and progress[-1] == len(jobs), progress
 for job, verdict in zip(jobs, verdicts, strict=True):
     print(job.path, verdict.problems[0].message if verdict.problems else "clean")
 """
@@ -87,35 +87,35 @@ def test_verdicts_come_in_order_from_any_number_of_processes(tmp_path: Path) -> 
 def test_a_process_that_dies_costs_one_file(tmp_path: Path) -> None:
     names = [f"{name}{number}.py" for number in range(10) for name in ("a", "die", "z")]
     write(tmp_path, dict.fromkeys(names, TRAINS))
-    told = verdicts(tmp_path)
-    assert set(told) == set(names)
-    for name, message in told.items():
+    printed = verdicts(tmp_path)
+    assert set(printed) == set(names)
+    for name, message in printed.items():
         assert ("ended the process" in message) == name.startswith("die")
 
 
 def test_a_file_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(["a.py", "spin1.py", "spin2.py", "z.py"], TRAINS))
     for processes in (1, 2):
-        told = verdicts(tmp_path, processes)
-        assert told["a.py"] == told["z.py"] == "checked"
-        assert "longer than 2 s" in told["spin1.py"]
-        assert "longer than 2 s" in told["spin2.py"]
+        printed = verdicts(tmp_path, processes)
+        assert printed["a.py"] == printed["z.py"] == "checked"
+        assert "longer than 2 s" in printed["spin1.py"]
+        assert "longer than 2 s" in printed["spin2.py"]
 
 
 def test_a_process_that_hears_no_alarm_is_ended(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(["a.py", "deaf.py", "y.py", "z.py"], TRAINS))
-    told = verdicts(tmp_path)
-    assert "longer than 2 s" in told.pop("deaf.py")
-    assert set(told.values()) == {"checked"}
+    printed = verdicts(tmp_path)
+    assert "longer than 2 s" in printed.pop("deaf.py")
+    assert set(printed.values()) == {"checked"}
 
 
 def test_a_bug_of_our_own_costs_one_file_and_says_where_it_is(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(["a.py", "bug.py", "z.py"], TRAINS))
     for processes in (1, 2):
-        told = verdicts(tmp_path, processes)
-        assert "KeyError('oops')" in told["bug.py"]
-        assert "report this as a bug" in told["bug.py"]
-        assert told["a.py"] == told["z.py"] == "checked"
+        printed = verdicts(tmp_path, processes)
+        assert "KeyError('oops')" in printed["bug.py"]
+        assert "report this as a bug" in printed["bug.py"]
+        assert printed["a.py"] == printed["z.py"] == "checked"
 
 
 def test_what_vanishes_meanwhile_is_said(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def here(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.parametrize("named", tiers.sample([True, False]), ids=["named", "found"])
 def test_a_bad_file_is_named_and_the_others_are_checked(here: Path, what: str, named: bool) -> None:
-    content, told = BAD[what]
+    content, printed = BAD[what]
     if what == "UTF-16" and not named:
         pytest.skip("its bytes do not spell a call, so it is not looked at")
     write(here, {"bad.py": content})
@@ -47,7 +47,7 @@ def test_a_bad_file_is_named_and_the_others_are_checked(here: Path, what: str, n
     assert time.monotonic() - start < 5
     assert done.returncode == 2
     (problem,) = (line for line in done.stdout.splitlines() if line.startswith("bad.py"))
-    assert told in problem
+    assert printed in problem
     assert "good.py:7:5  ZG101" in done.stdout
     assert "1 error, 1 problem" in done.stdout
 

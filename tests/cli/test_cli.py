@@ -203,12 +203,12 @@ def test_advice_is_shown_and_fails_only_where_it_was_selected(here: Path) -> Non
     write(here, {"train.py": ADVICE})
     shown = zerograd("check", ".", "--format", "json", cwd=here)
     assert shown.returncode == 0
-    told = codes(shown.stdout)
-    assert told
+    printed = codes(shown.stdout)
+    assert printed
     assert {finding["level"] for finding in json.loads(shown.stdout)["findings"]} == {"advice"}
-    assert zerograd("check", ".", "--select", told[0], cwd=here).returncode == 1
+    assert zerograd("check", ".", "--select", printed[0], cwd=here).returncode == 1
     assert zerograd("check", ".", "--select", "ALL", cwd=here).returncode == 0
-    write(here, {"pyproject.toml": f"[tool.zerograd]\nselect = ['{told[0]}']\n"})
+    write(here, {"pyproject.toml": f"[tool.zerograd]\nselect = ['{printed[0]}']\n"})
     assert zerograd("check", ".", cwd=here).returncode == 1
 
 
@@ -383,7 +383,7 @@ def test_words_that_make_no_command_end_with_two(here: Path, words: list[str]) -
     assert "usage: zerograd" in done.stderr
 
 
-def test_the_version_is_told(here: Path) -> None:
+def test_the_version_is_printed(here: Path) -> None:
     assert zerograd("--version", cwd=here).stdout == f"zerograd {__version__}\n"
 
 

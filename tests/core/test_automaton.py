@@ -41,7 +41,7 @@ def explored(word: list[Event], *, start: State = START) -> Found:
 
 @many
 @given(sequences, st.sampled_from([START, NEW]))
-def test_a_word_gets_the_verdicts_of_its_straight_line_flow(
+def test_a_sequence_gets_the_verdicts_of_its_straight_line_flow(
     word: list[Event], start: State
 ) -> None:
     assert fold(Automaton(RULES), word, start=start)[0] == explored(word, start=start)
@@ -54,7 +54,7 @@ def test_forgetting_edges_changes_no_verdict(word: list[Event]) -> None:
     assert fold(Automaton(RULES, most_edges=1), word * 2) == usual
 
 
-def test_a_broken_law_names_the_rule_and_the_place() -> None:
+def test_a_violation_names_the_rule_and_the_place() -> None:
     backward, step = Backward(at(3)), Step(at(4))
     machine = Automaton(RULES)
     assert fold(machine, [backward, step, backward])[0] == set()

@@ -1,4 +1,4 @@
-"""An exception from outside is told from one of the code that it comes through."""
+"""An exception from outside is distinguished from one of the code that it comes through."""
 
 from __future__ import annotations
 

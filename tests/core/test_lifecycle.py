@@ -1,4 +1,4 @@
-"""The physics, row by row: what every event does to gradients, and that none of it ever fails."""
+"""The state machine, row by row: what each event does to gradients, and that no event ever fails."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_what_may_clear_leaves_nothing_known(event: Event) -> None:
 
 @many
 @given(sequences)
-def test_every_word_leads_somewhere_hashable_with_a_short_window(word: list[Event]) -> None:
+def test_every_sequence_leads_to_a_hashable_state_with_a_short_window(word: list[Event]) -> None:
     for start in (START, NEW):
         state = after(*word, start=start)
         assert isinstance(hash(state), int)
@@ -349,7 +349,7 @@ def test_stale_gradients_have_both_ends(word: list[Event]) -> None:
         assert state.used is not None
 
 
-# The law on the physics
+# What holds in every state
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

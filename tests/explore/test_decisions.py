@@ -239,20 +239,20 @@ def test_merging_keeps_states_and_what_is_known_apart() -> None:
     }
 
 
-def test_what_a_test_told_is_forgotten_where_both_arms_end_in_one_state() -> None:
+def test_the_outcome_of_a_test_is_forgotten_where_both_arms_end_in_one_state() -> None:
     then: Configurations = {(HERE, KNOWS | {X_TRUE}): paths("x")}
     orelse: Configurations = {(HERE, KNOWS | {X_FALSE}): paths("!x")}
     out = join(then, frozenset({X_TRUE}), orelse, frozenset({X_FALSE}))
     assert out == {(HERE, KNOWS): {FREE}}
 
 
-def test_what_a_test_told_is_known_where_the_arms_end_in_different_states() -> None:
+def test_the_outcome_of_a_test_is_known_where_the_arms_end_in_different_states() -> None:
     then: Configurations = {(HERE, frozenset({X_TRUE})): paths("x")}
     orelse: Configurations = {(THERE, frozenset({X_FALSE})): paths("!x")}
     out = join(then, frozenset({X_TRUE}), orelse, frozenset({X_FALSE}))
     assert out == {**then, **orelse}
 
 
-def test_one_arm_alone_keeps_what_it_was_told() -> None:
+def test_one_arm_alone_keeps_the_outcome_of_the_test() -> None:
     then: Configurations = {(HERE, frozenset({X_TRUE})): paths("x")}
     assert join(then, frozenset({X_TRUE}), {}, frozenset({X_FALSE})) == then

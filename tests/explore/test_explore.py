@@ -424,7 +424,7 @@ def test_arms_cancel_under_another_decision_too() -> None:
     assert decisions(loop(when(Y, ZERO), inner, STEP)) == [{Decision("y", False)}]
 
 
-def test_a_test_that_cancels_late_is_told_to_those_who_wait_for_news() -> None:
+def test_a_test_that_cancels_late_reaches_those_who_wait_for_news() -> None:
     known: paths_module.Configurations = {}
     key = (Automaton(RULES).node(), logic.NOTHING)
     first, second = (

@@ -271,9 +271,9 @@ def test_an_unstable_test_teaches_nothing() -> None:
 
 def test_all_parts_of_a_true_and_are_true_and_of_a_false_or_false() -> None:
     a, b = Name("a"), Opaque("b.ready", frozenset({Name("b")}))
-    told = [(Fact("a", frozenset({a})), True), (Fact("b.ready", b.reads), True)]
-    assert logic.facts(Op("and", (a, b)), True) == told
-    assert logic.facts(Op("or", (a, b)), False) == [(fact, False) for fact, _ in told]
+    printed = [(Fact("a", frozenset({a})), True), (Fact("b.ready", b.reads), True)]
+    assert logic.facts(Op("and", (a, b)), True) == printed
+    assert logic.facts(Op("or", (a, b)), False) == [(fact, False) for fact, _ in printed]
     (whole,) = logic.facts(Op("and", (a, b)), False)
     assert whole[0].reads == {a, Name("b")}
 

@@ -56,8 +56,8 @@ def names(folder: Path) -> list[str]:
 
 def test_the_texts_are_what_they_are_taken_for(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": FORGOTTEN_ZERO, "b.py": MENDED, "c.py": UNDIVIDED, "d.py": NO_REPAIR})
-    told = zerograd("check", "--format", "concise", ".", cwd=tmp_path).stdout
-    found = [(line[:4], line.split(": ")[1][:5]) for line in told.splitlines()]
+    printed = zerograd("check", "--format", "concise", ".", cwd=tmp_path).stdout
+    found = [(line[:4], line.split(": ")[1][:5]) for line in printed.splitlines()]
     assert found == [("a.py", "ZG101"), ("c.py", "ZG301"), ("d.py", "ZG206")]
 
 
@@ -222,8 +222,8 @@ WRONG = {
 def test_json_and_sarif_carry_the_edits(kind: str, tmp_path: Path) -> None:
     text = WRONG[kind]
     write(tmp_path, {"train.py": text})
-    told = zerograd("check", "--format", "json", "train.py", cwd=tmp_path)
-    (finding,) = json.loads(told.stdout)["findings"]
+    printed = zerograd("check", "--format", "json", "train.py", cwd=tmp_path)
+    (finding,) = json.loads(printed.stdout)["findings"]
     assert finding["fix"]["safe"] == (kind != "replaced")
     keys = ("line", "column", "end_line", "end_column", "text")
     edits = [tuple(edit[key] for key in keys) for edit in finding["fix"]["edits"]]

@@ -124,15 +124,15 @@ def test_a_forked_process_counts_from_nothing() -> None:
 
 
 def test_a_place_is_one_finding_however_often_it_is_seen() -> None:
-    told: list[Finding] = []
-    judge = Judge(RULES, told.append)
+    printed: list[Finding] = []
+    judge = Judge(RULES, printed.append)
     track = judge.track("SGD")
     for event in [BACKWARD, STEP] * 4:
         judge.post(track, event)
-    assert {one.place for one in told} == {("ZG101", at(2).path, 2, None)}
-    assert [one.seen for one in told] == [1, 2, 3]
-    assert judge.report.findings == [told[-1]]
-    assert told[-1].site.iteration == 2, "the step at which it was first seen"
+    assert {one.place for one in printed} == {("ZG101", at(2).path, 2, None)}
+    assert [one.seen for one in printed] == [1, 2, 3]
+    assert judge.report.findings == [printed[-1]]
+    assert printed[-1].site.iteration == 2, "the step at which it was first seen"
 
 
 def test_an_event_silences_the_rules_that_it_allows() -> None:

@@ -135,7 +135,7 @@ def test_not_clean(gradient_report):
 
 
 def test_findings_belong_to_their_own_test(pytester: pytest.Pytester) -> None:
-    """The same line is wrong in two tests, and each is told about its own steps."""
+    """The same line is wrong in two tests, and each reports its own steps."""
     tests = """
 def test_first(): train(clear=False, steps=3)
 def test_right(): train()

@@ -62,7 +62,7 @@ def here(tmp_path: Path) -> Path:
     return write(tmp_path / "project", {"train.py": SCRIPT})
 
 
-def test_a_page_tells_the_whole_run(here: Path) -> None:
+def test_a_page_shows_the_whole_run(here: Path) -> None:
     stale_run(here / "run.jsonl", 20, [5, 9])
     done = zerograd("report", "run.jsonl", "-o", "page.html", cwd=here)
     assert (done.returncode, done.stdout) == (1, "")

@@ -241,7 +241,7 @@ def test_arguments_after_the_script_are_its_own(here: Path) -> None:
     assert done.stdout == f"{['show.py', 'a']}\n"
 
 
-def test_warnings_are_what_python_was_told(here: Path) -> None:
+def test_warnings_are_those_that_python_was_asked_for(here: Path) -> None:
     write(here, {"warn.py": "import warnings\nwarnings.warn('old')\n"})
     plain = start("-W", "error", "warn.py", cwd=here)
     same(plain, start("-W", "error", "-m", "zerograd", "run", "-q", "warn.py", cwd=here))
@@ -342,7 +342,7 @@ def test_a_torch_that_fails_to_load_fails_as_under_python(here: Path) -> None:
     same(start("train.py", cwd=here), watched("-q", "train.py", cwd=here))
 
 
-def test_a_forgotten_zero_is_told_at_once_and_at_the_end(here: Path) -> None:
+def test_a_forgotten_zero_is_reported_at_once_and_at_the_end(here: Path) -> None:
     write(here, {"train.py": f"{FORGOTTEN_ZERO}print('trained')\n"})
     done = watched("train.py", cwd=here)
     assert (done.returncode, done.stdout) == (1, "trained\n")

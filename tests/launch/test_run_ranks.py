@@ -88,12 +88,12 @@ def lines(text: str, word: str) -> list[str]:
     return [line for line in text.splitlines() if word in line]
 
 
-def test_ranks_that_torchrun_starts_tell_one_report(tmp_path: Path) -> None:
+def test_ranks_that_torchrun_starts_have_one_report(tmp_path: Path) -> None:
     done = command(*TORCHRUN, "-m", "zerograd", "run", UNSYNCED, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     at_once, summed_up = lines(done.stderr, "ZG401 unsynced-step")
     assert at_once.endswith("because of no_sync()")
-    assert "because" not in summed_up, "each finding is told in full once"
+    assert "because" not in summed_up, "each finding is printed in full once"
     assert summed_up.endswith("seen 8 times, first at step 1, on ranks 0–1")
     assert "watched 8 steps on 2 ranks: 1 error" in done.stderr
     verdict, trace = done.stderr.index("zerograd's verdict"), done.stderr.index("Traceback")
@@ -177,8 +177,8 @@ def test_what_a_killed_rank_had_found_is_there(tmp_path: Path) -> None:
     assert merged.returncode == 1, merged.stderr
     assert "on rank 1" in merged.stdout
     assert "stopped  rank 1 after step 19; findings until then are included" in merged.stdout
-    told = json.loads(zerograd("merge", "left", "--format", "json", cwd=tmp_path).stdout)
-    assert [(one["code"], one["rank"]) for one in told["findings"]] == [("ZG101", 1)]
+    printed = json.loads(zerograd("merge", "left", "--format", "json", cwd=tmp_path).stdout)
+    assert [(one["code"], one["rank"]) for one in printed["findings"]] == [("ZG101", 1)]
     assert zerograd("merge", "left", "--ignore", "ZG101", cwd=tmp_path).returncode == 0
 
 
@@ -191,9 +191,9 @@ def test_the_first_of_four_ranks_goes_wrong_and_is_named() -> None:
     finally:
         sys.path.pop(0)
     wrong = ranks_soak.Fault("perturb", 0, 131)
-    told = ranks_soak.run(wrong, 300)
-    assert ranks_soak.missing(wrong, told) == ""
-    (finding,) = told.findings
+    printed = ranks_soak.run(wrong, 300)
+    assert ranks_soak.missing(wrong, printed) == ""
+    (finding,) = printed.findings
     assert finding["ranks"] == [1, 2, 3]  # it differs from all of them
     assert str(finding["message"]).startswith("rank 0 has different parameters than rank ")
 
@@ -241,9 +241,9 @@ def test_ranks_that_run_different_scripts(tmp_path: Path) -> None:
     ]
     said = [rank.communicate(timeout=SECONDS)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [2, 0], said
-    told = re.compile(r"rank 1 runs other\.py \(\w+\), rank 0 train\.py \(\w+\): start the same")
-    assert told.search(said[1])
-    assert told.search(said[0])  # in the merged report
+    printed = re.compile(r"rank 1 runs other\.py \(\w+\), rank 0 train\.py \(\w+\): start the same")
+    assert printed.search(said[1])
+    assert printed.search(said[0])  # in the merged report
 
 
 @tiers.long

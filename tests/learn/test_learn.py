@@ -312,7 +312,9 @@ SAYS = {
 
 
 @by_lesson
-def test_a_lesson_is_told_and_written_alike_and_ends_with_a_verdict(lesson: Lesson) -> None:
+def test_a_lesson_is_the_same_in_a_terminal_and_on_its_page_and_ends_with_a_verdict(
+    lesson: Lesson,
+) -> None:
     # One test, because a lesson takes long to compute.
     given = computed(lesson)
     shown = [part for part in flatten(given) if not isinstance(part, content.Pause)]

@@ -164,7 +164,7 @@ def test_a_null_verdict_is_no_verdict(bench: Bench) -> None:
     assert "true 0 · false 0 · not read 1" in bench.run().stdout
 
 
-def test_a_verdict_on_nothing_is_told(bench: Bench) -> None:
+def test_a_verdict_on_nothing_is_reported(bench: Bench) -> None:
     bench.read((4, True))
     done = bench.run()
     assert done.returncode == 0
@@ -226,7 +226,7 @@ def test_a_wheel_has_no_folder_around_it(bench: Bench) -> None:
     assert bench.unpacked == {"loops/train.py"}
 
 
-def test_a_checker_that_breaks_is_told(bench: Bench) -> None:
+def test_a_checker_that_breaks_is_reported(bench: Bench) -> None:
     bench.findings.write_text("not JSON")
     done = bench.run()
     assert done.returncode == 2
@@ -234,7 +234,7 @@ def test_a_checker_that_breaks_is_told(bench: Bench) -> None:
     assert "printed no report" in done.stderr
 
 
-def test_a_broken_list_is_told(bench: Bench) -> None:
+def test_a_broken_list_is_reported(bench: Bench) -> None:
     (bench.folder / "list.txt").write_text("loops>=1.0\n")
     done = bench.run()
     assert done.returncode == 2

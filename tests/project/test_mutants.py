@@ -142,7 +142,7 @@ def test_the_corpus_is_large_and_every_kind_occurs_in_it() -> None:
 
 
 @tiers.long
-def test_runs_tell_apart_what_is_the_same_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_distinguish_what_is_the_same_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])  # no other test is to meet the stand-ins
     trial.prepare()
     path = BENCH / "right" / "plain_zero_first.py"

@@ -57,19 +57,19 @@ def test_the_picture_is_what_torch_computes() -> None:
 
 @tiers.long
 def test_a_readme_that_says_something_else_is_noticed(tmp_path: Path) -> None:
-    told = README.read_text(encoding="utf-8")
+    printed = README.read_text(encoding="utf-8")
     for true, untrue in (("| ZG101 |", "| ZG999 |"), ("ZG101 stale-gradient", "all is well")):
-        assert true in told
+        assert true in printed
         copy = tmp_path / "README.md"
-        copy.write_text(told.replace(true, untrue), encoding="utf-8")
+        copy.write_text(printed.replace(true, untrue), encoding="utf-8")
         done = run("docs/readme.py", "--check", copy)
         assert done.returncode == 1
         assert f"-{untrue}" in done.stdout or untrue in done.stdout
 
 
 def test_every_option_in_the_readme_exists() -> None:
-    told = README.read_text(encoding="utf-8").replace("train.py --lr", "train.py")
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told))
+    printed = README.read_text(encoding="utf-8").replace("train.py --lr", "train.py")
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", printed))
     pages = [run("-m", "zerograd", command, "--help").stdout for command in ("check", "run")]
     assert options
     assert options <= set(re.findall(r"--[a-z][a-z-]+", "".join(pages)))

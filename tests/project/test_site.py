@@ -110,13 +110,13 @@ def test_every_rule_says_what_other_tools_say() -> None:
     assert "not given" in others("ZG401")
 
 
-def test_installing_is_told_the_same_way_everywhere() -> None:
+def test_installing_is_described_the_same_way_everywhere() -> None:
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         text = page.read_text(encoding="utf-8")
         assert "pip install ." in text
         assert "pip install zerograd" in text
-    told = set()
+    printed = set()
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        told |= set(re.findall(r"pip install ([^`#\n]+)", page.read_text(encoding="utf-8")))
-    names = {re.sub(r"\[.*?\]|\"", "", one).split()[0] for one in told}
+        printed |= set(re.findall(r"pip install ([^`#\n]+)", page.read_text(encoding="utf-8")))
+    names = {re.sub(r"\[.*?\]|\"", "", one).split()[0] for one in printed}
     assert names <= {".", "zerograd", "-r"}, names

@@ -381,8 +381,8 @@ def test_reading_says_how_far_it_is(here: Path, monkeypatch: pytest.MonkeyPatch)
     fact = json.dumps({"subject": "a", "title": "A", "parameters": 1})
     write(here, {"run.jsonl": "\n".join([HEADER, *[fact] * 99]) + "\n"})
     monkeypatch.setattr(reader, "LINES", 10)
-    told: list[tuple[int, int]] = []
-    replay(str(path), lambda *_: None, None, lambda *far: told.append(far))
-    assert len(told) == 10
-    assert told == sorted(told)
-    assert told[-1] == (path.stat().st_size, path.stat().st_size)
+    printed: list[tuple[int, int]] = []
+    replay(str(path), lambda *_: None, None, lambda *far: printed.append(far))
+    assert len(printed) == 10
+    assert printed == sorted(printed)
+    assert printed[-1] == (path.stat().st_size, path.stat().st_size)

@@ -96,7 +96,7 @@ def test_a_note_in_another_file_names_it() -> None:
     ]
 
 
-def test_a_note_whose_source_is_not_at_hand_is_told_all_the_same() -> None:
+def test_a_note_without_its_source_is_printed_all_the_same() -> None:
     lines = excerpt(changed(notes=(Note(Site("gone.py", 2, 5), "used here"),)))
     assert lines[2] == "   at    gone.py:2:5  used here"
     bare = text.render(Report([FINDING], files=1))
@@ -142,8 +142,8 @@ def test_a_line_without_end_is_cut_around_the_call() -> None:
 def test_nothing_in_a_file_can_reach_the_terminal() -> None:
     evil = "loss.backward()  # \x1b[2J\x07\x9b1m\u202e"
     finding = changed(site=Site("a\x1b[2J.py", 1, 1, 1, 16), notes=(), message="m\x1b[2J")
-    told = text.render(Report([finding], files=1, sources={"a\x1b[2J.py": [evil]}))
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", told)
+    printed = text.render(Report([finding], files=1, sources={"a\x1b[2J.py": [evil]}))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", printed)
     assert not re.search("[\x00-\x09\x0b-\x1f]", concise.render(Report([finding], files=1)))
 
 
@@ -151,25 +151,26 @@ def test_a_possible_finding_is_marked_so() -> None:
     assert "ZG101 stale-gradient (possible)  " in text.render(report(changed(certain=False)))
 
 
-def test_what_was_seen_at_run_time_is_told() -> None:
-    for ranks, told in (((3,), "rank 3"), (range(8), "ranks 0–7"), ((0, 2, 3), "ranks 0, 2–3")):
+def test_what_was_seen_at_run_time_is_printed() -> None:
+    for ranks, printed in (((3,), "rank 3"), (range(8), "ranks 0–7"), ((0, 2, 3), "ranks 0, 2–3")):
         rendered = text.render(report(changed(seen=312, ranks=tuple(ranks))))
-        assert f"   seen  312 times, on {told}\n" in rendered
+        assert f"   seen  312 times, on {printed}\n" in rendered
     assert "   seen  once\n" in text.render(report(changed(seen=1)))
 
 
 @pytest.mark.parametrize(
-    ("safe", "told"), [(True, "[*] fixable with --fix"), (False, "[*] fixable with --unsafe-fixes")]
+    ("safe", "printed"),
+    [(True, "[*] fixable with --fix"), (False, "[*] fixable with --unsafe-fixes")],
 )
-def test_a_fix_is_announced(safe: bool, told: str) -> None:
-    assert told in text.render(report(changed(fix=Fix("add", safe, ()))))
+def test_a_fix_is_announced(safe: bool, printed: str) -> None:
+    assert printed in text.render(report(changed(fix=Fix("add", safe, ()))))
 
 
 def test_the_summary_counts_what_there_is() -> None:
     advice = changed(level="advice")
     problems = [Problem("b.py", "does not parse", 3)]
-    told = text.render(report(FINDING, FINDING, advice, problems=problems))
-    assert told.endswith(
+    printed = text.render(report(FINDING, FINDING, advice, problems=problems))
+    assert printed.endswith(
         "b.py:3  problem  does not parse\n\nchecked 1 file: 2 errors, 1 advice, 1 problem\n"
     )
     assert text.render(Report(files=0)) == "checked no file: nothing to report\n"
@@ -177,8 +178,8 @@ def test_the_summary_counts_what_there_is() -> None:
 
 
 def test_concise_is_one_line_each() -> None:
-    told = concise.render(report(FINDING, problems=[Problem("b.py", "is broken")]))
-    assert told == (
+    printed = concise.render(report(FINDING, problems=[Problem("b.py", "is broken")]))
+    assert printed == (
         "train.py:5:5: ZG101 stale-gradient "
         "backward() adds to gradients that step() already used\n"
         "b.py: is broken\n"
@@ -190,8 +191,10 @@ def test_concise_is_one_line_each() -> None:
 def test_json_is_exactly_the_contract() -> None:
     edit = Edit("train.py", 5, 1, 5, 1, "    optimizer.zero_grad()\n")
     finding = changed(fix=Fix("add", True, (edit,)), seen=3, ranks=(0,))
-    told = json.loads(json_report.render(report(finding, problems=[Problem("b.py", "broken", 3)])))
-    assert told == {
+    printed = json.loads(
+        json_report.render(report(finding, problems=[Problem("b.py", "broken", 3)]))
+    )
+    assert printed == {
         "version": 1,
         "findings": [
             {
@@ -246,8 +249,8 @@ def test_json_is_exactly_the_contract() -> None:
 
 
 def test_github_commands_carry_place_and_title() -> None:
-    told = github.render(report(FINDING, changed(level="advice")))
-    first, second = told.splitlines()
+    printed = github.render(report(FINDING, changed(level="advice")))
+    first, second = printed.splitlines()
     assert first.startswith(
         "::error file=train.py,line=5,col=5,endLine=5,endColumn=20,title=ZG101 stale-gradient::"
     )
@@ -280,8 +283,8 @@ def test_gitlab_gets_its_code_quality_report() -> None:
 
 
 def fingerprints(*findings: Finding, lines: list[str]) -> list[str]:
-    told = gitlab.render(Report(list(findings), files=1, sources={"train.py": lines}))
-    return [issue["fingerprint"] for issue in json.loads(told)]
+    printed = gitlab.render(Report(list(findings), files=1, sources={"train.py": lines}))
+    return [issue["fingerprint"] for issue in json.loads(printed)]
 
 
 def test_a_fingerprint_survives_lines_that_come_and_go_elsewhere() -> None:
@@ -319,7 +322,7 @@ def test_what_did_not_apply_is_one_line() -> None:
     )
 
 
-def test_the_summary_has_errors_first_and_tells_no_message_again() -> None:
+def test_the_summary_has_errors_first_and_repeats_no_message() -> None:
     advice = changed(code="ZG303", level="advice", seen=3)
     closing = text.closing(Report([advice, changed(seen=2)], watched=Watched()), "train.py")
     assert closing.index("ZG101") < closing.index("ZG303")
@@ -362,11 +365,11 @@ anything_found = st.builds(
 def test_every_report_can_be_rendered(
     findings: list[Finding], problems: list[Problem], lines: list[str]
 ) -> None:
-    told = Report(findings, problems, 1, {"train.py": lines, "other.py#1": lines})
+    printed = Report(findings, problems, 1, {"train.py": lines, "other.py#1": lines})
     for render in (text.render, concise.render, github.render, text.statistics):
-        assert render(told) == render(told)
+        assert render(printed) == render(printed)
     for render in (json_report.render, gitlab.render, sarif.render):
-        json.loads(render(told))
+        json.loads(render(printed))
 
 
 def test_junit_fails_for_errors_only() -> None:

@@ -84,7 +84,7 @@ def test_what_a_rule_reads_is_enough_for_its_verdicts(word: list[Event]) -> None
 
 @tiers.random(1500)
 @given(sequences)
-def test_no_word_breaks_a_rule_without_what_it_needs(word: list[Event]) -> None:
+def test_no_sequence_breaks_a_rule_without_what_it_needs(word: list[Event]) -> None:
     for rule in RULES:
         if verdicts(rule, word):
             assert all(any(map(need, word)) for need in rule.needs), rule.code

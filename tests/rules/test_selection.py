@@ -37,12 +37,12 @@ ALL = frozenset(rule.code for rule in RULES)
         ("all", ALL),
     ],
 )
-def test_a_word_stands_for_rules(word: str, codes: set[str]) -> None:
+def test_a_code_a_name_or_a_prefix_selects_rules(word: str, codes: set[str]) -> None:
     assert expand(word, RULES) == codes
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "printed"),
     [
         ("stale-gradients", "did you mean stale-gradient (ZG101)"),
         ("clip", "clip-before-unscale"),
@@ -53,10 +53,10 @@ def test_a_word_stands_for_rules(word: str, codes: set[str]) -> None:
         ("Z", "unknown rule"),
     ],
 )
-def test_a_wrong_word_is_told_its_neighbours(word: str, told: str) -> None:
+def test_an_unknown_rule_gets_suggestions(word: str, printed: str) -> None:
     with pytest.raises(UnknownRule, match=r"unknown rule") as caught:
         expand(word, RULES)
-    assert told in str(caught.value)
+    assert printed in str(caught.value)
 
 
 def test_without_select_everything_counts_and_nothing_is_explicit() -> None:

@@ -139,7 +139,7 @@ def test_half_precision_does_not_overflow(tmp_path: Path) -> None:
     assert used == pytest.approx([30_000 * 1000**0.5], rel=1e-3)
 
 
-def test_what_is_not_finite_is_told(tmp_path: Path) -> None:
+def test_what_is_not_finite_is_reported(tmp_path: Path) -> None:
     def train() -> None:
         weight = torch.nn.Parameter(torch.ones(2))
         optimizer = torch.optim.SGD([weight], lr=0.0)

@@ -32,7 +32,7 @@ def remarks(report: Report) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_a_run_whose_gradients_are_not_finite_from_step_11_on_is_told(
+def test_a_run_whose_gradients_are_not_finite_from_step_11_on_is_reported(
     kind: str, bad: float
 ) -> None:
     model = net()
@@ -50,7 +50,7 @@ def test_a_run_whose_gradients_are_not_finite_from_step_11_on_is_told(
     assert remarks(report) == ()
 
 
-def test_a_long_run_is_told_soon_after_its_gradients_are_not_finite() -> None:
+def test_a_long_run_is_reported_soon_after_its_gradients_are_not_finite() -> None:
     model = net()
     optimizer = sgd(model)
     with zerograd.watch(on="collect") as report:
@@ -73,7 +73,7 @@ def test_one_parameter_that_is_not_finite_is_seen() -> None:
     assert_found(report)
 
 
-def test_a_function_whose_optimizer_is_gone_when_the_run_ends_is_told() -> None:
+def test_a_function_whose_optimizer_is_gone_when_the_run_ends_is_reported() -> None:
     def train() -> None:
         model = net()
         optimizer = sgd(model, lr=1e30)
@@ -87,7 +87,7 @@ def test_a_function_whose_optimizer_is_gone_when_the_run_ends_is_told() -> None:
     assert [finding.code for finding in report.findings] == ["ZG110"]
 
 
-def test_both_networks_of_a_gan_are_told_where_they_step() -> None:
+def test_both_networks_of_a_gan_are_reported_where_they_step() -> None:
     generator, judge = net(), nn.Linear(2, 1)
     opt_g, opt_d = sgd(generator), sgd(judge)
     with zerograd.watch(on="collect") as report:

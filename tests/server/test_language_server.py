@@ -133,9 +133,9 @@ def test_the_newest_text_counts_and_older_ones_are_not_reported(desk: Desk) -> N
         desk.editor.rewrite(uri, RIGHT)
         last = desk.editor.rewrite(uri, FORGOTTEN_ZERO)
     assert len(desk.diagnostics(uri, last)) == 1
-    told = [one.version for one in desk.editor.published if one.uri == uri]
-    assert len(told) < 20, "what is typed in one go is checked once"
-    assert told == sorted(told, key=lambda version: version or 0)
+    printed = [one.version for one in desk.editor.published if one.uri == uri]
+    assert len(printed) < 20, "what is typed in one go is checked once"
+    assert printed == sorted(printed, key=lambda version: version or 0)
 
 
 def test_changes_of_a_part_are_understood_after_form_feeds_and_wide_characters(desk: Desk) -> None:
@@ -173,14 +173,14 @@ def test_the_settings_of_the_project_decide(desk: Desk) -> None:
         assert desk.diagnostics(desk.editor.open(name, FORGOTTEN_ZERO)) == [], name
 
 
-def test_a_wrong_setting_is_told_in_the_log(desk: Desk) -> None:
+def test_a_wrong_setting_is_in_the_log(desk: Desk) -> None:
     desk.diagnostics(desk.editor.open("quiet/other.py", FORGOTTEN_ZERO))
-    told = desk.run(
+    printed = desk.run(
         desk.editor.until(
             lambda: [one for one in desk.editor.logged if "no-such-rule" in one] or None
         )
     )
-    assert "pyproject.toml" in told[0]
+    assert "pyproject.toml" in printed[0]
 
 
 def test_a_loop_that_repeats_a_function_of_another_file_is_marked(desk: Desk) -> None:

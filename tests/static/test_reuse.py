@@ -134,7 +134,7 @@ KNOWN = {
     "roots.py": "asked in every analysis",
     "unused_optimizers.py": "which optimizers no code uses",
 }
-"""Who asks about a whole file. What a root is told about it must be in `Reuse._facts_of_the_file`."""
+"""Who asks about a whole file. What a root learns about it must be in `Reuse._facts_of_the_file`."""
 
 
 def test_nobody_else_asks_about_a_whole_file() -> None:

@@ -10,7 +10,7 @@ from support.stepper_training import Training
 from zerograd.stepper import Step
 
 
-def test_a_step_tells_what_became_of_its_window() -> None:
+def test_a_step_says_what_became_of_its_window() -> None:
     training = Training(accumulate=2, clip_norm=10.0)
     training.run(data(3, 1, 7))
     first, last = training.stepper.history

@@ -74,7 +74,7 @@ def test_the_gradient_is_that_of_the_one_big_batch_over_all_ranks(
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
-def test_every_rank_tells_the_same(results: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+def test_every_rank_reports_the_same(results: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
     weights = of(results, f"{wrap} uneven")
     assert all(one == weights[0] for one in weights)
     skips = of(results, f"{wrap} nonfinite")

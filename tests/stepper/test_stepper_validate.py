@@ -110,7 +110,7 @@ def test_optimizers_that_share_a_parameter_are_refused() -> None:
         Stepper(model, optimizers)
 
 
-def test_a_scheduler_that_must_be_told_something_is_refused() -> None:
+def test_a_scheduler_that_needs_a_metric_is_refused() -> None:
     training = Training()
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(training.optimizer)
     with pytest.raises(TypeError, match=r"ReduceLROnPlateau.* needs metrics"):

@@ -104,15 +104,15 @@ Wrap = Callable[[nn.Module], nn.Module]
 
 
 def uneven(wrap: Wrap) -> Any:
-    told = []
+    printed = []
     for n in (1, 3):
         training = Training(wrap, "AdamW", accumulate=n)
         training.run(mine())
         expect(training.seen, windows(n))
-        told.append([step.weight for step in training.stepper.history])
+        printed.append([step.weight for step in training.stepper.history])
         longest = max(len(sizes) for sizes in SIZES[:world])
         assert training.padded == longest - len(SIZES[rank])
-    return told
+    return printed
 
 
 def unknown_lengths(wrap: Wrap) -> None:
@@ -188,7 +188,7 @@ def flushed(wrap: Wrap) -> None:
 
 def nonfinite(wrap: Wrap) -> Any:
     """A nan on one rank skips the window on all; so does an overflow under a scaler."""
-    told = []
+    printed = []
     for scaler in (None, torch.amp.GradScaler("cpu", init_scale=8.0)):
         training = Training(wrap, accumulate=3, skip_nonfinite=True, scaler=scaler)
         poisoned = mine()
@@ -196,8 +196,8 @@ def nonfinite(wrap: Wrap) -> Any:
             poisoned[1] = poisoned[1][0] * math.inf, poisoned[1][1]
         training.run(poisoned)
         expect(training.seen, windows(3)[1:], tolerance=1e-12 if scaler is None else 1e-6)
-        told.append([(step.reason, step.scale) for step in training.stepper.history])
-    return told
+        printed.append([(step.reason, step.scale) for step in training.stepper.history])
+    return printed
 
 
 def every(wrap: Wrap) -> None:

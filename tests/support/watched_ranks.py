@@ -32,7 +32,7 @@ from zerograd.runtime.engine import Engine
 from zerograd.runtime.ranks import replicas
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
-Told = list[tuple[str, str, int]]
+Results = list[tuple[str, str, int]]
 Train = Callable[[], None]
 N = 4
 SOON = dt.timedelta(seconds=5)
@@ -53,7 +53,7 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.05)
 
 
-def watched(make: Callable[[], Train], check_ranks: str = "every-step") -> Told:
+def watched(make: Callable[[], Train], check_ranks: str = "every-step") -> Results:
     with zerograd.watch(on="collect", check_ranks=check_ranks) as report:
         make()()
     assert report.errors == []
@@ -357,7 +357,7 @@ def page(which: str) -> Callable[[], None]:
     return train
 
 
-def made_before(make: Callable[[], nn.Module]) -> Told:
+def made_before(make: Callable[[], nn.Module]) -> Results:
     """A wrapper and an optimizer that were there before the watch began, and no others."""
     gc.collect()
     train = other_rate(make())
@@ -380,7 +380,7 @@ def another_later() -> str:
 
 def found_by_default() -> list[tuple[int, list[str], int]]:
     """When each parameter is changed, right after ranks have compared: what is said, and after which step."""
-    told = []
+    results = []
     for which in range(4):
         heard: list[int] = []
         with zerograd.watch(on="collect") as report:
@@ -393,8 +393,8 @@ def found_by_default() -> list[tuple[int, list[str], int]]:
 
             perturbed(ddp(), 1, changes, last, which, after)()
         messages = [one.message for one in report.findings]
-        told.append((changes, messages, heard[0] if heard else 0))
-    return told
+        results.append((changes, messages, heard[0] if heard else 0))
+    return results
 
 
 def strangers() -> list[str]:

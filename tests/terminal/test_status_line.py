@@ -49,7 +49,7 @@ def foot(lines: list[str]) -> str:
     return "\n".join(lines[at:])
 
 
-def test_the_foot_tells_how_it_goes_and_leaves_the_script_its_lines(here: Path) -> None:
+def test_the_status_lines_show_the_run_and_leave_the_script_its_lines(here: Path) -> None:
     terminal = Terminal("run", "--live", "train.py", cwd=here)
     lines = terminal.until(lambda lines: "ZG101" in foot(lines) and "says 40" in "\n".join(lines))
     shown = foot(lines)
@@ -95,7 +95,7 @@ def test_there_is_no_foot_without_a_terminal(here: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 10, 40, 200])
-def test_the_foot_fits_whatever_it_is_told(columns: int) -> None:
+def test_the_status_lines_fit_whatever_they_show(columns: int) -> None:
     nasty = "\x1b[2J\nSGD" * 30
     finding = Finding("ZG101", "stale-gradient", "error", "", Site(nasty, 1), seen=9)
     subjects = [Glance(nasty, 10**9, grads, 3, {1: 10**6, 2: 5}) for grads in Grads] * 2

@@ -144,8 +144,8 @@ class Discovery:
 
     def _skips(self, here: _Directory, name: str, *, is_directory: bool) -> bool:
         """Whether a walk leaves out this entry of a directory."""
-        told = (one for one in _TELLING if os.path.lexists(os.path.join(here.absolute, one)))
-        here = self._entered(here, frozenset(told))
+        there = (one for one in _DECIDING if os.path.lexists(os.path.join(here.absolute, one)))
+        here = self._entered(here, frozenset(there))
         active = tuple(one for one in reversed(here.filters) if one[0])
         if _excluded(name, active, is_directory=is_directory):
             return True
@@ -190,7 +190,7 @@ class Discovery:
         except OSError as error:
             self._problem(here.prefix.rstrip(os.sep), _why_not(error))
             return
-        names = {entry.name for entry in entries if entry.name in _TELLING}
+        names = {entry.name for entry in entries if entry.name in _DECIDING}
         if "pyvenv.cfg" in names and not is_top:
             return
         if names:
@@ -248,7 +248,7 @@ class Discovery:
         self.found.problems.append(Problem(path, message))
 
 
-_TELLING = frozenset((".gitignore", "pyvenv.cfg", PYPROJECT))
+_DECIDING = frozenset((".gitignore", "pyvenv.cfg", PYPROJECT))
 _NOTHING = "holds no Python file or notebook that is not excluded"
 _NOTHING_BUT_TESTS = "holds nothing but tests, which are left out; check them with --include-tests"
 

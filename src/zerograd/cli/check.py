@@ -15,9 +15,9 @@ from zerograd.cli.output import (
     Progress,
     colored,
     detail,
+    inform,
     render,
     say,
-    tell,
     write,
     write_bytes,
 )
@@ -226,7 +226,7 @@ def _baseline_written(outcome: Outcome, arguments: argparse.Namespace) -> int:
         say(f"{problem.path} {problem.message}")
     number = len(outcome.report.findings)
     known = f"{number} finding{'' if number == 1 else 's'}"
-    tell(f"{path} knows {known}; use it with --baseline {path}", arguments)
+    inform(f"{path} knows {known}; use it with --baseline {path}", arguments)
     return outcome.exit_code
 
 
@@ -268,7 +268,7 @@ def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
         written = write_bytes(outcome.diff, arguments.output)
         for problem in report.errors:
             say(f"{problem.path} {problem.message}")
-        tell(f"would fix {report.fixed}, {remaining(report)}", arguments)
+        inform(f"would fix {report.fixed}, {remaining(report)}", arguments)
         return written
     if asked and outcome.stdin is not None:
         # The repaired text goes to standard output, so the report goes elsewhere.
@@ -279,7 +279,7 @@ def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
         sys.stderr.write(text)
         return written
     if asked and arguments.format != "text":
-        tell(f"{report.fixed} fixed, {remaining(report)}", arguments)
+        inform(f"{report.fixed} fixed, {remaining(report)}", arguments)
     return write(render(report, arguments), arguments.output)
 
 

@@ -20,7 +20,7 @@ def say(message: str) -> None:
     print(f"zerograd: {message}", file=sys.stderr)
 
 
-def tell(message: str, arguments: argparse.Namespace) -> None:
+def inform(message: str, arguments: argparse.Namespace) -> None:
     """Print a message that `-q` leaves out."""
     if not arguments.quiet:
         say(message)

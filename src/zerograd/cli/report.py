@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from zerograd.cli.options import NoRules, add_rules, chosen
-from zerograd.cli.output import COULD_NOT, Progress, say, tell
+from zerograd.cli.output import COULD_NOT, Progress, inform, say
 
 _EXAMPLES = """\
 examples:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in problems:
         line = "" if problem.line is None else f":{problem.line}"
         say(f"{problem.path}{line}: {problem.message}")
-    tell(f"{arguments.output} is written", arguments)
+    inform(f"{arguments.output} is written", arguments)
     if problems:
         return COULD_NOT
     return int(failed and not arguments.exit_zero)

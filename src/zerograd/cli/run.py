@@ -147,18 +147,18 @@ def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> 
     try:
         make(outcome.recordings, page, options.select, options.ignore)
     except Refused as error:
-        _tell(f"no page was made: {error}")
+        _say(f"no page was made: {error}")
         return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
     if not arguments.record:
         for recording in (whole, *outcome.recordings):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(recording)
     if not arguments.quiet:
-        _tell(f"{arguments.html} shows the run")
+        _say(f"{arguments.html} shows the run")
     return outcome
 
 
-def _tell(message: str) -> None:
+def _say(message: str) -> None:
     with contextlib.suppress(Exception):  # the program may have closed its standard error
         say(message)
 

@@ -29,10 +29,10 @@ def watch_gradients(
     """
     logger = _logging.get_logger("accelerate.zerograd")
 
-    def tell(words: str) -> None:
-        logger.warning(words, main_process_only=False)
+    def warn(message: str) -> None:
+        logger.warning(message, main_process_only=False)
 
-    watch = TrainerWatch(tell, on, rules, lambda scalars, step: accelerator.log(scalars, step=step))
+    watch = TrainerWatch(warn, on, rules, lambda scalars, step: accelerator.log(scalars, step=step))
     watch.every = every
     report = watch.start()
     try:

@@ -73,7 +73,7 @@ class WatchedTests:
         """Why tests cannot be watched."""
         self._tests = 0
         self._steps = 0
-        self._told: dict[str, None] = {}
+        self._advice: dict[str, None] = {}
         """What does not fail a test: advice, and problems of zerograd."""
 
     def pytest_sessionstart(self) -> None:
@@ -136,10 +136,10 @@ class WatchedTests:
         seen = item.stash.get(_SEEN, None)
         if made.when == "call" and seen is not None:
             advice = [one for one in seen.findings if one.level == "advice"]
-            told = [_text(advice, seen)] if advice else []
-            told += [one.message for one in seen.errors]
+            lines = [_text(advice, seen)] if advice else []
+            lines += [one.message for one in seen.errors]
             steps = seen.watched.steps if seen.watched else 0
-            setattr(made, _WATCHED, {"steps": steps, "told": told})
+            setattr(made, _WATCHED, {"steps": steps, "advice": lines})
         return made
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -148,16 +148,16 @@ class WatchedTests:
         if seen is not None:
             self._tests += 1
             self._steps += seen["steps"]
-            self._told.update(dict.fromkeys(seen["told"]))
+            self._advice.update(dict.fromkeys(seen["advice"]))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say how much was watched, and what does not fail a test."""
-        told = [line for text in self._told for line in (*text.splitlines(), "")]
+        lines = [line for text in self._advice for line in (*text.splitlines(), "")]
         tests = f"{self._tests} test{'' if self._tests == 1 else 's'}"
         steps = f"{self._steps} optimizer step{'' if self._steps == 1 else 's'}"
-        if told:
+        if lines:
             terminalreporter.section("zerograd: advice")
-            for line in told:
+            for line in lines:
                 terminalreporter.write_line(line)
         terminalreporter.write_line(f"zerograd watched {tests}, {steps}")
 

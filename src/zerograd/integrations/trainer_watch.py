@@ -28,7 +28,7 @@ class TrainerWatch:
 
     def __init__(
         self,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
         on: str,
         rules: Iterable[str] | None,
         log: Callable[[dict[str, float], int], object] | None = None,
@@ -38,7 +38,7 @@ class TrainerWatch:
         """How many steps there are between two measurements."""
         self.steps = 0
         """How many optimizer steps there were."""
-        self._tell = tell
+        self._warn = warn
         self._log = log
         self._watch = Watch(on, rules, on_finding=self._found)
         self._measured_at = 0
@@ -111,4 +111,4 @@ class TrainerWatch:
         if finding.seen == 1:
             line = concise.render(Report([finding])).rstrip("\n")
             advice = helped(finding, self.report.sources)
-            self._tell(f"zerograd: {line}{f' ({advice})' if advice else ''}")
+            self._warn(f"zerograd: {line}{f' ({advice})' if advice else ''}")

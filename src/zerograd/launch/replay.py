@@ -72,7 +72,7 @@ class _Judging:
 
     def __init__(self, selection: Selection, timeline: Timeline | None) -> None:
         rules = [rule for rule in RULES if rule.code in selection.codes]
-        self.judge = Judge(rules, self._tell)
+        self.judge = Judge(rules, self._mark)
         self._timeline = timeline
         self._places: dict[Place, int] = {}
         self._broken: list[int] = []
@@ -106,7 +106,7 @@ class _Judging:
                 windows = self.judge.track(lane.name).windows
                 lane.windows = dict(sorted(windows.counts.items()))
 
-    def _tell(self, finding: Finding) -> None:
+    def _mark(self, finding: Finding) -> None:
         number = self._places.setdefault(finding.place, len(self._places))
         self._broken.append(number)
         self._late.append(finding)

@@ -66,8 +66,8 @@ class Notebook:
             at = code.co_firstlineno - 1
             found = latest if at < len(lines) and _begins(code, lines[at]) else None
         else:
-            told = shell.compile.format_code_name(name)
-            match = told and _NUMBER.search(told[1])
+            named = shell.compile.format_code_name(name)
+            match = named and _NUMBER.search(named[1])
             if not match:
                 return None
             lines = [line.rstrip("\n") for line in linecache.getlines(name)]

@@ -19,7 +19,7 @@ BREATH = 0.02
 IDLE = 1.0
 """Seconds without work after which garbage is collected."""
 _SIGNAL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGINT)
-"""No other part of zerograd uses it. It is not sent: python is told that it has arrived."""
+"""No other part of zerograd uses it. It is not sent: python only learns that it has arrived."""
 
 
 class Stale(BaseException):

@@ -81,7 +81,7 @@ class _Workspace(Workspace):
 
 @dataclass
 class _Shown:
-    """What the client was told about a finding."""
+    """A finding, and what the client shows of it."""
 
     finding: Finding
     diagnostic: types.Diagnostic
@@ -113,7 +113,7 @@ class _Server(LanguageServer):
         self.jobs = JobQueue(self.checker.tidy)
         self.open: dict[str, _Open] = {}
         self.timers: dict[str, asyncio.TimerHandle] = {}
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
 
     def key_of(self, uri: str) -> str:
         """The address of the notebook that a cell is in, or of the document itself."""
@@ -183,7 +183,7 @@ class _Server(LanguageServer):
         if not self.is_open(key) or not self.is_newest(versions):
             return
         for problem in checked.problems:
-            self.tell(f"{problem.path} {problem.message}")
+            self.log_once(f"{problem.path} {problem.message}")
         before = self.open.get(key)
         if checked.broken and before is not None:
             return
@@ -206,15 +206,15 @@ class _Server(LanguageServer):
             self.show(uri, version, [*found, *remarks])
 
     def show(self, uri: str, version: int | None, found: list[types.Diagnostic]) -> None:
-        """Tell the client the diagnostics of a document."""
+        """Send the client the diagnostics of a document."""
         self.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri, found, version=version)
         )
 
-    def tell(self, message: str) -> None:
+    def log_once(self, message: str) -> None:
         """Write a message into the client's log, once."""
-        if message not in self.told:
-            self.told.add(message)
+        if message not in self.logged:
+            self.logged.add(message)
             kind = types.MessageType.Warning
             self.window_log_message(types.LogMessageParams(type=kind, message=message))
 

@@ -34,7 +34,7 @@ FAST = (
 """The scenarios of the fast tier."""
 SECONDS = 400
 """After so long a rank is taken to hang: there are many scenarios, and a machine may be busy."""
-Told = list[dict[str, tuple[str, Any]]]
+Results = list[dict[str, tuple[str, Any]]]
 
 
 def names(table: str) -> list[str]:
@@ -57,7 +57,7 @@ WHICH = {"fast": ("only", *FAST), "long": ("but", *FAST), "all": ()}
 
 
 @pytest.fixture(scope="module")
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What every rank has to tell. Of several test workers one runs them, and the others wait."""
     base = tmp_path_factory.getbasetemp()
     meeting = (base.parent if hasattr(request.config, "workerinput") else base) / "watched"
@@ -76,10 +76,10 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return ranks.read(meeting, WORLD)
 
 
-def of(told: Told, scenario: str) -> list[Any]:
+def of(results: Results, scenario: str) -> list[Any]:
     """What was found on each rank: code, message, step."""
     found = []
-    for rank in told:
+    for rank in results:
         how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
         assert how == "returned", what
         found.append(what)
@@ -87,8 +87,8 @@ def of(told: Told, scenario: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("scenario", sample(names("RIGHT")))
-def test_what_is_right_is_silent(told: Told, scenario: str) -> None:
-    assert of(told, scenario) == [[]] * WORLD
+def test_what_is_right_is_silent(results: Results, scenario: str) -> None:
+    assert of(results, scenario) == [[]] * WORLD
 
 
 ON_ALL = {
@@ -127,9 +127,9 @@ def test_everything_wrong_has_its_claim() -> None:
 
 
 @pytest.mark.parametrize("scenario", sample(ON_ALL))
-def test_what_all_ranks_do_wrong_all_find(told: Told, scenario: str) -> None:
+def test_what_all_ranks_do_wrong_all_find(results: Results, scenario: str) -> None:
     code, words, step = ON_ALL[scenario]
-    for found in of(told, scenario):
+    for found in of(results, scenario):
         ((known, message, at),) = found
         assert (known, at) == (code, step)
         assert words in message
@@ -137,10 +137,10 @@ def test_what_all_ranks_do_wrong_all_find(told: Told, scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", sample(ON_ONE))
 def test_what_one_rank_does_differently_is_found_on_it_at_that_step(
-    told: Told, scenario: str
+    results: Results, scenario: str
 ) -> None:
     who, code, words, step = ON_ONE[scenario]
-    found = of(told, scenario)
+    found = of(results, scenario)
     ((known, message, at),) = found[who]
     assert (known, at) == (code, step)
     assert words in message
@@ -148,8 +148,8 @@ def test_what_one_rank_does_differently_is_found_on_it_at_that_step(
 
 
 @tiers.long
-def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(told: Told) -> None:
-    for messages, came, got in of(told, "fsdp norms"):
+def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(results: Results) -> None:
+    for messages, came, got in of(results, "fsdp norms"):
         (message,) = messages
         words = r"expected \|grad\| (\S+), got (\S+) in this rank's shard \(0.weight, 0.bias, "
         numbers = re.search(words, message)
@@ -158,8 +158,8 @@ def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(told: Told) 
 
 
 @tiers.long
-def test_by_default_a_difference_is_found_within_a_hundred_steps(told: Told) -> None:
-    first, second = of(told, "ddp perturbed, default")
+def test_by_default_a_difference_is_found_within_a_hundred_steps(results: Results) -> None:
+    first, second = of(results, "ddp perturbed, default")
     assert all(messages == [] for _, messages, _ in first)
     names = ("module.0.weight", "module.0.bias", "module.2.weight", "module.2.bias")
     for name, (changed, messages, at) in zip(names, second, strict=True):
@@ -175,29 +175,29 @@ def test_whatever_part_is_changed_whenever_it_is_read_within_a_hundred_steps() -
         for part in range(replicas.PARTS):
             of_it = (step for step in taken if step >= changed and replicas.part_of(step) == part)
             seen = next(of_it)
-            told = next(step for step in written if step >= seen)
-            assert seen in [step for step in taken if step <= told][-replicas.RING :]
-            assert told + 1 <= changed + 100
+            published = next(step for step in written if step >= seen)
+            assert seen in [step for step in taken if step <= published][-replicas.RING :]
+            assert published + 1 <= changed + 100
 
 
 @tiers.long
-def test_wrappers_that_were_there_before_the_watch_are_known(told: Told) -> None:
-    first, second = of(told, "made before")
+def test_wrappers_that_were_there_before_the_watch_are_known(results: Results) -> None:
+    first, second = of(results, "made before")
     assert first == [[], []]
     assert [[code for code, *_ in found] for found in second] == [["ZG402"], ["ZG402"]]
 
 
 @tiers.long
-def test_the_comparison_goes_on_when_another_wrapper_comes(told: Told) -> None:
-    assert of(told, "another later") == ["", ""]
+def test_the_comparison_goes_on_when_another_wrapper_comes(results: Results) -> None:
+    assert of(results, "another later") == ["", ""]
 
 
-def test_ranks_that_are_not_to_be_compared_are_not(told: Told) -> None:
-    assert of(told, "ddp perturbed, off") == [[], []]
+def test_ranks_that_are_not_to_be_compared_are_not(results: Results) -> None:
+    assert of(results, "ddp perturbed, off") == [[], []]
 
 
-def test_ranks_that_are_not_alike_say_so(told: Told) -> None:
-    first, second = of(told, "strangers")
+def test_ranks_that_are_not_alike_say_so(results: Results) -> None:
+    first, second = of(results, "strangers")
     assert first == []
     torch, program = second
     assert torch.startswith("rank 1 runs torch 2.99.0, rank 0 torch ")
@@ -205,7 +205,7 @@ def test_ranks_that_are_not_alike_say_so(told: Told) -> None:
     assert "rank 0 watched_ranks.py (" in program
 
 
-def test_a_store_that_goes_away_is_said_and_the_training_goes_on(told: Told) -> None:
-    first, second = of(told, "lost")
+def test_a_store_that_goes_away_is_said_and_the_training_goes_on(results: Results) -> None:
+    first, second = of(results, "lost")
     assert first == ""
     assert second.startswith("the process group's store is gone since step ")

@@ -121,7 +121,7 @@ def test_an_object_is_known_by_its_name_and_by_what_is_called_on_it(
     assert registry.role_of_use(name, frozenset(methods)) is role
 
 
-def test_all_that_tells_a_role_is_noted_by_the_index() -> None:
+def test_all_calls_that_decide_a_role_are_in_the_index() -> None:
     for framework in registry.FRAMEWORKS:
         for use in framework.uses:
             assert use.calls | use.any_of | use.none_of <= registry.TELLING
