@@ -16,6 +16,7 @@ import pytest
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from support.notebooks import notebook
 from support.paths import ROOT
+from zerograd.check import check_session
 from zerograd.fix.rewrite import NotWritten, exchange
 
 MENDED = FORGOTTEN_ZERO.replace("    loss = ", "    optimizer.zero_grad()\n    loss = ")
@@ -430,3 +431,25 @@ def test_the_hook_repairs_and_is_otherwise_the_hook_that_checks() -> None:
     for line in check.splitlines():
         if line.startswith(("  exclude", "  types", "  language", "  require", "  minimum")):
             assert line in fix
+
+
+@pytest.mark.parametrize("after", [FORGOTTEN_ZERO + "\n", "", None])
+def test_a_file_that_changes_after_its_check_is_shown_no_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str | None
+) -> None:
+    path = write(tmp_path, {"train.py": FORGOTTEN_ZERO}) / "train.py"
+    check = check_session._verdicts
+
+    def then_changes(*args: Any) -> Any:
+        verdicts = check(*args)
+        if after is None:
+            path.unlink()
+        elif after:
+            path.write_text(after)
+        return verdicts
+
+    monkeypatch.setattr(check_session, "_verdicts", then_changes)
+    options = check_session.Options((str(path),), cache=False, repair="show")
+    (finding,) = check_session.run(options, lambda *_: None).report.findings
+    assert finding.code == "ZG101"
+    assert (finding.fix is not None) == (after == "")

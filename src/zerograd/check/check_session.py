@@ -119,7 +119,9 @@ def run(options: Options, progress: Progress) -> Outcome:
         if rewriter is not None and chooser.any(verdict, settings):
             chooser.files.give(name, _lines(name, stdin))
             reported = chooser.reports(verdict, settings)
-            stdin, verdict = rewriter.text(name, stdin, chooser.chooses(settings), reported)
+            stdin, verdict = rewriter.text(
+                name, stdin, verdict, chooser.chooses(settings), reported
+            )
         lines = _lines(name, stdin)
         chooser.files.give(name, lines)
         chooser.report.sources.update(lines)
@@ -220,6 +222,8 @@ def _with_fixes(
         reported = chooser.reports(verdict, target.settings) or wanted
         if all(one.fix or one.refused for one in verdict.findings if reported(one)):
             continue
+        if not _is_unchanged(target):
+            continue  # the verdict is on a text that is gone
         rewriter = rewriter or _rewriter(options)
         assert rewriter is not None
         with_fixes = rewriter.file(target.path, verdict, reported)
@@ -227,6 +231,14 @@ def _with_fixes(
         if memory is not None:
             memory.put(target.path, target.mtime, target.size, left[number])
     return left
+
+
+def _is_unchanged(target: Target) -> bool:
+    try:
+        status = os.stat(target.path)
+    except OSError:
+        return False
+    return (status.st_mtime_ns, status.st_size) == (target.mtime, target.size)
 
 
 def _verdicts(

@@ -14,7 +14,7 @@ from zerograd.core.finding import Finding, Problem
 from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import repair, with_fixes
-from zerograd.static.check_file import Verdict, verdict_on_bytes
+from zerograd.static.check_file import Verdict
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.source import Unreadable
 
@@ -48,7 +48,7 @@ class Rewriter:
             document = Document(path, read_bytes(path))
         except Unreadable as error:
             return replace(verdict, problems=(*verdict.problems, error.problem))
-        after, left, fixed = self._treated(document, wanted, reported)
+        after, left, fixed = self._treated(document, verdict, wanted, reported)
         if after.data == document.data:
             return left
         if self.mode == "diff":
@@ -65,25 +65,26 @@ class Rewriter:
         return left
 
     def text(
-        self, path: str, data: bytes, wanted: Wanted, reported: Wanted | None = None
+        self,
+        path: str,
+        data: bytes,
+        verdict: Verdict,
+        wanted: Wanted,
+        reported: Wanted | None = None,
     ) -> tuple[bytes, Verdict]:
         """Repair what was read from standard input."""
         document = Document(path, data)
-        after, left, fixed = self._treated(document, wanted, reported)
+        after, left, fixed = self._treated(document, verdict, wanted, reported)
         self.fixed += fixed
         if self.mode == "diff":
             self.diff += difference(document, after)
         return after.data, left
 
     def _treated(
-        self, document: Document, wanted: Wanted, reported: Wanted | None
+        self, document: Document, verdict: Verdict, wanted: Wanted, reported: Wanted | None
     ) -> tuple[Document, Verdict, int]:
         if self.mode == "show":
-            return (
-                document,
-                with_fixes(document, verdict_on_bytes(document.data, document.path), wanted),
-                0,
-            )
+            return document, with_fixes(document, verdict, wanted), 0
         done = repair(document, wanted, unsafe=self.unsafe, reported=reported)
         return done.document, done.verdict, len(done.fixed)
 

@@ -140,7 +140,8 @@ def verdict_on_bytes(
 
 def _exports(data: bytes, path: str) -> tuple[bytes, ...]:
     """The names of a file that lead to one of its own steps."""
-    return tuple(Outlines(0).exports(Outline(data, path))) if worth_parsing(data) else ()
+    outline = Outline(data, path)
+    return tuple(Outlines(0).exports(outline)) if outline.steps else ()
 
 
 def _bug(error: Exception) -> str:
