@@ -6,7 +6,6 @@ import re
 
 from zerograd.static.frameworks.table import (
     Call,
-    Divided,
     Framework,
     Gives,
     On,
@@ -31,7 +30,7 @@ TABLE = Framework(
         Use(FABRIC, calls=["backward"], named=re.compile("fabric", re.IGNORECASE)),
     ],
     calls=[
-        Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY), on=FABRIC),
+        Call("backward", RunsBackward(required=True), on=FABRIC),
         Call("setup*", Prepares(), on=FABRIC, gives=Gives.ARGUMENTS),
         Call("prepare*", Prepares(), on=FABRIC, gives=Gives.ARGUMENTS),
         Call("manual_backward", RunsBackward(), on=On.ANYTHING),

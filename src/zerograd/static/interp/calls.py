@@ -253,7 +253,8 @@ class Calls:
             self.nesting.note_inputs(node)
         arguments = self.evaluator.arguments(node)
         if isinstance(callee, Tensor):
-            result = self.effects.result_of([], arguments, node=node)
+            # What was computed from a module, such as its differentiable clone, may run through it.
+            result = self.effects.result_of([], arguments, callee.roots | callee.maybe, node)
             return replace(result, scaled=None, divided=None)
         if isinstance(callee, Thing):
             called = self.call_object(node, callee, arguments)

@@ -288,9 +288,10 @@ def join(values: list[Value]) -> Value:
             known = [thing.params for thing in things if thing.params is not None]
             params = frozenset().union(*known) if len(known) == len(things) else None
             return replace(things[0], params=params)
-        return things[0]
     if things:
-        return things[0]
+        # A factory that gives back an optimizer or its scheduler: what is stepped is the optimizer.
+        optimizers = [thing for thing in things if thing.role is Role.OPTIMIZER]
+        return (optimizers or things)[0]
     parameters = [value for value in values if isinstance(value, Params)]
     if parameters:
         return Params(frozenset().union(*(value.keys for value in parameters)))
