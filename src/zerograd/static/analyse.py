@@ -326,6 +326,9 @@ class _Search:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
+            steps = (act.whose for act in acts if isinstance(act.event, Step))
+            if any(one.plain.is_inside(key) for whose in steps for one in whose):
+                continue  # an optimizer of the project's own, with steps of other names
             made = {other: Subject(other, known.params.get(other)) for other in built}
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in keys)]
