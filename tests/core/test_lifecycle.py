@@ -266,13 +266,18 @@ def test_another_s_step_borrows_what_is_there() -> None:
     assert after(ZERO, BACKWARD, STEP, FOREIGN_STEP).lent is None
 
 
-def test_only_one_s_own_backward_from_elsewhere_crosses_a_lent_one() -> None:
+def test_only_one_s_own_backward_crosses_a_lent_one() -> None:
     lent = after(ZERO, BACKWARD, FOREIGN_STEP)
     own = Backward(at(40), alone=True)
     assert after(own, start=lent).crossed == own
     assert after(replace(own, alone=False), start=lent).crossed is None
-    assert after(replace(own, site=BACKWARD.site), start=lent).crossed is None
     assert after(ZERO, own, start=lent).crossed is None
+
+
+def test_the_same_line_crosses_only_what_it_did_not_fill_alone() -> None:
+    own = replace(BACKWARD, alone=True)
+    assert after(ZERO, BACKWARD, FOREIGN_STEP, own).crossed == own
+    assert after(ZERO, own, FOREIGN_STEP, own).crossed is None
 
 
 def test_what_another_s_step_has_used_is_not_dropped() -> None:
