@@ -166,6 +166,19 @@ def test_a_step_with_a_loss_that_an_unseen_optimizer_gets_is_not_followed(tmp_pa
     assert verdict(tmp_path, source) == ("not followed", "unseen-step")
 
 
+def test_an_assignment_that_may_be_for_an_unseen_optimizer_is_named(tmp_path: Path) -> None:
+    source = (
+        "import torch\ndef train(loader, optimizer, model, masters):\n"
+        "    for x in loader:\n"
+        "        model.zero_grad()\n"
+        "        model(x).sum().backward()\n"
+        "        for p, m in zip(model.parameters(), masters):\n"
+        "            m.grad = p.grad.float()\n"
+        "        optimizer.step()\n"
+    )
+    assert verdict(tmp_path, source) == ("not followed", "unclear-assignment")
+
+
 def test_a_possible_finding_is_no_clean_bill(tmp_path: Path) -> None:
     source = SETUP + (
         "for x, y in loader:\n"

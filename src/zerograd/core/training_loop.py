@@ -38,6 +38,10 @@ class NotFollowed(Enum):
     UNCLEAR_OBJECT = "unclear-object", "which optimizer {subject} is depends on a test"
     UNCLEAR_CLEAR = "unclear-clear", "`{call}` may or may not clear the gradients of {subject}"
     UNCLEAR_BACKWARD = "unclear-backward", "`{call}` may or may not reach what {subject} steps"
+    UNCLEAR_ASSIGNMENT = (
+        "unclear-assignment",
+        "an assignment to `.grad` may or may not set the gradients of {subject}",
+    )
     NO_BACKWARD = "no-backward", "no backward was found that reaches what {subject} steps"
     TOO_LARGE = "too-large", "there are too many ways through the code to follow all of them"
     POSSIBLE = "possible", "{call} is possible here, but not certain; --pedantic shows it"

@@ -294,7 +294,11 @@ def _lost(before: State, event: Event) -> Violation | None:
 _LOST = Rule(
     code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
 )
-_WHY = {Zero: NotFollowed.UNCLEAR_CLEAR, Backward: NotFollowed.UNCLEAR_BACKWARD}
+_WHY: dict[type[Event], NotFollowed] = {
+    Zero: NotFollowed.UNCLEAR_CLEAR,
+    Backward: NotFollowed.UNCLEAR_BACKWARD,
+    Assign: NotFollowed.UNCLEAR_ASSIGNMENT,
+}
 
 
 def _is_unsure(event: Event) -> bool:
