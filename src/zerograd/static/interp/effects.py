@@ -17,6 +17,7 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import (
+    Each,
     Grad,
     Many,
     Params,
@@ -73,9 +74,12 @@ class Effects:
 
     def _keep_snapshots(self, keys: frozenset[Key]) -> None:
         """What was computed from gradients before they are cleared is no use of them afterwards."""
+        stepped = (self.known.params.get(key) or NOBODY for key in keys)
+        cleared = keys.union(*stepped)
         for name, value in self.env.frame.env.items():
-            if isinstance(value, Tensor) and value.grads & keys:
-                self.env.frame.env[name] = replace(value, grads=value.grads - keys)
+            self.env.frame.env[name] = _snapshot(value, cleared)
+        for key, value in self.env.heap.items():
+            self.env.heap[key] = _snapshot(value, cleared)
 
     def unseen(self, node: ast.AST, keys: frozenset[Key], gap: NotFollowed | None) -> None:
         """Something that cannot be seen may have been done to these."""
@@ -243,6 +247,13 @@ class Effects:
                 for act in arm:
                     if isinstance(act.event, Backward):
                         act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
+
+
+def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:
+    """A value that was computed from gradients which are cleared now."""
+    if isinstance(value, Tensor) and value.grads & cleared:
+        return replace(value, grads=value.grads - cleared)
+    return Each(_snapshot(value.item, cleared)) if isinstance(value, Each) else value
 
 
 def _named(node: ast.AST, key: Key) -> str:
