@@ -40,7 +40,8 @@ def check(before: State, event: Event) -> Violation | None:
     evidence = [Evidence(before.cleared.site, "cleared here")]
     if event.idle_loss is not None:
         evidence.append(Evidence(event.idle_loss, "nothing uses this loss"))
-    where = "between the clear and the step" if event.fed else "in this loop"
+    around = "in this loop" if event.loop else "before it in this function"
+    where = "between the clear and the step" if event.fed else around
     return Violation(
         site=event.site,
         message=f"step() has no gradients to use: no backward() runs {where}",

@@ -5,6 +5,7 @@ What a call leaves in the gradients, the next call finds there, unless the calle
 
 from __future__ import annotations
 
+import ast
 import re
 
 from zerograd.core.events import Backward, Step
@@ -12,8 +13,9 @@ from zerograd.explore.flow import Flow, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.callers import may_be_cleared
-from zerograd.static.read.keys import SELF, Key
-from zerograd.static.read.values import Thing
+from zerograd.static.read.file_index import text_of
+from zerograd.static.read.keys import SELF, Key, Part
+from zerograd.static.read.values import Klass, Thing
 from zerograd.static.roots import Root
 
 _ONCE = re.compile(
@@ -32,14 +34,25 @@ def kept_and_stepped(root: Root, flow: Flow) -> frozenset[Key]:
     acts = [part for part in walk(flow) if isinstance(part, Act)]
     if not any(isinstance(act.event, Backward) for act in acts):
         return frozenset()
-    known = root.interpreter.known
-    visible = root.interpreter.classes.is_visible(fn.owner.klass or fn.klass)
+    classes, klass = root.interpreter.classes, fn.owner.klass or fn.klass
+    lineage = classes.lineage(klass)
+    visible = classes.is_visible(klass)
     return frozenset(
         key
         for act in acts
         if isinstance(act.event, Step) and not act.event.loop
         for key in act.whose
-        if key[:1] == SELF and len(key) > 1 and (visible or known.params.get(key))
+        if key[:1] == SELF
+        and len(key) > 1
+        # What an unseen base keeps, it may clear.
+        and (visible or any(_names(base, key[1]) for base in lineage))
+    )
+
+
+def _names(klass: Klass, attr: Part) -> bool:
+    """Whether a class gives something to an attribute, or says what it holds."""
+    return attr in klass.module.attributes_of(klass.node) or any(
+        isinstance(node, ast.AnnAssign) and text_of(node.target) == attr for node in klass.node.body
     )
 
 

@@ -145,7 +145,7 @@ class View:
         if isinstance(flow, Act) and isinstance(flow.event, (Backward, Unknown, Assign)):
             event = self.event(flow)
             if event is not None:
-                self.fed.update(loops)
+                self.fed.update((0, *loops))
         inner = [*loops, flow.ident] if isinstance(flow, Loop) else loops
         for part in children(flow):
             self.note_feeding(part, inner)
@@ -306,7 +306,7 @@ class View:
 
     def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):
-            fed = event.loop in self.fed or not event.loop
+            fed = event.loop in self.fed
             again = not self.clears.isdisjoint(self.clears_before(event))
             return replace(event, fed=fed, again=again, idle_loss=None if fed else self.idle(event))
         return replace(event, foreign=True, part=self.shares(act))

@@ -160,6 +160,11 @@ class Expressions:
             test = self.conditions.expression(node.test)
             arms = Seq(tuple(flow_then)), Seq(tuple(flow_else))
             self.emitter.add(Alt(test, *arms, self.emitter.site(node.test)))
+        for one, other in ((then, node.orelse), (orelse, node.body)):
+            # `wrap(f) if test else f` is called as f is.
+            if isinstance(one, Fn) and isinstance(other, ast.Call):
+                if any(self.evaluator.peek(argument) == one for argument in other.args):
+                    return one
         return join([then, orelse])
 
     def junction(self, node: ast.BoolOp) -> Value:

@@ -181,8 +181,7 @@ class Interpreter:
         if loop is not None and loop.path == step.site.path and _holds(loop.node, step.site.line):
             around = [loop.node]
         else:  # what the loop of a helper computes may be handed on in other helpers
-            own = [node for node in self.nesting.inlined if _holds(node, step.site.line)]
-            around = sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
+            around = self._functions_around(step)
         for node in around:
             found = idle_loss(node)
             if found is not None:
@@ -191,11 +190,19 @@ class Interpreter:
 
     def clears_before(self, step: Event) -> list[Site]:
         """The clears from which an iteration goes straight on to a step: it has nothing to use."""
+        path = step.site.path
         loop = self.nesting.loop_nodes.get(step.loop)
-        if loop is None or loop.path != step.site.path:
-            return []
-        found = clears_before(loop.node, step.site.line)
-        return [replace(self.emitter.site(node), path=loop.path) for node in found]
+        if loop is None:
+            around = self._functions_around(step)
+        else:
+            around = [loop.node] if loop.path == path else []
+        found = (clear for node in around for clear in clears_before(node, step.site.line))
+        return [replace(self.emitter.site(node), path=path) for node in found]
+
+    def _functions_around(self, event: Event) -> list[ast.AST]:
+        """The innermost function that an event is in, if it was entered."""
+        own = [node for node in self.nesting.inlined if _holds(node, event.site.line)]
+        return sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
 
 
 def _holds(node: ast.AST, line: int) -> bool:

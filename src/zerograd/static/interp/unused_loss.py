@@ -135,6 +135,7 @@ class _Uses:
 
     def __init__(self, around: ast.AST) -> None:
         self.around = around
+        self.once = not isinstance(around, (ast.For, ast.AsyncFor, ast.While))
         self.parents = {
             child: node for node in nodes(around) for child in ast.iter_child_nodes(node)
         }
@@ -168,7 +169,7 @@ class _Uses:
             elif isinstance(parent, (ast.FormattedValue, ast.Compare)):
                 return set()
             elif isinstance(parent, (ast.stmt, ast.comprehension, ast.Yield, ast.YieldFrom)):
-                return _statement(parent, child)
+                return _statement(parent, child, once=self.once)
             else:
                 ends, into = False, None
             if ends:
@@ -200,12 +201,14 @@ def _argument(call: ast.Call) -> tuple[bool, set[str] | None]:
     return _TORCH.search(text) is None, None
 
 
-def _statement(node: ast.AST, child: ast.AST) -> set[str] | None:
+def _statement(node: ast.AST, child: ast.AST, *, once: bool) -> set[str] | None:
     """What a value becomes that a statement computes with."""
     if isinstance(node, (ast.Expr, ast.Assert, ast.Raise)):
         return set()
     if isinstance(node, (ast.If, ast.While)):
         return set()
+    if isinstance(node, ast.Return) and once:
+        return set()  # the caller gets it after the step
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets
