@@ -399,7 +399,15 @@ BROKEN = {
         "ZG103", (CutWindows(at(1), backward=at(3), step=at(5), guard=GUARD),), CUT
     ),
     "a step without a backward in its loop": Broken(
-        "ZG104", (ZERO, Step(at(5), fed=False, idle_loss=at(7))), EMPTY
+        "ZG104", (ZERO, Step(at(5), loop=1, fed=False, idle_loss=at(7))), EMPTY
+    ),
+    "a step without a backward in its function": Broken(
+        "ZG104",
+        (ZERO, Step(at(5), fed=False, idle_loss=at(7))),
+        replace(
+            EMPTY,
+            message="step() has no gradients to use: no backward() runs before it in this function",
+        ),
     ),
     "a step without a backward since the clear": Broken(
         "ZG104",

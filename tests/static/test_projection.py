@@ -158,7 +158,7 @@ def test_a_subject_of_many_modules_is_seen_as_one() -> None:
 
 def test_an_optimizer_sees_its_own_step() -> None:
     (event,) = events(seen(STEP))
-    assert event == Step(at(3), fed=True)
+    assert event == Step(at(3), fed=False)
 
 
 def test_the_step_of_another_optimizer_is_foreign() -> None:

@@ -147,6 +147,8 @@ class Calls:
     def tensor_method(self, func: ast.Attribute, owner: Tensor, arguments: list[Value]) -> Value:
         """A method of something computed."""
         if func.attr in vocabulary.CUT:
+            if func.attr == "detach_" and isinstance(func.value, ast.Name):
+                self.env.frame.env[func.value.id] = Tensor()
             return Tensor()
         if func.attr in ("div_", "mul_", "div", "mul") or (func.attr == "sum" and not arguments):
             changed = replace(owner, divided=None, divisor=None)

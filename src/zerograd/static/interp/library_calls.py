@@ -78,6 +78,20 @@ class BuiltinCalls:
         arguments = self.evaluator.arguments(node)
         return arguments[1] if len(arguments) == 2 else NOTHING
 
+    def mapped(self, node: ast.Call, name: str) -> Value | None:
+        """`map(model, (a, b))` calls the model with each of them."""
+        if (
+            name != "map"
+            or len(node.args) != 2
+            or not isinstance(node.args[1], (ast.Tuple, ast.List))
+        ):
+            return None
+        function, inputs = node.args[0], node.args[1].elts
+        if not isinstance(function, (ast.Name, ast.Attribute)):
+            return None
+        calls = (ast.copy_location(ast.Call(function, [one], []), one) for one in inputs)
+        return Many(tuple(self.evaluator.value(call) for call in calls))
+
     def chained(self, node: ast.Call, name: str) -> Value | None:
         """`itertools.chain(…)` of parameters."""
         if "itertools" not in name and name != "chain":
@@ -159,6 +173,7 @@ _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {
     "sorted": BuiltinCalls.same,
     "reversed": BuiltinCalls.same,
     "filter": BuiltinCalls.filtered,
+    "map": BuiltinCalls.mapped,
     "chain": BuiltinCalls.chained,
     "from_iterable": BuiltinCalls.chained,
     "dict": BuiltinCalls.dictionary,
