@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,7 @@ def test_rules_are_checked_and_states_are_made_in_one_place() -> None:
     assert states == {"core/automaton.py", "core/lifecycle.py"}
 
 
+@cache
 def trees() -> list[tuple[str, ast.Module]]:
     source = Path(zerograd.__file__).parent
     return [

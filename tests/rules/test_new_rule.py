@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from support.command import Done, zerograd
 from support.copies import extended
 from support.paths import ROOT
+from support.warm_python import with_torch
 
 RULE = '''"""The gradients are cleared twice in a row.
 
@@ -151,7 +150,7 @@ def test_its_repair_is_made(package: Path, work: Path) -> None:
     assert (work / "train.py").read_text().count("zero_grad") == 1
 
 
-def test_the_documentation_shows_it(package: Path) -> None:
+def test_the_documentation_shows_it(package: Path, tmp_path: Path) -> None:
     code = (
         "import runpy\n"
         "readme, site = runpy.run_path('docs/readme.py'), runpy.run_path('docs/site.py')\n"
@@ -159,14 +158,11 @@ def test_the_documentation_shows_it(package: Path) -> None:
         "print(*(site['rule'](site['explained'](page)) for page in site['PAGES']"
         " if page.code == 'ZG150'))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(package), "PYTHONUTF8": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
+    script = tmp_path / "show.py"
+    script.write_text(code, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(package)}
+    done = with_torch().run(script, cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.count("| repeated-clear |") == 3
     assert "# ZG150 repeated-clear" in done.stdout
     assert "the gradients are already cleared" in done.stdout

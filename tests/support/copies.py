@@ -10,9 +10,12 @@ from support.paths import ROOT
 
 
 def extended(folder: Path, files: Mapping[str, str], lines: Mapping[str, tuple[str, str]]) -> Path:
-    """A copy in a folder, with new files, and with one new line after a line of some modules."""
+    """A copy in a folder, with new files, and with one new line after a line of some modules.
+
+    Compiled modules are copied, too: they are valid, because the copies have the times of the originals.
+    """
     copied = folder / "zerograd"
-    shutil.copytree(ROOT / "src" / "zerograd", copied, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src" / "zerograd", copied)
     for name, text in files.items():
         assert not (copied / name).exists()
         (copied / name).write_text(text, encoding="utf-8")
