@@ -6,7 +6,6 @@ The work tree is compared, so changes that are not committed count, and files th
 from __future__ import annotations
 
 import os
-import subprocess
 from functools import cached_property
 
 from zerograd.check.function_texts import Files, Function, enclosing, functions
@@ -94,6 +93,8 @@ class Changes:
 
     def _git(self, *words: str) -> bytes | None:
         """The output of git; None if it failed."""
+        import subprocess
+
         command = ["git", "-C", self._folder, *words]
         done = subprocess.run(command, capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None

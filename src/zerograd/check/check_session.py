@@ -252,7 +252,6 @@ def _verdicts(
     unknown = [number for number, verdict in enumerate(known) if verdict is None]
     if not unknown:
         return [verdict for verdict in known if verdict is not None]
-    from zerograd.check.drivers import drivers
     from zerograd.check.workers import Job, check_all
 
     def check(numbers: list[int], *, parse: bool) -> None:
@@ -267,7 +266,7 @@ def _verdicts(
                 memory.put(target.path, target.mtime, target.size, verdict)
 
     check(unknown, parse=False)
-    found = set(drivers({t.path: v for t, v in zip(targets, known, strict=True) if v is not None}))
+    found = _drivers(targets, known)
     if found:
         repeating = [at for at, target in enumerate(targets) if target.path in found]
         unread = {at: known[at] for at in repeating}
@@ -278,6 +277,16 @@ def _verdicts(
             if verdict is not None and any(problem.skippable for problem in verdict.problems):
                 known[at] = unread[at]
     return [verdict for verdict in known if verdict is not None]
+
+
+def _drivers(targets: Sequence[Target], known: Sequence[Verdict | None]) -> set[str]:
+    """The files that were not parsed, and repeat a step of another file."""
+    if not any(verdict is not None and verdict.unparsed for verdict in known):
+        return set()
+    from zerograd.check.drivers import drivers
+
+    verdicts = zip(targets, known, strict=True)
+    return set(drivers({target.path: verdict for target, verdict in verdicts if verdict}))
 
 
 def _cores() -> int:

@@ -30,6 +30,7 @@ def interpreter(**variables: Value) -> Interpreter:
     project = Project()
     made = Program(project, project.add(from_text("", "train.py"))).interpreter()
     made.env.frame.env.update(variables)
+    made.evaluator.complete()
     return made
 
 

@@ -21,17 +21,31 @@ _LEAVES = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
 
 
 class Evaluator:
-    """Evaluates expressions and statements by their kind."""
+    """Evaluates expressions and statements by their kind; `add_handlers` fills its two tables."""
 
-    def __init__(self, budget: Budget, env: Environment, emitter: Emitter) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        env: Environment,
+        emitter: Emitter,
+        add_handlers: Callable[[], None],
+    ) -> None:
         self.budget = budget
         self.env = env
         self.emitter = emitter
         self.expressions: dict[type[ast.AST], Callable[[Any], Value]] = {}
         self.statements: dict[type[ast.AST], Callable[[Any], bool | None]] = {}
+        self._add_handlers: Callable[[], None] | None = add_handlers
+
+    def complete(self) -> None:
+        """Fill the tables, if they are empty."""
+        if self._add_handlers is not None:
+            add, self._add_handlers = self._add_handlers, None
+            add()
 
     def forget(self) -> None:
         """Lets go of the parts, which hold this: no collector looks for cycles."""
+        self._add_handlers = None
         self.expressions.clear()
         self.statements.clear()
 
@@ -63,6 +77,7 @@ class Evaluator:
 
     def peek_in(self, frame: Frame, node: ast.expr) -> Value:
         """The value of an expression in another frame, without its effects."""
+        self.complete()
         here, self.env.frame = self.env.frame, frame
         try:
             return self.peek(node)

@@ -7,26 +7,13 @@ import ast
 from zerograd.core.events import Event, Site
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow
-from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
-from zerograd.static.interp.calls import Calls
-from zerograd.static.interp.conditions import Conditions
-from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import Effects
 from zerograd.static.interp.emitter import Emitter, Gate
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
-from zerograd.static.interp.expressions import Expressions
-from zerograd.static.interp.framework_calls import FrameworkCalls
-from zerograd.static.interp.functions import Activations, Functions
-from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
-from zerograd.static.interp.library_calls import BuiltinCalls, LibraryCalls
-from zerograd.static.interp.loops import Comprehensions, Loops
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, KnownClasses, Objects
 from zerograd.static.interp.obviously_right import ObviouslyRight
-from zerograd.static.interp.statements import Contexts, Statements
-from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.interp.unused_loss import clears_before, idle_loss
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -59,24 +46,46 @@ class Program:
 class Interpreter:
     """Turns one root (a module's top level or a function) and all that it calls into a flow.
 
-    Nothing is executed. What cannot be seen stays unknown: it may excuse, and it must not accuse.
+    Nothing is executed. What cannot be seen stays unknown: it may excuse, and it must not accuse. The parts that
+    handle expressions and statements are made when the first one is evaluated.
     """
 
     def __init__(self, program: Program) -> None:
         project, module = program.project, program.module
-        budget = project.budget
-        env = self.env = Environment(module)
-        known = self.known = KnownObjects()
-        nesting = self.nesting = Nesting()
+        self.env = Environment(module)
+        self.known = KnownObjects()
+        self.nesting = Nesting()
+        self.gate = Gate(self.env, self.nesting, self.known)
+        self.emitter = Emitter(self.env, self.nesting, self.gate)
+        self.evaluator = Evaluator(project.budget, self.env, self.emitter, self._add_handlers)
+        self.names = Names(project, self.env, self.evaluator)
+        self.classes = Classes(program.classes, self.evaluator)
+        self.graph = CallGraph(project.budget, program.calls, module, self.names, self.classes)
+        self.obviously_right = ObviouslyRight(self.graph)
+        self.objects = Objects(self.env, self.known, self.evaluator, self.names, self.classes)
+
+    def _add_handlers(self) -> None:
+        from zerograd.static.interp.assignments import Assignments
+        from zerograd.static.interp.calls import Calls
+        from zerograd.static.interp.conditions import Conditions
+        from zerograd.static.interp.constructors import Constructors
+        from zerograd.static.interp.effects import Effects
+        from zerograd.static.interp.expressions import Expressions
+        from zerograd.static.interp.framework_calls import FrameworkCalls
+        from zerograd.static.interp.functions import Activations, Functions
+        from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
+        from zerograd.static.interp.library_calls import BuiltinCalls, LibraryCalls
+        from zerograd.static.interp.loops import Comprehensions, Loops
+        from zerograd.static.interp.statements import Contexts, Statements
+        from zerograd.static.interp.step_calls import StepCalls
+
+        env, known, nesting, gate, emitter = (
+            self.env, self.known, self.nesting, self.gate, self.emitter,
+        )  # fmt: skip
+        evaluator, names, classes, graph, objects = (
+            self.evaluator, self.names, self.classes, self.graph, self.objects,
+        )  # fmt: skip
         mode = Mode()
-        gate = Gate(env, nesting, known)
-        emitter = self.emitter = Emitter(env, nesting, gate)
-        evaluator = self.evaluator = Evaluator(budget, env, emitter)
-        names = self.names = Names(project, env, evaluator)
-        classes = self.classes = Classes(program.classes, evaluator)
-        graph = self.graph = CallGraph(budget, program.calls, module, names, classes)
-        self.obviously_right = ObviouslyRight(graph)
-        objects = self.objects = Objects(env, known, evaluator, names, classes)
         conditions = self.conditions = Conditions(env, nesting, gate, evaluator, objects)
         effects = Effects(env, emitter, known, nesting, mode)
         constructors = Constructors(env, emitter, known, nesting, evaluator, objects, effects)
@@ -169,10 +178,12 @@ class Interpreter:
 
     def top_level(self) -> Flow:
         """The module's top level as a flow."""
+        self.evaluator.complete()
         return self.evaluator.collect(self.env.top.module.tree.body)
 
     def function(self, fn: Fn) -> Flow:
         """A function as a flow, its parameters unknown."""
+        self.evaluator.complete()
         return self.activations.flow_of(fn)
 
     def idle_loss(self, step: Event) -> Site | None:
