@@ -76,7 +76,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
     concern are not interpreted again.
     """
     project = Project()
-    module = project.add(source)
+    module = project.add(source, memory.parsed if memory is not None else None)
     if not module.speaks_torch:
         return Analysis(module.tree)
     program = Program(project, module)

@@ -23,6 +23,7 @@ from zerograd.static.frameworks import registry
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.read.budget import Budget, Cut
+from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.source import Source
 from zerograd.static.read.values import Fn, Klass
 from zerograd.static.unused_optimizers import unused_optimizers
@@ -77,6 +78,7 @@ class Memory:
     """The names that lead to a step, where they decided which files are read."""
     words: dict[str, frozenset[str]] = field(default_factory=dict)
     """The words of each text."""
+    parsed: ParsedFile = field(default_factory=ParsedFile)
 
     def forget(self) -> None:
         """Forget all of it."""

@@ -153,23 +153,85 @@ def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
     return [*args.posonlyargs, *args.args, *args.kwonlyargs, *extra]
 
 
+@dataclass(eq=False)
+class Part:
+    """The facts of some statements of the top level: of these themselves, and of the functions in them."""
+
+    own: FileFacts
+    inner: FileFacts
+    whole: Facts
+    """What all of it does, to be told of the file."""
+
+    @property
+    def functions(self) -> Iterator[Facts]:
+        """The facts of each function in it."""
+        yield from self.own.functions.values()
+        yield from self.inner.functions.values()
+
+
 def read(tree: ast.Module) -> FileFacts:
     """All facts of a file."""
-    file = FileFacts()
-    whole = file.functions[tree] = Facts()
-    inner: list[tuple[ast.AST, Chain]] = [(tree, (whole,))]
+    return joined(tree, [part(tree.body)])
+
+
+def part(statements: list[ast.stmt]) -> Part:
+    """All facts of some statements of the top level."""
+    whole = Facts()
+    found = Part(FileFacts(), FileFacts(), whole)
+    inner: list[tuple[ast.AST, Chain]] = []
+    _read_body(found.own, ast.Module(statements, []), (whole,), inner)
+    found.own.top = replace(whole, calls=set(whole.calls))
     chains: list[Chain] = []
     while inner:
         root, chain = inner.pop()
-        _read_body(file, root, chain, inner)
-        if root is tree:
-            file.top = replace(whole, calls=set(whole.calls))
+        _read_body(found.inner, root, chain, inner)
         chains.append(chain)
     # The innermost first, so that each passes on what its inner ones have passed to it.
     for chain in reversed(chains):
-        if len(chain) > 1:
-            chain[-2].calls |= chain[-1].calls
+        chain[-2].calls |= chain[-1].calls
+    return found
+
+
+def joined(tree: ast.Module, parts: list[Part]) -> FileFacts:
+    """The facts of a file that has these parts."""
+    file = FileFacts()
+    whole = file.functions[tree] = Facts()
+    for one in reversed(parts):
+        _join(file, one.own)
+        _join_facts(file.top, one.own.top)
+    _join_facts(whole, file.top)
+    for one in parts:
+        _join(file, one.inner)
+        whole.calls |= one.whole.calls
+        for name in _PASSED_ON:
+            if getattr(one.whole, name):
+                setattr(whole, name, True)
     return file
+
+
+def _join(file: FileFacts, more: FileFacts) -> None:
+    file.imports.update(more.imports)
+    file.stars += more.stars
+    file.asked += more.asked
+    file.functions.update(more.functions)
+    for receiver, methods in more.methods.items():
+        file.methods.setdefault(receiver, set()).update(methods)
+
+
+_PASSED_ON = ("mentions", "divides", "steps", "grads", "updates", "yields", "inner_touches")
+
+
+def _join_facts(facts: Facts, more: Facts) -> None:
+    for name in _PASSED_ON:
+        if getattr(more, name):
+            setattr(facts, name, True)
+    facts.calls |= more.calls
+    facts.assigned |= more.assigned
+    facts.attributes |= more.attributes
+    facts.assigns += more.assigns
+    facts.grown += more.grown
+    facts.returns += more.returns
+    facts.touches += more.touches
 
 
 def _read_body(

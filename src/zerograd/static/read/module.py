@@ -100,9 +100,9 @@ class Module:
         return self.imports_torch or not self.packages & RIVALS
 
 
-def index(path: str, tree: ast.Module) -> Module:
-    """Reads what a module imports, defines and calls."""
-    file = file_index.read(tree)
+def index(path: str, tree: ast.Module, facts: file_index.FileFacts | None = None) -> Module:
+    """Reads what a module imports, defines and calls, unless its facts are known."""
+    file = facts or file_index.read(tree)
     methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
     module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
     module.facts, module.top, module.asked = file.functions, file.top, file.asked

@@ -15,6 +15,7 @@ from zerograd.static.read.load import from_bytes, read_bytes
 from zerograd.static.read.locate import locate
 from zerograd.static.read.module import Module, index
 from zerograd.static.read.outline import Outline, Outlines
+from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.prefilter import speaks
 from zerograd.static.read.source import Source, Unreadable, parse
 
@@ -42,10 +43,10 @@ class Project:
         self.leading: frozenset[bytes] | None = None
         """The names of functions that lead to a step, once somebody has asked."""
 
-    def add(self, source: Source) -> Module:
-        """The module that is checked; `Unreadable` if it does not parse."""
+    def add(self, source: Source, parsed: ParsedFile | None = None) -> Module:
+        """The module that is checked; `Unreadable` if it does not parse. `parsed` has its earlier texts."""
         path = os.path.abspath(source.path)
-        module = replace(_indexed(path, source), path=source.path)
+        module = replace(_indexed(path, source, parsed), path=source.path)
         self.modules[path] = module
         self._checked = (source.path, source.text)
         return module
@@ -125,12 +126,17 @@ _SILENT: set[tuple[str, int, int]] = set()
 """Files, as they were then, in which nothing touches gradients: most of what is imported."""
 
 
-def _indexed(path: str, source: Source) -> Module:
+def _indexed(path: str, source: Source, parsed: ParsedFile | None = None) -> Module:
     """The module in a source, parsed once for all files of a project that import it."""
     stamp = (path, source.text)
     module = _RECENT.pop(stamp, None)
     if module is None:
-        module = index(path, parse(source))
+        if parsed is not None:
+            # The trees of its earlier texts are going to change.
+            forget_modules(path)
+            module = index(path, *parsed.read(source))
+        else:
+            module = index(path, parse(source))
         held = sum(len(text) for _, text in (stamp, *_RECENT))
         while _RECENT and held > MOST_RECENT:
             oldest = next(iter(_RECENT))

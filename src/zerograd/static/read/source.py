@@ -127,13 +127,13 @@ def parse_text(text: str) -> ast.Module:
         try:
             return ast.parse(text)
         except SyntaxError:
-            older = _ASYNC.sub("azync", text)
+            older = OLD_ASYNC.sub("azync", text)
             if older == text:
                 raise
             return ast.parse(older)
 
 
-_ASYNC = re.compile(r"\basync(?=\s*=[^=])")
+OLD_ASYNC = re.compile(r"\basync(?=\s*=[^=])")
 """`x.cuda(async=True)` was valid until Python 3.7; it is read with a name of the same length."""
 
 
