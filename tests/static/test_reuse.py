@@ -129,6 +129,7 @@ KNOWN = {
     "interp/emitter.py": "whether an accelerator accumulates",
     "interp/loops.py": "receivers, by their first name",
     "interp/obviously_right.py": "asked by roots, in every analysis",
+    "read/file_index.py": "makes the index",
     "read/module.py": "makes the index",
     "reuse.py": "is what this is about",
     "roots.py": "asked in every analysis",

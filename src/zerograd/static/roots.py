@@ -17,7 +17,7 @@ from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import Facts, blocks, nodes, text_of
+from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, text_of
 from zerograd.static.read.keys import SELF
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
@@ -329,16 +329,16 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
     return [inner for inner in callees if inner.name in called and graph.reaches(inner, "steps", 2)]
 
 
-def _called_in_loops(fn: Fn) -> set[str]:
-    loops = (ast.For, ast.AsyncFor, ast.While)
-    return {
-        text_of(call.func).rpartition(".")[2]
-        for loop in nodes(fn.node)
-        if isinstance(loop, loops)
-        for statement in loop.body
-        for call in nodes(statement)
-        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
-    }
+def _called_in_loops(fn: Fn) -> frozenset[str]:
+    facts = fn.module.facts[fn.node]
+    if facts.repeated is None:
+        facts.repeated = frozenset(
+            text_of(call.func).rpartition(".")[2]
+            for loop in outer_loops(fn.node)
+            for call in nodes(*loop.body)
+            if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
+        )
+    return facts.repeated
 
 
 def _functions(module: Module) -> Iterator[Fn]:

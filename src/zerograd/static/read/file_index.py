@@ -53,6 +53,8 @@ class Facts:
     """All that is done to gradients, inner functions left out."""
     inner_touches: bool = False
     """An inner function does something to gradients."""
+    repeated: frozenset[str] | None = None
+    """The last names of what it calls in loops, once somebody has asked."""
 
     @cached_property
     def called(self) -> set[str]:
@@ -383,6 +385,18 @@ def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
                 todo += [item for item in value if item.__class__ in _BRANCHES]
             elif value.__class__ in _BRANCHES:
                 todo.append(value)
+
+
+def outer_loops(root: ast.AST) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
+    """The loops in a node that are not in the body of another one."""
+    todo: list[ast.AST] = [root]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, _LOOPS):
+            yield node
+            todo += node.orelse
+        elif not isinstance(node, ast.expr):
+            todo += children(node)
 
 
 def children(node: ast.AST) -> list[ast.AST]:

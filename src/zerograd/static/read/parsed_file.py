@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zerograd.static.read import file_index
 from zerograd.static.read.file_index import FileFacts, Part
-from zerograd.static.read.source import OLD_ASYNC, Source, parse, parse_text
+from zerograd.static.read.source import OLD_ASYNC, Source, Unreadable, parse, parse_text
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -40,7 +40,13 @@ class ParsedFile:
         before, self._pieces = self._pieces, []
         pieces = _changed(before, source.text) if before else None
         if pieces is None:
-            pieces = _cut(parse(source).body, source.text, 1)
+            try:
+                body = parse(source).body
+            except Unreadable:
+                # Most texts are broken while somebody types; the next one may be like the last that was not.
+                self._pieces = before
+                raise
+            pieces = _cut(body, source.text, 1)
         if not OLD_ASYNC.search(source.text):
             self._pieces = pieces
         tree = ast.Module([node for piece in pieces for node in piece.body], [])
