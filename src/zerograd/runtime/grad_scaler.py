@@ -194,7 +194,7 @@ def _overrides(scaler: Any, method: str) -> bool:
     """Whether a scaler is of a class of the program's own that has its own method."""
     inherited = (vars(kind).get(method) for kind in type(scaler).__mro__)
     own = next(one for one in inherited if one is not None)
-    return not (own.__module__ or "").startswith("torch.amp")
+    return not (own.__module__ or "").startswith("torch.")
 
 
 def _is_inside(scaler: Any, frame: Any) -> bool:

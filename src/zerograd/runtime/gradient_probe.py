@@ -23,6 +23,7 @@ from zerograd.runtime.gradient_values import (
     copies,
     holding,
     holds,
+    is_flattened,
     is_sharded,
     nonzero,
     plain,
@@ -162,7 +163,7 @@ class GradientProbe:
     def _is_replaced(self, subject: Subject) -> bool:
         """Whether the program has put other gradients in the place of a sum of used and new ones."""
         used, grad = subject.used, subject.probe.param.grad
-        if grad is None or used.grad is None or used.grad() is grad:
+        if grad is None or used.grad is None or used.grad() is subject.probe.identity(grad):
             return False
         return not used.sum.is_still_there(subject.params)
 
@@ -174,7 +175,8 @@ class GradientProbe:
             self._unseen_clear(subject, to_none=True)
             return None
         if used.grad is not None and subject.track.node.grads is Grads.SPENT:
-            if param.grad is not None and used.grad() is not param.grad:
+            grad = param.grad
+            if grad is not None and used.grad() is not subject.probe.identity(grad):
                 # Not what the step has used: somebody has put another gradient there.
                 self._post(subject, self._event(Assign, event.site))
                 subject.holds_nothing_used()
@@ -247,7 +249,7 @@ class GradientProbe:
         else:
             meeting.missed = 0 if subject.probe.reached else meeting.missed + 1
         grad = subject.probe.param.grad
-        used.grad = None if grad is None else weakref.ref(grad)
+        used.grad = None if grad is None else weakref.ref(subject.probe.identity(grad))
         state = subject.track.node.state
         if reached or subject.probe.reached:
             event = self._annotate(subject, event)
@@ -329,13 +331,14 @@ class Touch:
         self._heard = heard
         self._squares: dict[int, float] = {}
         self._handles: list[RemovableHandle] = []
-        # FSDP2 writes gradients of parameters by itself: no hook of the parameter is called.
+        # FSDP2 writes gradients of parameters by itself: no hook of the parameter is called. FSDP1
+        # calls it with the gradient of the whole parameter, before ranks have shared it.
         sharded = [one for one in params if is_sharded(one)]
         self._sharded = Versions(sharded, version)
         self._before = copies(sharded)
         try:
             for param in params:
-                if param.requires_grad:
+                if param.requires_grad and not is_flattened(param):
                     hook = self._hook(id(param))
                     self._handles.append(param.register_hook(hook))  # type: ignore[no-untyped-call]
         except BaseException:
@@ -356,12 +359,18 @@ class Touch:
     def changed(self) -> list[Tensor]:
         """The parameters that the backward has reached; the hooks are gone now."""
         self.remove()
+        unmeasured = set()
         for param in self._sharded.changed():
-            before = self._before.pop(id(param), None)
-            if before is not None and param.grad is not None:
-                came = plain(param.grad).double() - before
-                self._squares.setdefault(id(param), float(came.norm()) ** 2)
-        found = set(self._squares) | set(map(id, self._sharded.changed()))
+            before, grad = self._before.pop(id(param), None), param.grad
+            if before is None or grad is None or plain(grad).shape != before.shape:
+                unmeasured.add(id(param))
+                continue
+            came = float((plain(grad).double() - before).norm())
+            if came or not is_flattened(
+                param
+            ):  # FSDP1 also makes new views of what it leaves alone
+                self._squares.setdefault(id(param), came**2)
+        found = unmeasured.union(self._squares)
         return [param for param in self.params if id(param) in found]
 
     def brought(self, params: Iterable[Tensor]) -> float:

@@ -130,8 +130,23 @@ def copies(params: Sequence[Tensor]) -> dict[int, Tensor]:
 
 
 def is_sharded(param: Tensor) -> bool:
-    """Whether a parameter is distributed over ranks, as under FSDP2."""
-    return hasattr(param, "device_mesh")
+    """Whether a parameter is distributed over ranks, as under FSDP2 and FSDP1."""
+    return hasattr(param, "device_mesh") or is_flattened(param)
+
+
+def is_flattened(param: Tensor) -> bool:
+    """Whether FSDP1 keeps a parameter in a flat one, or it is a flat one."""
+    return hasattr(param, "_fsdp_flattened")
+
+
+def itself(grad: Tensor) -> object:
+    """What a gradient is known by."""
+    return grad
+
+
+def storage(grad: Tensor) -> object:
+    """What a gradient is known by where FSDP1 makes new views of the same memory."""
+    return grad.untyped_storage()
 
 
 def version(grad: Tensor) -> int:

@@ -83,6 +83,11 @@ class Orphans:
         if enough:
             self._report([one for one in enough if one is not None], site)
 
+    def _is_flat(self, param: Tensor) -> bool:
+        """Whether a parameter is the flat one of FSDP1, and an optimizer has its parts."""
+        parts = getattr(param, "_params", None) or ()
+        return any(self._subjects.owning(part) for part in parts)
+
     def _is_reported(self, leaf: Tensor) -> bool:
         reported = self._reported.get(id(leaf))
         return reported is not None and reported() is leaf
@@ -102,6 +107,7 @@ class Orphans:
             if not self._subjects.owning(param)
             and id(param) not in theirs
             and param.shape not in copied
+            and not self._is_flat(param)
         ]
         for param in params:
             self._reported[id(param)] = weakref.ref(param)

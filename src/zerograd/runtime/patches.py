@@ -22,6 +22,8 @@ from zerograd.runtime.disguise import Unseen, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
 
 OLDEST = (2, 4)
+_FLAT = "torch.distributed.fsdp.fully_sharded_data_parallel"
+_MORE_SCALERS = [("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler")]
 ABOVE_TORCH = 2
 """How far above a patch the user can be: some of torch is between."""
 ABOVE_PATCH = 1
@@ -165,6 +167,9 @@ class Hooks:
         """A loop reads gradients, which a TorchFunctionMode of the program would see."""
         self._undo: list[Callable[[], object]] = []
         self._hears_shards = False
+        self._hears_flat = False
+        self._scaler_classes: set[Any] = set()
+        """The classes of scalers that were seen."""
 
     def install(self) -> None:
         """Begin to listen."""
@@ -313,6 +318,8 @@ class Hooks:
     def _grouped(self, optimizer: Any) -> None:
         if self._listener.grouped(optimizer):
             self._hear_shards()
+        if not self._hears_flat and _FLAT in sys.modules:
+            self._clips_of_flat()
 
     def _clears(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
@@ -377,6 +384,26 @@ class Hooks:
         by_norm = getattr(module, "_clip_grads_with_norm_", None) or module.clip_grad_norm_
         self._wrap_inside(by_norm, lambda inner: self._clip(inner, "max_norm"))
         self._wrap_inside(module.clip_grad_value_, lambda inner: self._clip(inner, "clip_value"))
+        if _FLAT in sys.modules:
+            self._clips_of_flat()
+
+    def _clips_of_flat(self) -> None:
+        """Listen to FSDP1, whose modules clip their gradients themselves."""
+        if not self._undo:
+            return
+        self._hears_flat = True
+        flat = sys.modules[_FLAT].FullyShardedDataParallel
+        heard, clipped, isinf = self._heard, self._listener.clipped, math.isinf
+
+        def wrap(inner: Any) -> Any:
+            def clip_grad_norm_(self: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
+                if not (isinstance(max_norm, float) and isinf(max_norm)):
+                    heard(clipped, self.parameters())
+                return inner(self, max_norm, *args, **kwargs)
+
+            return disguised(inner, clip_grad_norm_)
+
+        self._wrap_inside(flat.clip_grad_norm_, wrap)
 
     def _clip(self, inner: Any, limit_name: str) -> Any:
         heard, clipped = self._heard, self._listener.clipped
@@ -400,10 +427,18 @@ class Hooks:
         return disguised(inner, clip)
 
     def _scalers(self) -> None:
-        scaler_class = importlib.import_module("torch.amp.grad_scaler").GradScaler
-        heard, listener = self._heard, self._listener
-        original_scale, original_unscale = scaler_class.scale, scaler_class.unscale_
-        original_step, original_update = scaler_class.step, scaler_class.update
+        self._hear_scaler(importlib.import_module("torch.amp.grad_scaler").GradScaler)
+        for module, name in _MORE_SCALERS:
+            if module in sys.modules:
+                self._hear_scaler(getattr(sys.modules[module], name))
+
+    def _hear_scaler(self, scaler_class: Any) -> None:
+        """Begin to listen to a scaler of torch: to the methods that its class has itself."""
+        self._scaler_classes.add(scaler_class)
+        heard, listener, known = self._heard, self._listener, self._scaler_classes
+        own = vars(scaler_class)
+        original_scale, original_unscale = own.get("scale"), own.get("unscale_")
+        original_step, original_update = own.get("step"), own.get("update")
 
         def scale(self: Any, outputs: Any) -> Any:
             result = original_scale(self, outputs)
@@ -419,6 +454,8 @@ class Hooks:
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._enabled:
                 return original_step(self, optimizer, *args, **kwargs)
+            if self.__class__ not in known:
+                heard(hear_late, self.__class__)
             heard(listener.scaler_step_begins, self, optimizer)
             try:
                 result = original_step(self, optimizer, *args, **kwargs)
@@ -434,10 +471,21 @@ class Hooks:
                 heard(listener.updated)
             return result
 
-        self._set(scaler_class, "scale", disguised(original_scale, scale))
-        self._set(scaler_class, "unscale_", disguised(original_unscale, unscale_))
-        self._set(scaler_class, "step", disguised(original_step, step))
-        self._set(scaler_class, "update", disguised(original_update, update))
+        hear_late = self._hear_late
+        for original, patch in (
+            (original_scale, scale),
+            (original_unscale, unscale_),
+            (original_step, step),
+            (original_update, update),
+        ):
+            if original is not None:
+                self._set(scaler_class, patch.__name__, disguised(original, patch))
+
+    def _hear_late(self, scaler_class: Any) -> None:
+        """Listen to a class of scalers that the program has imported late, if it is one of torch's."""
+        self._scaler_classes.add(scaler_class)
+        if self._undo and (scaler_class.__module__, scaler_class.__name__) in _MORE_SCALERS:
+            self._hear_scaler(scaler_class)
 
     def _ranks(self) -> None:
         sync = self._listener.sync

@@ -178,7 +178,8 @@ class StepAndClear:
         if grad is None:
             used.grad = None
         else:
-            used.grad, used.version = weakref.ref(grad), subject.probe.version(grad)
+            used.grad = weakref.ref(subject.probe.identity(grad))
+            used.version = subject.probe.version(grad)
             lane.used[subject.name] = subject
         for other in lane.probed:
             if other is not subject:
@@ -397,7 +398,7 @@ class StepAndClear:
             return not _are_of(_norms(subject), norms_then)
         if grad is None or not any_holds([probe.param]):
             return False  # some are cleared: what is left is what the step has used
-        if used.grad is None or used.grad() is not grad:
+        if used.grad is None or used.grad() is not probe.identity(grad):
             return True
         return used.version >= 0 and probe.version(grad) != used.version
 

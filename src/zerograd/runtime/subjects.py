@@ -30,7 +30,17 @@ _VERSION = attrgetter("_version")
 class Probe:
     """One parameter that shows whether a backward reaches the subject (`gradient_probe`)."""
 
-    __slots__ = ("cleared", "fills", "grad", "hit", "param", "reached", "version", "version_before")
+    __slots__ = (
+        "cleared",
+        "fills",
+        "grad",
+        "hit",
+        "identity",
+        "param",
+        "reached",
+        "version",
+        "version_before",
+    )
 
     def __init__(self, params: list[Tensor]) -> None:
         self.param: Tensor = next((p for p in params if p.requires_grad), params[0])
@@ -38,6 +48,8 @@ class Probe:
         sharded = gradient_values.is_sharded(self.param)
         self.version: Callable[[Tensor], int] = gradient_values.version if sharded else _VERSION
         """How often a gradient was written to: of a distributed one, the part that is here."""
+        flat = gradient_values.is_flattened(self.param)
+        self.identity = gradient_values.storage if flat else gradient_values.itself
         self.grad: Tensor | None = None
         self.version_before = -1
         """The parameter's gradient, and its version, before the backward that is running."""
@@ -83,8 +95,8 @@ class UsedGradients:
     )
 
     def __init__(self) -> None:
-        self.grad: weakref.ref[Tensor] | None = None
-        """The probe's gradient that the last step used."""
+        self.grad: weakref.ref[Any] | None = None
+        """The probe's gradient that the last step used, as its `identity`."""
         self.version = -1
         """Its version then; -1 if that is not known."""
         self.left: list[Tensor] | None = None
@@ -293,7 +305,7 @@ class Subject:
         self.params = params
         self.track = track
         self.ids = frozenset(map(id, params))
-        self.whole = not any(hasattr(param, "to_local") for param in params)
+        self.whole = not any(map(gradient_values.is_sharded, params))
         """Whether each of them is whole in this process."""
         self._names: dict[int, str] | None = None
         self.owners: set[int] = set()
