@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from zerograd.core.records import Record
 
@@ -72,6 +72,18 @@ class Decided:
     """N, if the guard is true every N times; 0 if that is not known."""
     chosen: bool = False
     """A test of something else decides, or an exception: a loss that is not finite, a large norm."""
+
+
+class Untrained(NamedTuple):
+    """A module whose parameters an optimizer has and no loss reaches, as source shows it."""
+
+    name: str
+    optimizer: Site
+    """Where the optimizer gets them."""
+    replaced: bool = False
+    """The name got another module later; else its output is detached where it is read."""
+    backward: Site | None = None
+    """The backward that does not reach it."""
 
 
 class ReadBy(Enum):
@@ -166,6 +178,8 @@ class Backward(Event):
     missed: Measured | None = None
     """Parameters of an optimizer that no backward reaches; parameters of their shapes, which no
     optimizer has, are reached."""
+    untrained: Untrained | None = None
+    """The module that it does not reach, although an optimizer has its parameters."""
     orphan: bool = False
     """It fills gradients that no optimizer steps or clears, as it did the times before."""
     synced: bool | None = None

@@ -49,6 +49,7 @@ from zerograd.static.reuse import Memory, Named, Recalled, Reuse
 from zerograd.static.roots import Root, Roots
 from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
 from zerograd.static.unread_guards import counted, is_handed_in
+from zerograd.static.untrained_modules import untrained_modules
 from zerograd.static.unused_optimizers import unused_optimizers
 
 
@@ -101,6 +102,10 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         roots.unread += roots.left_out()
     finally:
         program.forget()
+    for event in untrained_modules(module):
+        for rules in _groups([event]):
+            for outcome in explore(Emit(event), rules).outcomes:
+                outcomes.add(outcome, "")
     if memory is not None and reuse is not None:
         if reuse.recalled and (project.budget.file < PATHS or project.is_full):
             # Near its end the budget decides what is found, and it is counted for the whole file.

@@ -309,7 +309,24 @@ class View:
             fed = event.loop in self.fed
             again = not self.clears.isdisjoint(self.clears_before(event))
             return replace(event, fed=fed, again=again, idle_loss=None if fed else self.idle(event))
-        return replace(event, foreign=True, part=self.shares(act))
+        return replace(event, foreign=True, part=self.shares(act), through=self.passes(act))
+
+    def passes(self, act: Act) -> bool | None:
+        """Whether the gradients of another optimizer, of which a step is, come through the subject."""
+        seen: list[bool] = []
+        for other in self.others:
+            if other.key not in act.whose:
+                continue
+            for backward in self.backwards:
+                if self.reach(self.subject, backward) and self.reach(other, backward):
+                    own = [one.read for one in backward.calls if self.is_own(one.key)]
+                    if not own or not any(_among(one.key, other.params) for one in backward.calls):
+                        return None
+                    seen.append(any(_among(key, other.params) for read in own for key in read))
+        return any(seen) if seen else None
+
+    def is_own(self, key: Key) -> bool:
+        return _among(key, self.subject.params)
 
     def shares(self, act: Act) -> bool:
         """Whether another optimizer, of which an act is, steps something of what the subject steps."""
@@ -400,18 +417,30 @@ class View:
     def read_by(self, act: Act) -> ReadBy | None:
         """Whether another subject's module reads what this one's have computed, and what else."""
         for other in self.others:
-            inputs = [read for key, read in act.calls if _among(key, other.params)]
-            mine = [any(_among(key, self.subject.params) for key in read) for read in inputs]
-            if any(mine):
-                more = not all(mine) or any(self.reads_more(other, act) for act in self.backwards)
-                return ReadBy.AND_MORE if more else ReadBy.ONLY
+            inputs = [one for one in act.calls if _among(one.key, other.params)]
+            mine = [one for one in inputs if any(map(self.is_own, one.read))]
+            if mine:
+                more = len(mine) < len(inputs)
+                more = more or any(self.reads_more(other, act) for act in self.backwards)
+                alike = {one.then for one in mine if one.then} & self.does_elsewhere(other, act)
+                return ReadBy.AND_MORE if more and not alike else ReadBy.ONLY
         return None
+
+    def does_elsewhere(self, other: Subject, act: Act) -> set[str]:
+        """What other backward calls do with what another subject computes of this one's output."""
+        return {
+            one.then
+            for backward in self.backwards
+            if backward.event.site != act.event.site
+            for one in backward.calls
+            if _among(one.key, other.params) and any(map(self.is_own, one.read))
+        }
 
     def reads_more(self, other: Subject, act: Act) -> bool:
         """Whether a backward reaches another subject, whose modules read what is not this one's."""
         if self.reach(other, act) is not True or self.reach(self.subject, act) is not False:
             return False
-        return any(_among(key, other.params) for key, _ in act.calls)
+        return any(_among(one.key, other.params) for one in act.calls)
 
     def is_its_own(self, act: Act) -> bool:
         """Whether an act is a backward that reaches the subject, and nobody else."""

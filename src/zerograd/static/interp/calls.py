@@ -37,6 +37,7 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     mix,
+    then,
 )
 
 _OPTIMIZER_READS = frozenset(
@@ -155,7 +156,7 @@ class Calls:
             if func.attr.endswith("_") and isinstance(func.value, ast.Name):
                 self.env.frame.env[func.value.id] = changed
             return changed
-        return self.effects.result_of([owner], arguments)
+        return self.effects.result_of([then(owner, f".{func.attr}")], arguments)
 
     def super_call(self, node: ast.Call, name: str) -> Value:
         """`super().name(…)`: the method of a visible base, or what one that cannot be seen may do."""

@@ -14,9 +14,10 @@ from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import short_text, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import (
+    Called,
     Each,
     Grad,
     Many,
@@ -26,6 +27,7 @@ from zerograd.static.read.values import (
     Value,
     mix,
     roots,
+    then,
 )
 
 NOBODY: frozenset[Key] = frozenset()
@@ -223,10 +225,14 @@ class Effects:
         """What an unseen function gives back: computed from its arguments, for all we know."""
         if self.mode.no_grad:
             return Tensor()
+        if node is not None:
+            arguments = [then(one, _done_by(node, index)) for index, one in enumerate(arguments)]
         things = frozenset(a.key for a in arguments if isinstance(a, Thing))
         result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
         read, unsure = roots(mix(arguments))
-        called = () if unsure else [(one.key, read) for one in callees if isinstance(one, Thing)]
+        called = (
+            () if unsure else [Called(one.key, read) for one in callees if isinstance(one, Thing)]
+        )
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return replace(
             result,
@@ -254,6 +260,13 @@ def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:
     if isinstance(value, Tensor) and value.grads & cleared:
         return replace(value, grads=value.grads - cleared)
     return Each(_snapshot(value.item, cleared)) if isinstance(value, Each) else value
+
+
+def _done_by(node: ast.Call, index: int) -> str:
+    """What a call does with one of its arguments, in a few words."""
+    given = [*node.args, *(one.value for one in node.keywords)]
+    others = (short_text(one) for at, one in enumerate(given) if at != index)
+    return f" {short_text(node.func)}({', '.join(others)})"
 
 
 def _named(node: ast.AST, key: Key) -> str:

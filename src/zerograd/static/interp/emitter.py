@@ -24,6 +24,7 @@ from zerograd.static.interp.environment import Environment, KnownObjects, Nestin
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key
+from zerograd.static.read.values import Called
 
 
 @dataclass(eq=False)
@@ -35,8 +36,8 @@ class Act(Emit):
     """It cannot be seen whose gradients it touches."""
     perhaps: frozenset[Key] = frozenset()
     """backward: objects that the loss may run through."""
-    calls: frozenset[tuple[Key, frozenset[Key]]] = frozenset()
-    """backward: the modules called for the loss, each with what its input was computed through."""
+    calls: frozenset[Called] = frozenset()
+    """backward: the modules called for the loss."""
     wrapped: bool = False
     """backward: run by accelerate, Fabric or an engine."""
     leaf: bool = False

@@ -12,7 +12,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import short_text, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -27,6 +27,7 @@ from zerograd.static.read.values import (
     is_object,
     join,
     mix,
+    then,
 )
 
 
@@ -133,7 +134,7 @@ class Expressions:
             return right
         if isinstance(left, Lit) and isinstance(right, Lit):
             return NOTHING
-        result = mix([left, right])
+        result = mix(_operands(node, left, right))
         if self.mode.no_grad:
             result = replace(result, roots=frozenset(), maybe=frozenset())
         if isinstance(node.op, ast.Div) and not isinstance(left, Lit):
@@ -147,6 +148,11 @@ class Expressions:
                         divisor = self.conditions.expression(side.right)
                         return replace(result, divisor=divisor, divided=True)
         return result
+
+    def unary(self, node: ast.UnaryOp) -> Value:
+        """`-x`, `not x`."""
+        value = then(self.evaluator.value(node.operand), type(node.op).__name__)
+        return mix([value])
 
     def choice(self, node: ast.IfExp) -> Value:
         """`a if test else b`."""
@@ -184,6 +190,21 @@ class Expressions:
     def inner(self, node: ast.Await | ast.Starred) -> Value:
         """`await x`, `*x`."""
         return self.evaluator.value(node.value)
+
+
+def _operands(node: ast.BinOp, left: Value, right: Value) -> list[Value]:
+    """The operands, each with what is done with it; the terms of a sum stay apart."""
+    if isinstance(node.op, (ast.Add, ast.Sub)) and _calls(left) and _calls(right):
+        return [left, then(right, "-")] if isinstance(node.op, ast.Sub) else [left, right]
+    name = type(node.op).__name__
+    return [
+        then(left, f"{name} {short_text(node.right)}"),
+        then(right, f"{short_text(node.left)} {name}"),
+    ]
+
+
+def _calls(value: Value) -> bool:
+    return isinstance(value, Tensor) and bool(value.calls)
 
 
 def _item_of_many(owner: Many, key: Value) -> Value:

@@ -136,6 +136,7 @@ class Interpreter:
                 ast.Dict: expressions.dictionary,
                 ast.Subscript: expressions.subscript,
                 ast.BinOp: expressions.binary,
+                ast.UnaryOp: expressions.unary,
                 ast.IfExp: expressions.choice,
                 ast.BoolOp: expressions.junction,
                 ast.Lambda: expressions.function,

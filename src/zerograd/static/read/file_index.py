@@ -129,6 +129,13 @@ _FIELDS = {
 Chain = tuple[Facts, ...]
 
 
+def short_text(node: ast.expr) -> str:
+    """The text of a name or a number; of another expression only what kind it is."""
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Constant)):
+        return text_of(node)
+    return type(node).__name__
+
+
 def text_of(node: ast.expr) -> str:
     """The source text of a name or a short expression, on one line."""
     if isinstance(node, ast.Name):

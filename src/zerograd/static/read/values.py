@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from zerograd.core.records import replace
 from zerograd.explore.logic import Expr
@@ -70,6 +71,16 @@ class Grad:
     """Of one tensor."""
 
 
+class Called(NamedTuple):
+    """A module that was called."""
+
+    key: Key
+    read: frozenset[Key]
+    """What its input was computed through."""
+    then: str = ""
+    """What was done with its output, where that is short."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A result: through which things it was computed, and what was done to it."""
@@ -82,8 +93,8 @@ class Tensor:
     divided: bool | None = False
     """None: not known."""
     scaled: bool | None = False
-    calls: frozenset[tuple[Key, frozenset[Key]]] = frozenset()
-    """The modules that were called for it, each with what its input was computed through."""
+    calls: frozenset[Called] = frozenset()
+    """The modules that were called for it."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +184,7 @@ class Frame:
         return key if self.scope is None else Key((*self.scope, *key))
 
 
+MOST_TEXT = 200
 NOTHING = Tensor(divided=None, scaled=None)
 """A value of which nothing is known."""
 
@@ -245,7 +257,7 @@ def mix(values: Sequence[Value]) -> Tensor:
     """The result of computing with these values."""
     sure: frozenset[Key] = frozenset()
     maybe = grads = sure
-    calls: frozenset[tuple[Key, frozenset[Key]]] = frozenset()
+    calls: frozenset[Called] = frozenset()
     scaled: bool | None = False
     divided: Tensor | None = None
     for value in values:
@@ -267,6 +279,14 @@ def mix(values: Sequence[Value]) -> Tensor:
     if divided is None:
         return Tensor(sure, maybe - sure, grads, scaled=scaled, calls=calls)
     return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled, calls)
+
+
+def then(value: Value, done: str) -> Value:
+    """A value that something was done with."""
+    if not isinstance(value, Tensor) or not value.calls:
+        return value
+    calls = [one._replace(then=f"{one.then}{done}"[:MOST_TEXT]) for one in value.calls]
+    return replace(value, calls=frozenset(calls))
 
 
 def join(values: list[Value]) -> Value:
