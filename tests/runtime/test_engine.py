@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 from types import CodeType, FrameType
 
+import torch
+from torch import nn
+
 import zerograd
-from support.training import batches, loss_of, net, sgd
+from support.training import batches, either_way, loss_of, net, sgd
+from zerograd.core.lifecycle import Grads
 from zerograd.runtime.call_sites import OURS
 from zerograd.runtime.engine import Engine, code_below_torch
+from zerograd.runtime.watch import Watch
 from zerograd.stepper import stepper
 
 
@@ -44,3 +49,27 @@ def test_a_stepper_finds_the_watch_and_allows_what_it_does_on_purpose() -> None:
         allowed = Engine.allowed
     assert {"ZG301", "ZG103"} <= allowed
     assert Engine.allowed == frozenset()
+
+
+@either_way
+def test_a_glance_calls_gradients_stale_only_if_a_step_has_used_a_sum(right: bool) -> None:
+    """What the generator's backward leaves in the discriminator is cleared before its own."""
+    generator, judge = net(), nn.Linear(2, 1)
+    opt_g, opt_d = torch.optim.SGD(generator.parameters(), lr=0.01), sgd(judge)
+    seen: set[Grads] = set()
+    with Watch("collect") as report:
+        watch = Engine.running
+        assert watch is not None
+        for x in batches(8):
+            if right:
+                opt_d.zero_grad()
+            (judge(generator(x).detach()).mean() - judge(x[:, :2]).mean()).backward()
+            opt_d.step()
+            seen |= {one.grads for one in watch.glance()}
+            opt_g.zero_grad()
+            (-judge(generator(x)).mean()).backward()
+            seen |= {one.grads for one in watch.glance()}
+            opt_g.step()
+            seen |= {one.grads for one in watch.glance()}
+    assert bool(report.findings) != right
+    assert (Grads.STALE in seen) != right

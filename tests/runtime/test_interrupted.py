@@ -20,6 +20,8 @@ import zerograd
 from support import tiers
 from support.training import batches, loss_of, net, sgd
 from zerograd.core.interruptions import Tolerating, interrupts
+from zerograd.recording.writer import Recorder
+from zerograd.runtime.call_sites import OURS
 from zerograd.runtime.gradient_probe import GradientProbe, Touch
 from zerograd.runtime.hook_guard import is_ours
 from zerograd.runtime.posting import Posting
@@ -175,6 +177,68 @@ def test_an_error_of_our_own_is_ours_and_that_of_another_library_is_not() -> Non
     assert not is_ours(caught(TimeoutError))
     with Tolerating(ValueError):
         raise ValueError("ours")
+
+
+def test_what_a_generator_makes_of_an_interrupt_is_not_ours(
+    handled: Callable[[Any], None],
+) -> None:
+    handled(raising(StopIteration))
+
+    def numbers() -> Iterator[int]:
+        yield 1
+        signal.raise_signal(signal.SIGUSR1)
+
+    with pytest.raises(RuntimeError, match="StopIteration") as raised:
+        list(numbers())
+    assert not is_ours(raised.value)
+
+
+@tiers.long
+@pytest.mark.parametrize("kind", [ValueError, OSError])
+def test_an_interrupt_at_any_moment_reaches_the_program(
+    kind: type[Exception], handled: Callable[[Any], None], tmp_path: Path
+) -> None:
+    """A handler raises at the next bytecode, one further each time; the run is recorded."""
+    handled(raising(kind))
+    model = net()
+    optimizer = sgd(model)
+    record = Recorder(str(tmp_path / "run.jsonl"))
+    reached = rounds = 0
+
+    def train(x: Any) -> None:
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        optimizer.step()
+
+    with zerograd.watch(on="collect", record=record) as report:
+        for x in batches(12):
+            train(x)
+        for x in batches(400):
+            rounds += 1
+            seen = 0
+
+            def trace(frame: Any, what: str, arg: object) -> Any:
+                nonlocal seen
+                if frame.f_code.co_filename.startswith(OURS):
+                    seen += 1
+                    if seen == 3 * rounds:  # noqa: B023
+                        sys.settrace(None)
+                        signal.raise_signal(signal.SIGUSR1)
+                return trace
+
+            sys.settrace(trace)
+            try:
+                train(x)
+            except (kind, RuntimeError):
+                reached += 1
+            finally:
+                sys.settrace(None)
+            if seen < 3 * rounds:
+                rounds -= 1
+                break
+    record.close()
+    assert rounds > 50
+    assert (reached, report.errors) == (rounds, [])
 
 
 def test_a_time_limit_set_by_another_thread_reaches_the_program() -> None:

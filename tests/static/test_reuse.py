@@ -133,6 +133,7 @@ KNOWN = {
     "read/module.py": "makes the index",
     "reuse.py": "is what this is about",
     "roots.py": "asked in every analysis",
+    "untrained_modules.py": "asked in every analysis",
     "unused_optimizers.py": "which optimizers no code uses",
 }
 """Who asks about a whole file. What a root learns about it must be in `Reuse._facts_of_the_file`."""

@@ -21,7 +21,8 @@ def interrupts(error: BaseException) -> bool:
         if _is_handler(trace.tb_frame):
             return True
         trace = trace.tb_next
-    return False
+    # A generator makes another exception of a StopIteration.
+    return error.__cause__ is not None and interrupts(error.__cause__)
 
 
 class Tolerating:

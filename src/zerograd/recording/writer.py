@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from zerograd import __version__
 from zerograd.core.events import Event
 from zerograd.core.finding import Watched
+from zerograd.core.interruptions import interrupts
 from zerograd.recording.json_codec import event_data, plain
 
 FORMAT = 3
@@ -149,6 +150,8 @@ class Recorder:
                 self._end({"cut": f"at {self._most + _RESERVE} bytes"})
                 self.problem = f"it reached {self._most + _RESERVE} bytes; the rest was not kept"
             except OSError as error:
+                if interrupts(error):
+                    raise
                 self.problem = f"{error.strerror or error}; the rest was not kept"
                 self._file.close()
 

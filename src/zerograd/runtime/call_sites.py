@@ -15,6 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from zerograd.core.events import Site
+from zerograd.core.interruptions import interrupts
 from zerograd.runtime.notebook_cells import NOTEBOOK, Spot
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -44,6 +45,13 @@ class Bottom:
     f_code = compile("", "<frozen bottom>", "exec")
     f_lasti = -1
     f_back = None
+
+
+def no_frame(error: ValueError) -> Any:
+    """What is there where no frame is so far above; the error may also come from a signal handler."""
+    if interrupts(error):
+        raise error
+    return Bottom
 
 
 class Places:

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.core.interruptions import Tolerating
+from zerograd.core.lifecycle import Grads
 from zerograd.core.records import replace
 from zerograd.core.rule import Feature
-from zerograd.fold.judge import Judge
+from zerograd.fold.judge import Judge, Track
 from zerograd.processes.identity import identify
 from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
@@ -151,11 +152,18 @@ class Engine:
 
     def glance(self) -> list[Glance]:
         titles = self.watcher.lanes.titles
+        accused = {finding.subject for finding in self.judge.report.findings}
+
+        def shown(one: Track) -> Grads:
+            # A generator's backward adds to what the discriminator has used: no step need use the sum.
+            meant = one.node.grads is Grads.STALE and one.name not in accused
+            return Grads.SPENT if meant else one.node.grads
+
         return [
             Glance(
                 titles[one.name],
                 one.steps,
-                one.node.grads,
+                shown(one),
                 one.windows.open,
                 dict(one.windows.counts),
             )

@@ -11,11 +11,11 @@ import gc
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from zerograd.core.events import Site
+from zerograd.core.interruptions import Tolerating
 from zerograd.runtime.program_source import ProgramSource
 
 LONGEST = 60
@@ -228,7 +228,7 @@ def _held(optimizer: Any) -> Iterator[str]:
 def _attributes(holder: object) -> dict[str, Any]:
     """The attributes of an object, without calling anything of the program."""
     found: object = None
-    with suppress(AttributeError, TypeError):
+    with Tolerating(AttributeError, TypeError):
         found = object.__getattribute__(holder, "__dict__")
     return found if isinstance(found, dict) else {}
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
-from zerograd.runtime.call_sites import Bottom
+from zerograd.runtime.call_sites import Bottom, no_frame
 from zerograd.runtime.disguise import Unseen, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
 
@@ -223,7 +223,7 @@ class Hooks:
             self._listener.fault,
         )
         begins, ended = self._listener.backward_begins, self._listener.backward_ended
-        frame_at, above, bottom = sys._getframe, ABOVE_TORCH, Bottom
+        frame_at, above, bottom, nothing_above = sys._getframe, ABOVE_TORCH, Bottom, no_frame
         method = self._torch.Tensor.backward.__code__
 
         def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -231,8 +231,8 @@ class Hooks:
                 return original(t_outputs, *args, **kwargs)
             try:
                 frame: Any = frame_at(above)
-            except ValueError:
-                frame = bottom
+            except ValueError as error:
+                frame = nothing_above(error)
             if frame.f_code is method:
                 frame = frame.f_back or bottom
             expected = None
@@ -273,6 +273,7 @@ class Hooks:
         )
         begins, ended = self._listener.step_begins, self._listener.step_ended
         unseen, frame_at, above = self._listener.unseen, sys._getframe, ABOVE_TORCH
+        nothing_above = no_frame
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             try:
@@ -286,8 +287,8 @@ class Hooks:
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
             try:
                 frame: Any = frame_at(above)
-            except ValueError:
-                frame = Bottom
+            except ValueError as error:
+                frame = nothing_above(error)
             try:
                 if not modes() and here.loop.step_ends(frame, optimizer):
                     return
@@ -332,15 +333,15 @@ class Hooks:
         )
         zeroed, module_zeroed = self._listener.zeroed, self._listener.module_zeroed
         frame_at, above, far_above, bottom = sys._getframe, ABOVE_PATCH, ABOVE_TORCH, Bottom
-        profiled, ref = zero.__code__, weakref.ref
+        profiled, ref, nothing_above = zero.__code__, weakref.ref, no_frame
 
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
                 result = inner(self, set_to_none)
                 try:
                     frame: Any = frame_at(far_above)
-                except ValueError:
-                    frame = bottom
+                except ValueError as error:
+                    frame = nothing_above(error)
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
                 try:
@@ -366,8 +367,8 @@ class Hooks:
             result = of_module(self, set_to_none)
             try:
                 frame: Any = frame_at(above)
-            except ValueError:
-                frame = bottom
+            except ValueError as error:
+                frame = nothing_above(error)
             try:
                 if not modes() and here.loop.clears(frame, ref(self), set_to_none):
                     return result

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import linecache
 import threading
-from contextlib import suppress
 from typing import ClassVar
 
 from zerograd.core.events import Site
+from zerograd.core.interruptions import Tolerating
 
 MOST_FILES = 64
 _PARSING = threading.Lock()
@@ -37,7 +37,7 @@ class ProgramSource:
                 self._files.clear()
             tree = None
             # Two threads that parse at once may get a SystemError: CPython counts depth for both together.
-            with _PARSING, suppress(SyntaxError, ValueError, RecursionError, SystemError):
+            with _PARSING, Tolerating(SyntaxError, ValueError, RecursionError, SystemError):
                 tree = ast.parse(text)
             known = self._files[file] = (text, tree)
         return known[1]

@@ -19,7 +19,7 @@ from zerograd.core.events import Backward, Clip, End, Event, Unknown
 from zerograd.core.lifecycle import Grads
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
-from zerograd.runtime.call_sites import NOWHERE, Bottom, Places
+from zerograd.runtime.call_sites import NOWHERE, Places, no_frame
 from zerograd.runtime.disguise import Unseen
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
@@ -55,8 +55,8 @@ def _frame(far: int) -> Any:
     """The frame so far above the caller."""
     try:
         return sys._getframe(far + 1)
-    except ValueError:
-        return Bottom
+    except ValueError as error:
+        return no_frame(error)
 
 
 class Host(Protocol):

@@ -102,10 +102,6 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         roots.unread += roots.left_out()
     finally:
         program.forget()
-    for event in untrained_modules(module):
-        for rules in _groups([event]):
-            for outcome in explore(Emit(event), rules).outcomes:
-                outcomes.add(outcome, "")
     if memory is not None and reuse is not None:
         if reuse.recalled and (project.budget.file < PATHS or project.is_full):
             # Near its end the budget decides what is found, and it is counted for the whole file.
@@ -116,6 +112,10 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
     if not module.facts[module.tree].mentions:
         # Whether a file without gradients repeats a step was worth a try.
         cut.clear()
+    for event in untrained_modules(module):
+        for rules in _groups([event]):
+            for outcome in explore(Emit(event), rules).outcomes:
+                outcomes.add(outcome, "")
     findings = outcomes.findings()
     return Analysis(
         module.tree,

@@ -320,10 +320,18 @@ class View:
             for backward in self.backwards:
                 if self.reach(self.subject, backward) and self.reach(other, backward):
                     own = [one.read for one in backward.calls if self.is_own(one.key)]
-                    if not own or not any(_among(one.key, other.params) for one in backward.calls):
-                        return None
                     seen.append(any(_among(key, other.params) for read in own for key in read))
+                    if not seen[-1] and not (own and self.reads_only_own(other, backward)):
+                        return None
         return any(seen) if seen else None
+
+    def reads_only_own(self, other: Subject, act: Act) -> bool:
+        """Whether another subject's modules read what this one's have computed, and nothing else."""
+        inputs = [one.read for one in act.calls if _among(one.key, other.params)]
+        mine = [any(map(self.is_own, read)) for read in inputs]
+        return (
+            bool(mine) and all(mine) and not any(self.reads_more(other, a) for a in self.backwards)
+        )
 
     def is_own(self, key: Key) -> bool:
         return _among(key, self.subject.params)
@@ -417,13 +425,15 @@ class View:
     def read_by(self, act: Act) -> ReadBy | None:
         """Whether another subject's module reads what this one's have computed, and what else."""
         for other in self.others:
-            inputs = [one for one in act.calls if _among(one.key, other.params)]
-            mine = [one for one in inputs if any(map(self.is_own, one.read))]
+            mine = [
+                one
+                for one in act.calls
+                if _among(one.key, other.params) and any(map(self.is_own, one.read))
+            ]
             if mine:
-                more = len(mine) < len(inputs)
-                more = more or any(self.reads_more(other, act) for act in self.backwards)
                 alike = {one.then for one in mine if one.then} & self.does_elsewhere(other, act)
-                return ReadBy.AND_MORE if more and not alike else ReadBy.ONLY
+                only = alike or self.reads_only_own(other, act)
+                return ReadBy.ONLY if only else ReadBy.AND_MORE
         return None
 
     def does_elsewhere(self, other: Subject, act: Act) -> set[str]:

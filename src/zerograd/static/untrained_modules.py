@@ -96,14 +96,23 @@ class _Uses:
         for node in self.mentions.get(name.rpartition(".")[2], ()):
             method = self.above.get(node)
             if isinstance(method, ast.Attribute) and method.attr in _PARAMETERS:
-                calls = [one for one in self.around(method) if isinstance(one, ast.Call)][1:]
-                roles = (one for one in calls if self.takes_parameters(one))
-                found.append(next(roles, None))
+                found.append(self.given_to(method))
         return found
 
-    @staticmethod
-    def takes_parameters(call: ast.Call) -> bool:
-        return vocabulary.role_of_call(text_of(call.func)) is Role.OPTIMIZER
+    def given_to(self, node: ast.AST, *, named: bool = False) -> ast.Call | None:
+        """The optimizer that gets parameters, which may be in a list that has a name."""
+        above = node
+        for above in self.around(node):
+            if isinstance(above, ast.Call):
+                if vocabulary.role_of_call(text_of(above.func)) is Role.OPTIMIZER:
+                    return above
+        statement = self.above[above]
+        if named or not isinstance(statement, (ast.Assign, ast.AugAssign)):
+            return None
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        read = self.mentions.get(target.id, []) if isinstance(target, ast.Name) else []
+        given = (self.given_to(one, named=True) for one in read)
+        return next((one for one in given if one is not None), None)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is in, from the inside to its statement."""
@@ -146,7 +155,7 @@ class _Uses:
             return method.attr in _SETUP
         above = [one for one in self.around(call) if isinstance(one, ast.Call)]
         names = [text_of(one.func).rpartition(".")[2] for one in above]
-        return any(map(self.takes_parameters, above)) or any(one in CLIPS for one in names)
+        return any(one in CLIPS for one in names) or self.given_to(method) is not None
 
     def computes_no_graph(self, call: ast.Call) -> bool:
         """Whether a call is under `no_grad`."""

@@ -372,11 +372,9 @@ def _program() -> str:
     if not path:
         return ""
     if path not in _PROGRAMS:
-        try:
-            with open(path, "rb") as stream:
-                print_ = hashlib.sha256(stream.read()).hexdigest()[:8]
-        except OSError:
-            print_ = ""
+        print_ = ""
+        with Tolerating(OSError), open(path, "rb") as stream:
+            print_ = hashlib.sha256(stream.read()).hexdigest()[:8]
         _PROGRAMS[path] = f"{path.rsplit('/', 1)[-1]} ({print_})"
     return _PROGRAMS[path]
 
