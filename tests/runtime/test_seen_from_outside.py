@@ -23,6 +23,8 @@ import torch.distributed
 import torch.nn.parallel.distributed
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,6 +53,10 @@ PATCHED: dict[str, Callable[[], Any]] = {
     "GradScaler.unscale_": lambda: torch.amp.GradScaler.unscale_,
     "GradScaler.step": lambda: torch.amp.GradScaler.step,
     "GradScaler.update": lambda: torch.amp.GradScaler.update,
+    "ShardedGradScaler.scale": lambda: ShardedGradScaler.scale,
+    "ShardedGradScaler.unscale_": lambda: ShardedGradScaler.unscale_,
+    "ShardedGradScaler.update": lambda: ShardedGradScaler.update,
+    "FSDP.clip_grad_norm_": lambda: FullyShardedDataParallel.clip_grad_norm_,
     "DDP.__init__": lambda: DDP.__init__,
     "DDP.forward": lambda: DDP.forward,
     "DDP.no_sync": lambda: DDP.no_sync,
@@ -102,6 +108,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "add_param_group, nobody": lambda it: it.torch.optim.Optimizer.add_param_group(),
     "add_param_group, no group": lambda it: it.optimizer.add_param_group(3),
     "step, too many": lambda it: it.optimizer.step(1, 2, 3),
+    "FSDP.clip_grad_norm_, none": lambda it: it.clip_flat(),
+    "FSDP.clip_grad_norm_, unknown": lambda it: it.clip_flat(norm=3),
+    "FSDP.clip_grad_norm_, a number": lambda it: it.clip_flat(3, 1.0),
+    "DDP, nobody": lambda it: it.wrap.__init__(),
+    "DDP.forward, a number": lambda it: it.wrap.forward(3),
+    "DDP.no_sync, two": lambda it: it.wrap.no_sync(3, 4),
     "clip_grad_norm_, none": lambda it: it.clip_norm(),
     "clip_grad_norm_, no limit": lambda it: it.clip_norm(it.model.parameters()),
     "clip_grad_norm_, a number": lambda it: it.clip_norm(3, 1.0),
@@ -137,6 +149,7 @@ def test_a_wrong_call_raises_what_it_raises_without_a_watch(name: str) -> None:
             clip_norm=clip_grad_norm_,
             clip_value=clip_grad_value_,
             wrap=DDP,
+            clip_flat=FullyShardedDataParallel.clip_grad_norm_,
             all_reduce=collectives.all_reduce,
         )
         with watch as report:

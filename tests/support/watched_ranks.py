@@ -19,7 +19,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -313,6 +314,31 @@ def scaled() -> None:
         scaler.update()
 
 
+def flat(mistake: str = "", *, parts: bool = False) -> Train:
+    """FSDP1 with the scaler of its own; with `parts` the optimizer has the parameters of the model."""
+
+    def train() -> None:
+        model = FullyShardedDataParallel(
+            net(), device_id=torch.device("cpu"), use_orig_params=parts
+        )
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        scaler = ShardedGradScaler(device="cpu", init_scale=64.0)
+        for number, x in enumerate(batches(8)):
+            if mistake != "never cleared":
+                optimizer.zero_grad()
+            factor = float("inf") if number == 4 and not mistake else 1.0
+            scaler.scale(model(x).square().mean() * factor).backward()
+            if mistake == "clipped scaled":
+                model.clip_grad_norm_(1.0)
+            scaler.unscale_(optimizer)
+            if not mistake:
+                model.clip_grad_norm_(1.0)
+            scaler.step(optimizer)
+            scaler.update()
+
+    return train
+
+
 def tensor_parallel() -> None:
     mesh = init_device_mesh("cpu", (world,))
     plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
@@ -448,6 +474,8 @@ RIGHT: dict[str, Callable[[], Train]] = {
     "fsdp": lambda: plain(fsdp()),
     "fsdp window": lambda: accumulated(fsdp(), last),
     "fsdp hybrid": lambda: plain(hybrid()),
+    "flat": flat,
+    "flat parts": lambda: flat(parts=True),
     "tensor parallel": lambda: tensor_parallel,
     "apart": lambda: apart,
     "page good": lambda: page("Good"),
@@ -466,6 +494,9 @@ WRONG: dict[str, Callable[[], Train]] = {
     "page bad": lambda: page("Bad"),
     "ddp other rate": lambda: other_rate(ddp()),
     "ddp own gradients": lambda: own_gradients,
+    "flat never cleared": lambda: flat("never cleared"),
+    "flat parts never cleared": lambda: flat("never cleared", parts=True),
+    "flat clipped scaled": lambda: flat("clipped scaled"),
     "fsdp never": lambda: accumulated(fsdp(), lambda _: False),
     "fsdp last apart": lambda: accumulated(fsdp(), lambda n: not last(n)),
     "fsdp always": lambda: accumulated(fsdp(), lambda _: True),

@@ -397,10 +397,12 @@ class Hooks:
         heard, clipped, isinf = self._heard, self._listener.clipped, math.isinf
 
         def wrap(inner: Any) -> Any:
-            def clip_grad_norm_(self: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
-                if not (isinstance(max_norm, float) and isinf(max_norm)):
-                    heard(clipped, self.parameters())
-                return inner(self, max_norm, *args, **kwargs)
+            def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+                limit = args[1] if len(args) > 1 else kwargs.get("max_norm")
+                if args and isinstance(args[0], flat):
+                    if not (isinstance(limit, float) and isinf(limit)):
+                        heard(clipped, args[0].parameters())
+                return inner(*args, **kwargs)
 
             return disguised(inner, clip_grad_norm_)
 

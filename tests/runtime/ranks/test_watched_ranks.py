@@ -94,6 +94,9 @@ def test_what_is_right_is_silent(results: Results, scenario: str) -> None:
 ON_ALL = {
     "ddp last apart": ("ZG401", "no_sync()", 1),
     "ddp never": ("ZG401", "no_sync()", 1),
+    "flat never cleared": ("ZG101", "in this rank's shard", 2),
+    "flat parts never cleared": ("ZG101", "in this rank's shard", 2),
+    "flat clipped scaled": ("ZG201", "still scaled", 1),
     "ddp module": ("ZG401", ".module", 1),
     "ddp retained": ("ZG401", "a second backward() through one forward", 1),
     "ddp always": ("ZG403", "4 times for one step(), but once is enough: 696 bytes", 1),

@@ -83,21 +83,22 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
     init, forward, no_sync = ddp.__init__, ddp.forward, ddp.no_sync
     enabled, heard = sys.modules["torch"].is_grad_enabled, listener.heard
 
-    def wraps(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        heard(listener.wrapped, self)
+    def wraps(*args: Any, **kwargs: Any) -> None:
+        init(*args, **kwargs)
+        heard(listener.wrapped, args[0] if args else kwargs["self"])
 
-    def forwards(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-        syncs = enabled() and self.require_backward_grad_sync
-        result = forward(self, *inputs, **kwargs)
-        if enabled():
-            heard(listener.forwarded, self, syncs)
+    def forwards(*args: Any, **kwargs: Any) -> Any:
+        syncs = enabled() and bool(args) and getattr(args[0], "require_backward_grad_sync", False)
+        result = forward(*args, **kwargs)
+        if args and enabled():
+            heard(listener.forwarded, args[0], syncs)
         return result
 
     def puts_off(*args: Any, **kwds: Any) -> Any:
-        if args:
+        result = no_sync(*args, **kwds)
+        if args and isinstance(args[0], ddp):
             heard(listener.put_off, args[0])
-        return no_sync(*args, **kwds)
+        return result
 
     for name, before, now in (
         ("__init__", init, wraps),
