@@ -151,6 +151,8 @@ class Calls:
             if func.attr == "detach_" and isinstance(func.value, ast.Name):
                 self.env.frame.env[func.value.id] = Tensor()
             return Tensor()
+        if func.attr in ("to", "type", "type_as", "cuda"):
+            return owner  # on the device, or of the type, of what it is handed
         if func.attr in ("div_", "mul_", "div", "mul") or (func.attr == "sum" and not arguments):
             changed = replace(owner, divided=None, divisor=None)
             if func.attr.endswith("_") and isinstance(func.value, ast.Name):

@@ -151,6 +151,8 @@ class Objects:
         if isinstance(owner, Thing):
             return self.of_object(owner, attr)
         if isinstance(owner, Params):
+            if attr in ("device", "dtype", "shape"):
+                return Tensor()
             return Grad(owner.keys, owner.some) if attr == "grad" else owner
         if isinstance(owner, Grad):
             return owner

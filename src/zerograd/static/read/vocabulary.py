@@ -38,7 +38,9 @@ PASS_THROUGH = frozenset(
 )  # fmt: skip
 """Methods that give back the object they are called on."""
 
-CUT = frozenset({"detach", "item", "numpy", "tolist", "data", "detach_", "shape", "size", "argmax"})
+CUT = frozenset(
+    {"detach", "item", "numpy", "tolist", "data", "detach_", "shape", "size", "argmax", "device", "dtype"}
+)  # fmt: skip
 """Methods and attributes behind which no gradient flows."""
 
 _START = r"(?:^|_|(?<=[a-z0-9])(?=[A-Z]))"
