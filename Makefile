@@ -9,8 +9,10 @@ VENVS := $(VENV) $(LIBRARIES)
 BIN := $(VENV)/bin
 PIP = $(@D)/bin/python -m pip --quiet --disable-pip-version-check
 PINS := requirements/constraints.txt
+# Each file lists all that it needs, with hashes: a file that is not one of these is refused.
+HASHED := --require-hashes --no-deps
 
-.PHONY: help demo test test-all test-long test-coverage test-libraries test-torch bench bench-full docs shots lint format clean
+.PHONY: help demo test test-all test-long test-coverage test-libraries test-torch bench bench-full docs shots lint format pins clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
@@ -26,6 +28,7 @@ help:
 	@echo "make shots           take pictures of the page, the lessons and the site, into build/shots"
 	@echo "make lint            the first half of make test: ruff and mypy"
 	@echo "make format          let ruff format and repair what it can"
+	@echo "make pins            write requirements/*.txt, with hashes, from requirements/*.in and constraints.txt"
 	@echo "make clean           remove .venv, .venv-libraries and every cache"
 
 demo: $(VENV)/.zerograd
@@ -53,9 +56,8 @@ test-torch: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo "which torch? make test-torch VERSION=2.6.0" >&2; exit 1; }
 	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
 	sed '1,/^$$/d' $(PINS) > .venv-torch/pins.txt  # without torch and what it needs, the first paragraph
-	grep -vE '^(torch|-c .*)$$' requirements/dev.txt > .venv-torch/dev.txt
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt torch==$(VERSION) numpy
-	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r .venv-torch/dev.txt
+	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r requirements/dev.in
 	.venv-torch/bin/pytest -q -n 2 --tier fast tests/runtime tests/stepper tests/fold tests/launch
 	rm -rf .venv-torch
 
@@ -82,8 +84,22 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# Needed after a change of requirements/*.in or constraints.txt.
+pins: .venv-pins/.uv
+	grep -v '^torch==' $(PINS) > .venv-pins/constraints.txt
+	for name in build base dev; do $(COMPILE) --python-version 3.10 requirements/$$name.in -o requirements/$$name.txt || exit; done
+	for name in docs libraries; do $(COMPILE) --python-version 3.11.7 --no-deps requirements/$$name.in -o requirements/$$name.txt || exit; done
+
+COMPILE := .venv-pins/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
+	--custom-compile-command "make pins" -c .venv-pins/constraints.txt
+
+.venv-pins/.uv: $(PINS)
+	$(PYTHON) -m venv .venv-pins
+	$(PIP) install -c $(PINS) uv
+	@touch $@
+
 clean:
-	rm -rf $(VENVS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENVS) .venv-pins build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp is newer than what it was made from, so that a second run installs nothing.
 $(VENVS:%=%/.python):
@@ -92,19 +108,19 @@ $(VENVS:%=%/.python):
 	$(PYTHON) -m venv $(@D)
 	@touch $@
 
-# torch comes first: with its exact pin pip takes the build that fits this machine. Without numpy
-# it warns on every start.
-$(VENVS:%=%/.torch): %/.torch: %/.python $(PINS)
+# torch comes first: with its exact pin pip takes the build that fits this machine.
+$(VENVS:%=%/.torch): %/.torch: %/.python $(PINS) requirements/build.txt requirements/base.txt
 	@echo "installing torch (once; it is large)"
-	$(PIP) install -c $(PINS) torch numpy
+	$(PIP) install $(HASHED) -r requirements/build.txt -r requirements/base.txt
+	$(PIP) install -c $(PINS) torch
 	@touch $@
 
 $(VENVS:%=%/.zerograd): %/.zerograd: %/.torch pyproject.toml src/zerograd/__init__.py
-	$(PIP) install -c $(PINS) -e .
+	$(PIP) install --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.zerograd requirements/dev.txt
-	$(PIP) install -r requirements/dev.txt
+	$(PIP) install $(HASHED) -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
@@ -112,10 +128,10 @@ $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt
-	$(PIP) install -r requirements/docs.txt
+	$(PIP) install $(HASHED) -r requirements/docs.txt
 	@touch $@
 
 $(LIBRARIES)/.libraries: $(LIBRARIES)/.torch requirements/libraries.txt
 	@echo "installing the libraries (once; they are large)"
-	$(PIP) install --no-deps -r requirements/libraries.txt
+	$(PIP) install $(HASHED) -r requirements/libraries.txt
 	@touch $@

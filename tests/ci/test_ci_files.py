@@ -324,7 +324,18 @@ def test_the_release_builds_a_wheel_and_a_source_archive(fresh: Path, tmp_path: 
     made = sorted(path.suffix for path in (job.here / "dist").iterdir())
     assert made == [".gz", ".whl"]
     assert any(one["uses"].startswith("actions/upload-artifact@") for one in job.used)
-    assert workflow["jobs"]["publish"]["needs"] == "build"
+    assert workflow["jobs"]["publish"]["needs"] == ["build", "audit"]
+
+
+def test_known_weaknesses_are_looked_for_before_a_release_and_nowhere_else() -> None:
+    # It asks a server: without one it could only pass.
+    folder = ROOT / ".github" / "workflows"
+    audited = [path.name for path in folder.iterdir() if "pip-audit" in path.read_text()]
+    assert audited == ["release.yml"]
+    steps = loaded(folder / "release.yml")["jobs"]["audit"]["steps"]
+    assert "pip-audit --strict --require-hashes" in steps[-1]["run"]
+    assert "pip-audit" not in (ROOT / "Makefile").read_text()
+    assert "pip-audit" not in (ROOT / ".ci" / "run").read_text()
 
 
 def test_a_release_is_made_by_a_tag_only() -> None:
