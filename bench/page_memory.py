@@ -9,6 +9,7 @@ norms of the steps, like a run in which nothing repeats.
 from __future__ import annotations
 
 import json
+import math
 import random
 import resource
 import subprocess
@@ -20,7 +21,7 @@ from pathlib import Path
 KINDS = ("zero", "backward", "clip", "step")
 
 
-def write(path: Path, megabytes: int) -> int:
+def write(path: Path, *, megabytes: float = math.inf, most_steps: float = math.inf) -> int:
     """Write a recording of about this size. Returns the number of steps."""
     draw = random.Random(0)
     steps = 0
@@ -30,7 +31,7 @@ def write(path: Path, megabytes: int) -> int:
             event = {"kind": kind, "site": {"path": "train.py", "line": number + 1}}
             made = {"define": number, "subject": "SGD#1", "event": event}
             stream.write(f"{json.dumps(made)}\n")
-        while stream.tell() < megabytes * 1e6:
+        while stream.tell() < megabytes * 1e6 and steps < most_steps:
             for _ in range(128):
                 clip = "2\n" if draw.random() < 0.5 else ""
                 stream.write("0\n" + "1\n" * draw.randint(1, 4) + f"{clip}3\n")
@@ -45,7 +46,7 @@ def main() -> None:
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
     with tempfile.TemporaryDirectory() as folder:
         recording, page = Path(folder, "run.jsonl"), Path(folder, "page.html")
-        steps = write(recording, megabytes)
+        steps = write(recording, megabytes=megabytes)
         print(f"recording {recording.stat().st_size / 1e6:9.1f} MB, {steps:,} steps")
         begun = time.perf_counter()
         words = ["report", str(recording), "-o", str(page)]
