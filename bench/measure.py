@@ -39,6 +39,8 @@ MEASUREMENTS = (
     Measurement("watch_overhead", "watch_overhead.py", ("--rounds", "5", "--growth", "20000")),
     Measurement("detection", "detection.py", ("--ours", "--count", "20")),
     Measurement("scan", "scan.py"),
+    Measurement("mutation", "mutation_score.py", full=True),
+    Measurement("scale", "scale.py", full=True),
     Measurement("detection_side_by_side", "detection.py", full=True),
     Measurement("check_speed", "check_speed.py", full=True),
     Measurement("ecosystem", "ecosystem.py", full=True),

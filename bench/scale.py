@@ -143,7 +143,7 @@ def opens(made: Path) -> None:
         shown = browser.new_page()
         shown.on("pageerror", lambda error: errors.append(str(error)))
         shown.goto(made.as_uri(), timeout=120_000)
-        shown.wait_for_selector("svg", timeout=120_000)
+        shown.wait_for_selector("#lanes", timeout=120_000)
         browser.close()
     if errors:
         raise SystemExit(f"the page fails: {errors}")

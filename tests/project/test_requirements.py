@@ -23,7 +23,8 @@ def pins(name: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
         if pin := PIN.match(line):
-            found.setdefault(*names(pin["name"]), set()).add(pin["version"])
+            (package,) = names(pin["name"])
+            found.setdefault(package, set()).add(pin["version"])
     return found
 
 
