@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support import ranks, tiers
+from support.ranks import Results, of
 
 SCRIPT = Path(ranks.__file__).with_name("stepper_ranks.py")
 
@@ -33,48 +32,19 @@ def scenarios() -> list[str]:
 
 
 @pytest.fixture(scope="module", params=tiers.sample([2, 3]), ids=["2 ranks", "3 ranks"])
-def results(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, tuple[str, Any]]]:
-    """The results of every rank. One test worker runs the ranks, and the others wait."""
-    base = tmp_path_factory.getbasetemp()
-    meeting = (base.parent if hasattr(request.config, "workerinput") else base) / (
-        f"ranks-{request.param}"
-    )
-    done = meeting / "done"
-    try:
-        meeting.mkdir()
-    except FileExistsError:
-        until = time.monotonic() + ranks.SECONDS
-        while not done.exists() and time.monotonic() < until:
-            time.sleep(0.2)
-        return ranks.read(meeting, request.param)
-    try:
-        ranks.run(SCRIPT, request.param, meeting)
-    finally:
-        done.touch()
-    return ranks.read(meeting, request.param)
-
-
-def of(results: list[dict[str, tuple[str, Any]]], scenario: str) -> list[Any]:
-    """The result of a scenario on each rank."""
-    found = []
-    for rank in results:
-        how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
-        assert how == "returned", what
-        found.append(what)
-    return found
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return ranks.results(request.config, tmp_path_factory, SCRIPT, request.param)
 
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_the_gradient_is_that_of_the_one_big_batch_over_all_ranks(
-    results: list[dict[str, tuple[str, Any]]], scenario: str
+    results: Results, scenario: str
 ) -> None:
     of(results, scenario)
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
-def test_every_rank_reports_the_same(results: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+def test_every_rank_reports_the_same(results: Results, wrap: str) -> None:
     weights = of(results, f"{wrap} uneven")
     assert all(one == weights[0] for one in weights)
     skips = of(results, f"{wrap} nonfinite")
@@ -84,21 +54,19 @@ def test_every_rank_reports_the_same(results: list[dict[str, tuple[str, Any]]], 
     assert scaled == [("nonfinite", 8.0), ("", 4.0), ("", 4.0)]
 
 
-def test_ddp_synchronises_once_in_a_window(results: list[dict[str, tuple[str, Any]]]) -> None:
+def test_ddp_synchronises_once_in_a_window(results: Results) -> None:
     for sent in of(results, "ddp synced_once"):
         assert sent == [1, 1, 1]
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
-def test_a_watched_run_has_no_finding(results: list[dict[str, tuple[str, Any]]], wrap: str) -> None:
+def test_a_watched_run_has_no_finding(results: Results, wrap: str) -> None:
     for codes in of(results, f"{wrap} watched"):
         assert codes == []
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "fsdp"])
-def test_bad_use_is_refused_on_every_rank(
-    results: list[dict[str, tuple[str, Any]]], wrap: str
-) -> None:
+def test_bad_use_is_refused_on_every_rank(results: Results, wrap: str) -> None:
     name = {"ddp": "DDP", "fsdp": "FSDP2"}[wrap]
     for freeing, dtype, outside, skipped, empty, unknown in of(results, f"{wrap} refused"):
         assert f"free_gradients cannot be combined with {name}" in freeing
@@ -109,18 +77,18 @@ def test_bad_use_is_refused_on_every_rank(
         assert "rank 0 has no batch at all" in unknown
 
 
-def test_fsdp_refuses_to_save_an_open_window(results: list[dict[str, tuple[str, Any]]]) -> None:
+def test_fsdp_refuses_to_save_an_open_window(results: Results) -> None:
     for said in of(results, "fsdp saved"):
         assert "call stepper.flush() first" in said
 
 
-def test_bf16_is_added_up_better_in_fp32(results: list[dict[str, tuple[str, Any]]]) -> None:
+def test_bf16_is_added_up_better_in_fp32(results: Results) -> None:
     for plain, added in of(results, "ddp bf16"):
         assert added < plain / 2
 
 
 def test_fsdp_refuses_windows_that_it_cannot_keep_apart(
-    results: list[dict[str, tuple[str, Any]]],
+    results: Results,
 ) -> None:
     for said in of(results, "fsdp interleaved"):
         assert 'make that stepper with sync="every"' in said

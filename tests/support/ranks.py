@@ -11,9 +11,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from support.warm_python import with_torch
+
+if TYPE_CHECKING:
+    import pytest
 
 SECONDS = 120
 """Seconds after which a rank counts as hanging."""
@@ -86,3 +89,44 @@ def read(meeting: Path, world: int) -> list[dict[str, tuple[str, Any]]]:
         assert written.exists(), f"rank {rank} of {world} ended early:\n{said}"
         results.append(pickle.loads(written.read_bytes()))
     return results
+
+
+Results = list[dict[str, tuple[str, Any]]]
+"""By rank and scenario: whether it returned or raised, and what."""
+
+
+def results(
+    config: pytest.Config,
+    folders: pytest.TempPathFactory,
+    script: Path,
+    world: int,
+    seconds: float = SECONDS,
+    which: Iterable[str] = (),
+) -> Results:
+    """The results of every rank. Of several test workers one runs the ranks, and the others wait."""
+    base = folders.getbasetemp()
+    shared = base.parent if hasattr(config, "workerinput") else base
+    meeting = shared / f"{script.stem}-{world}"
+    done = meeting / "done"
+    try:
+        meeting.mkdir()
+    except FileExistsError:
+        until = time.monotonic() + seconds
+        while not done.exists() and time.monotonic() < until:
+            time.sleep(0.2)
+        return read(meeting, world)
+    try:
+        run(script, world, meeting, seconds, which)
+    finally:
+        done.touch()
+    return read(meeting, world)
+
+
+def of(found: Results, scenario: str) -> list[Any]:
+    """What a scenario returned on each rank."""
+    values = []
+    for rank in found:
+        how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
+        assert how == "returned", what
+        values.append(what)
+    return values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from support import ranks, tiers
+from support.ranks import Results, of
 from zerograd.runtime.ranks import replicas
 
 SCRIPT = Path(ranks.__file__).with_name("watched_ranks.py")
@@ -34,7 +34,6 @@ FAST = (
 """The scenarios of the fast tier."""
 SECONDS = 400
 """After so long a rank is taken to hang: there are many scenarios, and a machine may be busy."""
-Results = list[dict[str, tuple[str, Any]]]
 
 
 def names(table: str) -> list[str]:
@@ -58,32 +57,8 @@ WHICH = {"fast": ("only", *FAST), "long": ("but", *FAST), "all": ()}
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What every rank has to tell. Of several test workers one runs them, and the others wait."""
-    base = tmp_path_factory.getbasetemp()
-    meeting = (base.parent if hasattr(request.config, "workerinput") else base) / "watched"
-    done = meeting / "done"
-    try:
-        meeting.mkdir()
-    except FileExistsError:
-        until = time.monotonic() + SECONDS
-        while not done.exists() and time.monotonic() < until:
-            time.sleep(0.2)
-        return ranks.read(meeting, WORLD)
-    try:
-        ranks.run(SCRIPT, WORLD, meeting, SECONDS, WHICH[tiers.chosen])
-    finally:
-        done.touch()
-    return ranks.read(meeting, WORLD)
-
-
-def of(results: Results, scenario: str) -> list[Any]:
-    """What was found on each rank: code, message, step."""
-    found = []
-    for rank in results:
-        how, what = rank.get(scenario, ("raised", f"an earlier one failed: {list(rank)[-1]}"))
-        assert how == "returned", what
-        found.append(what)
-    return found
+    which = WHICH[tiers.chosen]
+    return ranks.results(request.config, tmp_path_factory, SCRIPT, WORLD, SECONDS, which)
 
 
 @pytest.mark.parametrize("scenario", sample(names("RIGHT")))
