@@ -1,7 +1,7 @@
-"""Finds the files that say nothing of gradients, and repeat a step of another file.
+"""Finds files without gradient code of their own that call a step of another file in a loop.
 
-The names that stepping files export say which files are worth a look: those that import one of them. Only
-these are read again, and which of them call such a name in a loop is decided by their outlines.
+A file is read again only if it imports a name that leads to a step. Its outline decides whether it calls
+such a name in a loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What runs only if a test comes out one way: then the test only decides whether that runs at all.
+"""Finds the code that runs only if a test has one outcome.
 
-It is what is in the arm, and, where the other arm leaves, what follows up to the place where that leads. A
-violation in there is one whenever the code runs, so the decision does not count against it.
+It is an arm of the branch and, if the other arm leaves, the code that the other arm skips. A violation in this
+code happens whenever the code runs, so the decision about the test does not count against it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A variable that holds the result of a test is that test, as long as nothing that the test reads is assigned.
+"""Replaces a variable that holds the result of a test by the test, until something that the test reads is assigned.
 
-`do_step = (i + 1) % n == 0`, or an argument `update=(i + 1) % n == 0`, and then `if do_step:` asks the same as
-`if (i + 1) % n == 0:` does elsewhere. So does `scaler = GradScaler() if amp else None`, and then `if scaler:`.
+After `do_step = (i + 1) % n == 0`, or with an argument `update=(i + 1) % n == 0`, the test `if do_step:` is the
+same as `if (i + 1) % n == 0:`. After `scaler = GradScaler() if amp else None`, `if scaler:` is the same as `if amp:`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ zero or takes the logarithm of zero, half precision overflows, or the data holds
 
 What a step uses counts: after clips, `nan_to_num_()` and the check of a gradient scaler. Ten steps in a
 row, the last ones of a run, are reported. A search for a learning rate that restores the parameters,
-and a program that skips such steps, are silent; the summary of the run says how many steps it were.
+and a program that skips such steps, are silent; the summary of the run says how many such steps there were.
 
 Only a run shows it. Parameters are looked at now and then; if they are not finite, so are the gradients
 of every step.

@@ -87,17 +87,17 @@ class Scaling:
         for output in outputs if isinstance(outputs, (list, tuple)) else (outputs,):
             autograd_graph.mark_scaled(output)
 
-    def unscaling(self, scaler: Any, optimizer: Any, frame: Any) -> None:
-        """A scaler is about to divide the gradients of an optimizer; in its step, that is part of it."""
+    def unscale_begins(self, scaler: Any, optimizer: Any, frame: Any) -> None:
+        """A scaler is about to divide the gradients of an optimizer. Inside its `step()`, that is part of the step."""
         if self._lanes.here.lane.scaling is None:
             subject = self._lanes.subjects.of(optimizer)
             if subject is not None:
-                self._count_anew(subject, optimizer)
-                self._compare(subject, scaler, optimizer)
+                self._follow_optimizer(subject, optimizer)
+                self._catch_up(subject, scaler, optimizer)
                 self._post(subject, self._event(Unscale, self._places.site(frame), scaled=True))
 
     def before_use(self, subject: Subject, frame: Any) -> None:
-        """Gradients are clipped, or stepped without a scaler: a scaler of the program's own may have divided them."""
+        """Gradients are about to be clipped, or used without a scaler. The program may have unscaled them itself."""
         scaler = self.last_scaler()
         if scaler is None or subject.track.node.state.scale is not Scale.SCALED:
             return
@@ -112,7 +112,7 @@ class Scaling:
             self._post(subject, self._event(Unscale, NOWHERE, scaled=None))
         subject.last_backward.scaled = None  # the clip changes it
 
-    def reached(self, subject: Subject) -> None:
+    def backward_reached(self, subject: Subject) -> None:
         """The backward of a scaled loss has reached a subject."""
         last = subject.last_backward
         if last.sample is None:
@@ -121,15 +121,15 @@ class Scaling:
         last.scaled = None if grad is None else plain(grad).clone()
 
     def _divided_by_hand(self, subject: Subject, scaler: Any) -> bool:
-        """Whether gradients are smaller than the scaled backward has left them, by much of the scale."""
+        """Whether gradients are much smaller than after the scaled backward: by more than the root of the scale."""
         last = subject.last_backward
         if last.scaled is None or last.sample is None or last.sample.grad is None:
             return False
         then, now = float(last.scaled.norm()), float(plain(last.sample.grad).norm())
         return then > now * math.sqrt(max(float(scaler.get_scale()), 1.0)) and then > now
 
-    def _compare(self, subject: Subject, scaler: Any, optimizer: Any) -> None:
-        """What a scaler of the program's own has done unseen shows in what the scaler says itself."""
+    def _catch_up(self, subject: Subject, scaler: Any, optimizer: Any) -> None:
+        """Post what a subclass of the scaler has done unseen: the stage that the scaler keeps shows it."""
         state, stage = subject.track.node.state, _stage(scaler, id(optimizer))
         known = "STEPPED" if state.stepped is not None else "UNSCALED" if state.unscaled else stage
         if known != stage:
@@ -149,8 +149,8 @@ class Scaling:
         subject = self._lanes.subjects.of(optimizer)
         if subject is None:
             return
-        self._count_anew(subject, optimizer)
-        self._compare(subject, scaler, optimizer)
+        self._follow_optimizer(subject, optimizer)
+        self._catch_up(subject, scaler, optimizer)
         if subject.track.node.state.stepped is not None:
             # torch raises now, before any hook of the step: it uses nothing.
             site = self._places.site(frame)
@@ -160,7 +160,7 @@ class Scaling:
         subject.stepping.inner_stepped = False
 
     def step_ended(self, optimizer: Any, failed: bool) -> Subject | None:
-        """A scaler has stepped an optimizer; the subject if it has skipped the step: inf or nan."""
+        """A scaler has stepped an optimizer. Returns its subject if the step was skipped because of inf or nan."""
         subject = self._lanes.subjects.of(optimizer)
         lane = self._lanes.here.lane
         stepping, lane.scaling = lane.scaling, None
@@ -177,8 +177,8 @@ class Scaling:
             if state.unscaled is not None or state.stepped is not None:
                 self._post(subject, event)
 
-    def _count_anew(self, subject: Subject, optimizer: Any) -> None:
-        """A scaler keeps count by optimizer: what it did for another one of the subject's is past."""
+    def _follow_optimizer(self, subject: Subject, optimizer: Any) -> None:
+        """A scaler has one stage per optimizer: with another optimizer of the subject, a new round begins."""
         if subject.stepping.scaled_optimizer not in (0, id(optimizer)):
             self._post(subject, self._event(Update, NOWHERE))
         subject.stepping.scaled_optimizer = id(optimizer)
@@ -191,7 +191,7 @@ def _stage(scaler: Any, optimizer: int) -> str:
 
 
 def _overrides(scaler: Any, method: str) -> bool:
-    """Whether a scaler is of a class of the program's own that has its own method."""
+    """Whether the scaler is a subclass that overrides a method."""
     inherited = (vars(kind).get(method) for kind in type(scaler).__mro__)
     own = next(one for one in inherited if one is not None)
     return not (own.__module__ or "").startswith("torch.")

@@ -41,7 +41,7 @@ class MissingDetach:
         """By backward call: which subjects its graph passes on its way to which others."""
 
     def before_backward(self, subjects: Iterable[Subject], event: Backward, outputs: Any) -> None:
-        """A backward is about to run: the graph of its first one is walked, and where it has leaked."""
+        """A backward is about to run. Its graph is walked at the first call, and at calls that have leaked before."""
         if event.site not in self._passed:
             if len(self._passed) >= MOST_CALLS:
                 self._passed.clear()

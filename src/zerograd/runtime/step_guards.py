@@ -246,7 +246,7 @@ class _Scope:
         return None
 
     def is_the_same(self, test: ast.expr, *, throughout_loop: bool) -> bool:
-        """Whether a test has one outcome as long as the loop runs: of a name that nothing sets."""
+        """Whether a test has the same outcome as long as the loop runs: it reads only names that nothing sets."""
         parts = list(ast.walk(test))
         if any(isinstance(part, (ast.Call, ast.Attribute, ast.Subscript)) for part in parts):
             return False

@@ -279,7 +279,7 @@ class Watcher:
             if subject.probe.hit and not failed:
                 self._steps.backward_reached(subject)
             if event.scaled and subject.probe.reached:
-                self.scaling.reached(subject)
+                self.scaling.backward_reached(subject)
             if subject.name not in posted:
                 if subject.probe.reached and not failed:
                     self._post(subject, self.sync.annotate(subject, event))
@@ -414,7 +414,7 @@ class Watcher:
 
     def unscaling(self, scaler: Any, optimizer: Any) -> None:
         if not self._failed:
-            self.scaling.unscaling(scaler, optimizer, _frame(ABOVE_PATCH))
+            self.scaling.unscale_begins(scaler, optimizer, _frame(ABOVE_PATCH))
 
     def scaler_step_begins(self, scaler: Any, optimizer: Any) -> None:
         if not self._failed:
