@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -114,6 +115,46 @@ def test_a_start_survives_that_zerograd_is_gone(environment: Environment, tmp_pa
     broken = line.stdout.replace("zerograd.launch", "removed.launch")
     done = environment.run("-c", f"exec({broken!r})\nprint(1)", cwd=tmp_path, ZEROGRAD="warn")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def of_user(*words: str, cwd: Path, **variables: str) -> Done:
+    """Run the Python that this environment was made from, whose user has a directory below `cwd`."""
+    base: str = getattr(sys, "_base_executable", sys.executable)
+    paths = os.pathsep.join([str(ROOT / "src"), sysconfig.get_path("purelib")])
+    kept = {name: value for name, value in os.environ.items() if name != "ZEROGRAD"}
+    variables |= {"PYTHONUSERBASE": str(cwd / "user"), "PYTHONPATH": paths}
+    return subprocess.run(
+        [base, *words],
+        cwd=cwd,
+        env={**kept, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_user_enables_without_touching_the_environment(tmp_path: Path) -> None:
+    done = of_user("-m", "zerograd", "enable", "--user", cwd=tmp_path)
+    if "no directory of the user" in done.stderr:
+        pytest.skip("this Python was built without a directory of the user")
+    (written,) = tmp_path.rglob(NAME)
+    assert written.is_relative_to(tmp_path / "user")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{written} is written")
+    asked = "import sys; print('zerograd' in sys.modules)"
+    assert of_user("-c", asked, cwd=tmp_path).stdout == "False\n"
+    assert of_user("-c", asked, cwd=tmp_path, ZEROGRAD="collect").stdout == "True\n"
+    assert of_user("-m", "zerograd", "disable", cwd=tmp_path).returncode == 0
+    assert not written.exists()
+
+
+def test_an_environment_has_no_directory_of_a_user(
+    environment: Environment, tmp_path: Path
+) -> None:
+    done = environment.run("-m", "zerograd", "enable", "--user", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "leave --user out" in done.stderr
 
 
 def test_a_file_that_cannot_be_written_is_said(environment: Environment, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support import tiers
+from support.web import served
 from zerograd.cli.main import main
 
 pytest.importorskip("torch")
@@ -33,23 +34,25 @@ def show(browser: Any, folder: Path) -> Iterator[Any]:
     """Open a lesson. At the end there must be no console message and no network request."""
     complaints: list[str] = []
     fetched: list[str] = []
+    allowed: list[str] = []
     contexts = []
 
-    def opened(lesson: str, **options: Any) -> Any:
+    def opened(lesson: str, address: str = "", **options: Any) -> Any:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: fetched.append(request.url))
-        page.goto((folder / f"lesson-{lesson}.html").as_uri())
+        allowed.append(address or "file:")
+        page.goto(f"{address or folder.as_uri()}/lesson-{lesson}.html")
         return page
 
     yield opened
     for context in contexts:
         context.close()
     assert complaints == []
-    assert [url for url in fetched if not url.startswith("file:")] == []
+    assert [url for url in fetched if not url.startswith(tuple(allowed))] == []
 
 
 @tiers.long
@@ -145,9 +148,11 @@ def test_a_phone_shows_all_of_it(show: Any) -> None:
 @tiers.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_axe_finds_no_serious_problem(show: Any, lesson: str, scheme: str) -> None:
+def test_axe_finds_no_serious_problem(show: Any, folder: Path, lesson: str, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page = show(lesson, color_scheme=scheme)
-    found = axe.Axe().run(page).response["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    assert not serious, json.dumps(serious, indent=1)[:3000]
+    with served(folder) as address:
+        for place in ("", address):
+            page = show(lesson, place, color_scheme=scheme)
+            found = axe.Axe().run(page).response["violations"]
+            serious = [one for one in found if one["impact"] in ("serious", "critical")]
+            assert not serious, json.dumps(serious, indent=1)[:3000]

@@ -45,10 +45,22 @@ READY = call("initialized")
 BYE = (call("shutdown", 9), call("exit"))
 
 
+SERVER = (sys.executable, "-m", "zerograd", "server")
+
+
+def started(folder: Path, complaints: int) -> subprocess.Popen[bytes]:
+    """A server that waits for messages."""
+    variables = environment(folder.with_name("cache"))
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        SERVER, stdin=pipe, stdout=pipe, stderr=complaints, cwd=folder, env=variables
+    )
+
+
 def answers(sent: bytes, folder: Path) -> tuple[list[dict[str, Any]], str, int]:
     """What the server says to bytes, after which the client closes its end; what it complains; its exit code."""
     done = subprocess.run(
-        [sys.executable, "-m", "zerograd", "server"],
+        SERVER,
         input=sent,
         capture_output=True,
         cwd=folder,
@@ -102,14 +114,7 @@ def test_garbage_ends_in_no_crash(what: str, tmp_path: Path) -> None:
 
 def test_after_garbage_the_server_still_answers(tmp_path: Path) -> None:
     sent = framed(HELLO, READY, b"{ no JSON", call("no/such", 5), opened(FORGOTTEN_ZERO))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zerograd", "server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=tmp_path,
-        env=environment(tmp_path.with_name("cache")),
-    )
+    process = started(tmp_path, subprocess.DEVNULL)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(sent)
@@ -139,14 +144,7 @@ def test_a_client_that_closes_early_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_client_that_stops_reading_leaves_no_process(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zerograd", "server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment(tmp_path.with_name("cache")),
-    )
+    process = started(tmp_path, subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     _, complaint = process.communicate(framed(HELLO, READY, opened(FORGOTTEN_ZERO)), timeout=30)
