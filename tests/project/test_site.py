@@ -10,12 +10,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from support import tiers
 from support.paths import ROOT
 from support.web import served
+from zerograd.report.icon import icon
 
 CONFIG = f"""\
 INHERIT: {ROOT}/mkdocs.yml
@@ -98,6 +100,11 @@ def test_axe_finds_no_serious_problem_on_the_site(opened: Any, scheme: str) -> N
         found = Axe().run(page).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
         assert not serious, json.dumps(serious, indent=1)[:3000]
+
+
+def test_pages_and_site_have_one_icon() -> None:
+    site = (ROOT / "docs" / "assets" / "favicon.svg").read_text(encoding="utf-8")
+    assert icon() == f"data:image/svg+xml,{quote(site.strip())}"
 
 
 def test_every_rule_says_what_other_tools_say() -> None:

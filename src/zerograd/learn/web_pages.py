@@ -31,6 +31,7 @@ from zerograd.learn.content import (
 )
 from zerograd.learn.contents import Lesson
 from zerograd.report import text
+from zerograd.report.icon import icon
 
 WIDE, HIGH, LEFT = 640, 240, 60
 """The size of a plot, and its left margin."""
@@ -101,6 +102,7 @@ def _page(title: str, body: str, home: str) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)} · zerograd learn</title>\n"
+        f'<link rel="icon" href="{icon()}">\n'
         f"<style>\n{style.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n"
         f'<header><a class="brand" href="index.html"><span aria-hidden="true">∇<sub>0</sub></span> zerograd learn</a>'
         f'{back}<button type="button" id="theme" hidden>Dark</button></header>\n<main>\n{body}</main>\n'

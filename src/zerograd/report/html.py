@@ -24,6 +24,7 @@ from zerograd.core.events import Measured
 from zerograd.core.finding import Finding, Fix, Problem, SourceKey, Watched
 from zerograd.report import html_excerpt
 from zerograd.report.fix_diff import fix_diff
+from zerograd.report.icon import icon
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import compiled_steps, optimizers
 from zerograd.report.timeline import Lane, Norms, Timeline
@@ -75,6 +76,7 @@ def render(page: Page) -> Iterator[str]:
     """The page, part by part."""
     style, script = _asset("page.css"), _asset("page.js")
     yield _HEAD.format(
+        icon=icon(),
         title=_text(f"{_verdict(page)[1]} · {page.program}"),
         script=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=style,
@@ -109,6 +111,7 @@ _HEAD = """\
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; \
 style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:; base-uri 'none'; form-action 'none'">
 <title>{title}</title>
+<link rel=icon href="{icon}">
 <style>{style}</style>
 </head>
 <body>
