@@ -163,9 +163,10 @@ class BackwardCalls:
         text = text_of(func.value)
         same = given is not None and text_of(given) == text
         same = same and vocabulary.LOSS.search(text.rpartition(".")[2]) is not None
-        if given is not None and mix([self.evaluator.peek(given)]).scaled is not False:
+        scaled = given is not None and mix([self.evaluator.peek(given)]).scaled
+        if scaled is not False and isinstance(owner, Tensor):
             # `features.backward(scaler.scale(gradient))`: the gradient brings the scale.
-            owner = replace(owner, scaled=True) if isinstance(owner, Tensor) else owner
+            owner = replace(owner, scaled=scaled)
         self.effects.backward(node, owner, own_gradient=same, bypasses=self._bypassed(owner))
         return Lit(None)
 

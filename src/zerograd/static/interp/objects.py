@@ -250,7 +250,7 @@ class Objects:
             role = _by_use(f"self.{attr}", klass.module, klass) if methods else Role.NONE
             if role or methods & vocabulary.OBJECT_METHODS:
                 return Thing(key, role)
-        if isinstance(ranked[0], Lit) and len(values) > 1:
+        if isinstance(ranked[0], Lit) and (len(values) > 1 or attr in klass.module.counted):
             return Thing(key)
         return called(ranked[0], key)
 

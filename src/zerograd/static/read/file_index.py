@@ -108,6 +108,8 @@ class FileFacts:
     functions: dict[ast.AST, Facts] = field(default_factory=dict)
     asked: list[ast.AST] = field(default_factory=list)
     """Tests, counts and divisors."""
+    counted: set[str] = field(default_factory=set)
+    """Attributes that are changed in place: `self.count += 1`."""
     top: Facts = field(default_factory=Facts)
     """What the top level does itself: steps and calls."""
 
@@ -222,6 +224,7 @@ def _join(file: FileFacts, more: FileFacts) -> None:
     file.imports.update(more.imports)
     file.stars += more.stars
     file.asked += more.asked
+    file.counted |= more.counted
     file.functions.update(more.functions)
     for receiver, methods in more.methods.items():
         file.methods.setdefault(receiver, set()).update(methods)
@@ -450,6 +453,8 @@ def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -
 def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
     if isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add):
         chain[-1].grown.append((node.target, node.value))
+    elif isinstance(node.target, ast.Attribute):
+        file.counted.add(node.target.attr)
     _division(file, node, chain)
     if not isinstance(node.value, ast.Constant):
         _update(chain)

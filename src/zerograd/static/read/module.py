@@ -34,6 +34,8 @@ class Module:
     top: Facts = field(default_factory=Facts)
     """What the top level does itself."""
     asked: list[ast.AST] = field(default_factory=list)
+    counted: AbstractSet[str] = frozenset()
+    """Attributes that are changed in place."""
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
     own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
@@ -106,6 +108,7 @@ def index(path: str, tree: ast.Module, facts: file_index.FileFacts | None = None
     methods = {name: frozenset(attrs) for name, attrs in file.methods.items()}
     module = Module(path, tree, file.imports, methods=methods, stars=file.stars)
     module.facts, module.top, module.asked = file.functions, file.top, file.asked
+    module.counted = file.counted
     for node in tree.body:
         _top_level(module, node)
     return module
