@@ -12,7 +12,7 @@ PINS := requirements/constraints.txt
 # Each file lists all that it needs, with hashes: a file that is not one of these is refused.
 HASHED := --require-hashes --no-deps
 
-.PHONY: help demo test test-all test-long test-coverage test-libraries test-torch bench bench-full docs shots lint format pins clean
+.PHONY: help demo test test-all test-long test-coverage test-wheel test-libraries test-torch bench bench-full docs shots lint format pins clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-all        the same with all tests: random programs, ranks, browser, layouts"
 	@echo "make test-long       only those that make test leaves out"
 	@echo "make test-coverage   every line and branch of core and rules is tested; part of test-all and test-long"
+	@echo "make test-wheel      build the wheel, and run the tests that do not read the source tree against it"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
 	@echo "make test-torch VERSION=2.6.0  run the runtime tests on another torch, in .venv-torch, which is deleted after"
 	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
@@ -47,6 +48,10 @@ test-long: test-coverage
 test-coverage: $(VENV)/.dev
 	$(BIN)/coverage run -m pytest -q --tier fast tests/core tests/rules/test_edges.py tests/rules/test_selection.py
 	$(BIN)/coverage report
+
+# The wheel where there is no source tree, with the tests that do not read it.
+test-wheel: $(VENV)/.dev
+	$(BIN)/python tests/support/installed.py -n 2 --tier fast
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
 	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries

@@ -161,7 +161,8 @@ def _statements(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             turned.test = ast.UnaryOp(ast.Not(), node.test)
             yield f"not {ast.unparse(node.test)}", turned
     elif isinstance(node, ast.Return) and node.value is not None:
-        if ast.unparse(node.value) != "None":
+        # False is changed to True: None would be the same to most callers.
+        if ast.unparse(node.value) not in ("None", "False"):
             yield "return None", ast.Return(ast.Constant(None))
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield f"without {ast.unparse(node.value)[:40]}", ast.Pass()

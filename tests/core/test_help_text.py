@@ -7,7 +7,7 @@ import pytest
 import zerograd
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
-from zerograd.core.help_text import code, helped
+from zerograd.core.help_text import code, helped, with_help
 from zerograd.report import agent, github, html_fragment, junit, sarif, text
 from zerograd.report import json as json_format
 
@@ -101,3 +101,58 @@ def test_names_that_no_line_shows_stay() -> None:
 )
 def test_the_code_of_a_help_can_be_copied(said: str, copied: str) -> None:
     assert code(said) == copied
+
+
+def shown(help_: str, *lines: str, line: int = 1, step: int | None = None) -> str:
+    """A help about the last of some lines."""
+    at_step = None if step is None else Site("train.py", step)
+    finding = Finding(
+        "ZG101", "", "error", "message", Site("train.py", line), help=help_, step=at_step
+    )
+    return with_help(finding, {"train.py": list(lines)})
+
+
+@pytest.mark.parametrize(
+    ("help_", "line", "said"),
+    [
+        ("say nothing", "opt.step()", "say nothing"),
+        ("scaler.step(optimizer)", "gs.step(opt)", "gs.step(opt)"),
+        ("scaler.step(optimizer)", "gs.unscale_(self.opts[0])", "gs.step(self.opts[0])"),
+        ("optimizer.zero_grad()", "opt.zero_grad( set_to_none=True )", "opt.zero_grad()"),
+        ("scaler.scale(loss).backward()", "gs.scale(l).backward()", "gs.scale(l).backward()"),
+        (
+            "scaler.scale(loss).backward()",
+            "gs.scale(a + b).backward()",
+            "gs.scale(loss).backward()",
+        ),
+        ("scaler.scale(loss).backward()", "err.backward()", "scaler.scale(err).backward()"),
+        ("(i + 1) % N == 0", "if (step + 1) % every == 0:", "(step + 1) % every == 0"),
+        ("(i + 1) % N == 0", "if step % 4 == 0:", "(step + 1) % 4 == 0"),
+    ],
+)
+def test_a_help_has_the_names_of_the_line(help_: str, line: str, said: str) -> None:
+    assert shown(help_, line) == f"message; {said}"
+
+
+def test_the_first_line_that_shows_a_name_decides() -> None:
+    lines = ("first.step()", "second.step()")
+    assert shown("optimizer.zero_grad()", *lines, line=2, step=1) == "message; second.zero_grad()"
+    assert shown("optimizer.zero_grad()", "x = 1", *lines, step=3) == "message; second.zero_grad()"
+
+
+def test_the_loop_above_shows_the_counter_and_the_loader() -> None:
+    loop = "for n, x in enumerate(batches):"
+    help_ = "… or i + 1 == len(loader)"
+    assert shown(help_, loop, "    pass", line=2) == "message; … or n + 1 == len(batches)"
+    # Another counter is in the guard: the loop may be another one.
+    guarded = "    if k % 4 == 0:"
+    assert shown(help_, loop, guarded, line=2) == "message; … or k + 1 == len(loader)"
+    far = [loop, *["    pass"] * 70]
+    assert shown(help_, *far, line=59) == "message; … or n + 1 == len(batches)"
+    assert shown(help_, *far, line=60) == "message; … or i + 1 == len(loader)"
+    inner = "    for m, y in enumerate(inner):"
+    assert shown(help_, loop, inner, "pass", line=3) == "message; … or m + 1 == len(inner)"
+
+
+def test_a_finding_without_a_help_says_its_message() -> None:
+    assert shown("", "opt.step()") == "message"

@@ -203,3 +203,30 @@ def test_two_comments_on_a_line_speak_each_for_itself() -> None:
 
 def test_a_text_that_ends_in_a_string_has_no_comments() -> None:
     assert find_allows(f"'''  {ALLOW}\n", "train.py", ast.parse(""), ()) == []
+
+
+def test_a_comment_inside_a_statement_speaks_for_the_one_below_it() -> None:
+    text = f"f(\n    {ALLOW}\n    x)\nloss.backward()\n"
+    assert [allows(text, found(line)) for line in (1, 3, 4)] == [False, False, True]
+
+
+def test_a_comment_above_a_line_with_several_statements_speaks_for_the_largest() -> None:
+    text = f"first()\n{ALLOW}\nfor x in data: a(); loss.backward(\n)\nlast()\n"
+    assert [allows(text, found(line)) for line in (1, 3, 4, 5)] == [False, True, True, False]
+
+
+def test_a_comment_below_the_first_statement_does_not_speak_for_the_file() -> None:
+    text = f'"""Trains."""\nfirst()\n{ALLOW}\nlast()\n'
+    assert [allows(text, found(line)) for line in (2, 4)] == [False, True]
+    # A number is no docstring.
+    assert not allows(f"1\n{ALLOW}\nlast()\n", found(1))
+
+
+def test_a_comment_speaks_for_its_own_file_and_is_where_it_says() -> None:
+    text = f"loss.backward()  {ALLOW}\n"
+    (one,) = find_allows(text, "other.py", ast.parse(text), ["stale-gradient"])
+    assert one.site == Site("other.py", 1, 18, 1, 18 + len(ALLOW))
+    assert (one.name, one.known, one.used) == ("stale-gradient", True, False)
+    assert not one.covers(found(1))
+    (bare,) = find_allows("x  # zerograd: allow\n", "a.py", ast.parse("x"), [])
+    assert (bare.name, bare.known) == ("", False)

@@ -72,13 +72,19 @@ def test_a_whole_file_holds_its_steps_only(kind: str) -> None:
 
 def test_a_loop_that_was_read_twice_has_the_steps_findings_and_gaps_of_both() -> None:
     found = [Found(code, "error", True, at(6)) for code in ("ZG102", "ZG101")]
-    accounts = [Account(name, ()) for name in ("b", "a")]
+    accounts = [Account(name, ()) for name in ("b", "a", "c")]
     gaps = [Gap(NotFollowed.TOO_LARGE, at(line)) for line in (6, 7)]
     one = TrainingLoop(
         at(5, 9), "train", "loop", (STEP,), (found[0],), None, (accounts[0], accounts[1])
     )
     other = TrainingLoop(
-        at(5, 9), "train", "loop", (FAR_STEP, STEP), tuple(found[::-1]), gaps[0], (accounts[1],)
+        at(5, 9),
+        "train",
+        "loop",
+        (FAR_STEP, STEP),
+        tuple(found[::-1]),
+        gaps[0],
+        tuple(accounts[1:]),
     )
     assert one.joined(other) == TrainingLoop(
         at(5, 9), "train", "loop", (FAR_STEP, STEP), tuple(found), gaps[0], tuple(accounts)

@@ -29,12 +29,13 @@ from zerograd.core.events import (
     Step,
     Sync,
     Unscale,
+    Untrained,
     Update,
     Zero,
 )
-from zerograd.core.lifecycle import START, State, advance
+from zerograd.core.lifecycle import START, Grads, Scale, State, advance
 from zerograd.core.records import replace
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Evidence, Rule, Violation, listed, place
 from zerograd.rules.catalogue import BY_CODE, RULES
 
 ZERO = Zero(at(1))
@@ -447,6 +448,11 @@ BROKEN = {
         ),
     ),
     "a backward onto what another's phase left": Broken("ZG106", (*LENT, STEP), CROSSED),
+    "a backward on the line of another's, which reached both": Broken(
+        "ZG106",
+        (ZERO, LEFT, OTHERS_STEP, replace(OWN, site=at(7)), STEP),
+        replace(CROSSED, site=at(7)),
+    ),
     "a measured backward onto what another's phase left": Broken(
         "ZG106",
         (*LENT, replace(STEP, measured=NUMBERS)),
@@ -513,6 +519,28 @@ BROKEN = {
         ),
     ),
     "parameters that no backward reaches": Broken("ZG111", (Backward(at(3), missed=NUMBERS),), MISSED),
+    "a module that is replaced after its optimizer": Broken(
+        "ZG111",
+        (Backward(at(4), untrained=Untrained("encoder", at(2), replaced=True)),),
+        Violation(
+            at(4),
+            "encoder is replaced after its optimizer was made: no step trains it",
+            "other parameters from here on",
+            evidence((2, "gets the parameters of encoder")),
+            "make the optimizer after the model",
+        ),
+    ),
+    "a module whose output is detached": Broken(
+        "ZG111",
+        (Backward(at(4), untrained=Untrained("encoder", at(2), backward=at(3))),),
+        Violation(
+            at(4),
+            "the output of encoder is detached at its only use: nothing trains it",
+            "cuts the graph",
+            evidence((2, "gets the parameters of encoder"), (3, "does not reach them")),
+            "remove detach(), or do not give the optimizer the parameters of encoder",
+        ),
+    ),
     "an optimizer for every step": Broken(
         "ZG112",
         (Step(at(5), remade=at(2)),),
@@ -570,6 +598,11 @@ BROKEN = {
         (ZERO, replace(PLAIN, divisor=2), replace(PLAIN, divisor=3), CLOSING),
         replace(ADDED, message="the losses of one window are divided by different numbers"),
     ),
+    "a window of an inner loop": Broken(
+        "ZG301",
+        (ZERO, *[replace(PLAIN, loop=2)] * 2, replace(CLOSING, guard=None, loop=1)),
+        ADDED,
+    ),
     "a window that was lent, but not read": Broken(
         "ZG301", (ZERO, replace(PLAIN, site=at(7)), OTHERS_STEP, PLAIN, CLOSING), ADDED
     ),
@@ -601,6 +634,9 @@ BROKEN = {
     ),
     "a remainder at the end": Broken(
         "ZG303", (ZERO, BACKWARD, HOLD, End(at(9), length=2)), REMAINDER
+    ),
+    "a remainder at an end in the loop": Broken(
+        "ZG303", (ZERO, BACKWARD, HOLD, End(at(9), length=2, loop=1)), REMAINDER
     ),
     "a full window at the end": Broken(
         "ZG303", (ZERO, BACKWARD, BACKWARD, HOLD, End(at(9), length=2)), REMAINDER
@@ -685,6 +721,13 @@ BROKEN = {
         ranks=(1, 2),
         names=("weight",),
         count=3,
+    ),
+    "parameters that differ, one of them not named": diverged(
+        "parameters",
+        "rank 1 has different parameters than rank 0: weight and 1 more",
+        ALONE,
+        names=("weight",),
+        count=2,
     ),
     "parameters that differ, all named": diverged(
         "parameters",
@@ -797,7 +840,10 @@ KEPT = {
     "a clip of what another left": Kept("ZG106", (*LENT, CLIP)),
     "what another left, and nothing added": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, STEP)),
     "a backward for both": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, BACKWARD, STEP)),
-    "the same backward twice": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, replace(OWN, site=at(7)), STEP)),
+    "the same backward twice": Kept(
+        "ZG106",
+        (ZERO, replace(LEFT, alone=True), OTHERS_STEP, replace(OWN, site=at(7)), STEP),
+    ),
     "a shared trunk": Kept("ZG106", (ZERO, LEFT, replace(OTHERS_STEP, through=False), OWN, STEP)),
     "a loss that reads only what the other has computed": Kept(
         "ZG106", (ZERO, replace(LEFT, read_by=ReadBy.ONLY), OTHERS_STEP, READING, STEP)
@@ -897,6 +943,7 @@ KEPT = {
         "ZG301",
         (ZERO, replace(PLAIN, site=at(7), read_by=ReadBy.ONLY), OTHERS_STEP, PLAIN, CLOSING),
     ),
+    "several losses of one iteration": Kept("ZG301", (ZERO, PLAIN, PLAIN, replace(CLOSING, guard=None))),
     "a window that is not stepped": Kept("ZG301", (ZERO, PLAIN, PLAIN, HOLD)),
     "a window of the right length": Kept("ZG302", (ZERO, BACKWARD, BACKWARD, CLOSING)),
     "the last window": Kept("ZG302", (ZERO, BACKWARD, replace(CLOSING, last=True))),
@@ -1030,3 +1077,118 @@ def test_the_rules_about_the_ends_of_windows() -> None:
 def test_a_rule_that_reads_what_a_state_has_not_cannot_be_made() -> None:
     with pytest.raises(ValueError, match=r"ZG101 reads \['colour'\], which State does not have"):
         dataclasses.replace(RULES[0], reads=frozenset({"grads", "colour"}))
+
+
+HAND_MADE = {
+    "a carried window without a backward": ("ZG304", State(carried=True, window=3), CLOSING),
+    "a carried window whose backward may be another's": (
+        "ZG304",
+        State(carried=True, window=3, backward=UNSURE),
+        CLOSING,
+    ),
+    "used gradients without the step": ("ZG203", State(grads=Grads.SPENT), CLIP),
+    "scaled gradients without a backward": ("ZG201", State(scale=Scale.SCALED), CLIP),
+    "a step with scaled gradients without a backward": ("ZG205", State(scale=Scale.SCALED), STEP),
+    "a clipped window without a backward": ("ZG204", State(reclipped=CLIP), STEP),
+    "an early clip alone": ("ZG202", State(early=CLIP), STEP),
+    "what was dropped, and new gradients": (
+        "ZG102",
+        State(grads=Grads.LIVE, dropped=(BACKWARD, ZERO)),
+        STEP,
+    ),
+    "a held window without a backward": ("ZG303", State(held=HOLD), End(at(9), length=2)),
+    "a held window without a backward that is full": (
+        "ZG302",
+        State(held=HOLD, window=3),
+        End(at(9), length=2),
+    ),
+    "a cut window without a backward": ("ZG103", State(held=HOLD), replace(ZERO, loop=1)),
+    "a window without a backward": ("ZG302", State(window=3), CLOSING),
+    "a divided window without a backward": (
+        "ZG301",
+        State(window=3, divisors=frozenset({None})),
+        CLOSING,
+    ),
+    "gradients after a clear": (
+        "ZG104",
+        State(grads=Grads.LIVE, cleared=ZERO),
+        Step(at(5), again=True),
+    ),
+    "what another left, and no backward": (
+        "ZG106",
+        State(lent=(LEFT, OTHERS_STEP)),
+        replace(STEP, leaked=True),
+    ),
+    "unscaled gradients without a backward": (
+        "ZG206",
+        State(scale=Scale.PLAIN, unscaled=UNSCALE),
+        SCALED,
+    ),
+    "shared gradients without a backward": ("ZG403", State(syncs=3, window=3), STEP),
+}
+
+
+@pytest.mark.parametrize("what", HAND_MADE)
+def test_a_rule_accepts_any_state_and_is_silent_about(what: str) -> None:
+    code, before, event = HAND_MADE[what]
+    assert rule(code).check(before, event) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "event"),
+    [
+        ("ZG102", STEP),
+        ("ZG102", End(at(9))),
+        ("ZG104", STEP),
+        ("ZG104", Step(at(5), fed=False)),
+        ("ZG106", STEP),
+        ("ZG107", CLIP),
+        ("ZG109", BACKWARD),
+        ("ZG110", STEP),
+        ("ZG110", Step(at(5), finite=True)),
+        ("ZG111", BACKWARD),
+        ("ZG112", STEP),
+        ("ZG205", BACKWARD),
+        ("ZG205", CLIP),
+        ("ZG301", Step(at(5), length=1)),
+        ("ZG303", STEP),
+        ("ZG401", SHARED),
+        ("ZG401", STEP),
+        ("ZG402", Sync(at(9))),
+        ("ZG402", STEP),
+        ("ZG403", LOCAL),
+        ("ZG403", STEP),
+        ("ZG501", BACKWARD),
+        ("ZG501", replace(BACKWARD, bypasses="fabric", excuse=Excuse.OTHER_ARM)),
+    ],
+)
+def test_what_a_rule_needs_is_more_than(code: str, event: Event) -> None:
+    assert not rule(code).needs[0](event)
+
+
+def test_a_need_is_met_by_what_the_rule_is_about() -> None:
+    assert rule("ZG301").needs[0](Step(at(5), length=2))
+    assert rule("ZG303").needs[0](Step(at(5), guard=GUARD))
+    assert rule("ZG205").needs[0](UNSCALE)
+    assert rule("ZG205").needs[0](SCALER_STEP)
+
+
+def test_a_place_is_in_the_previous_iteration_of_the_same_loop_only() -> None:
+    def seen(line: int, loop: int) -> str:
+        return place(Step(at(line), loop=loop), Backward(at(5), loop=1))
+
+    assert seen(5, 1) == seen(6, 1) == ", in the previous iteration"
+    assert seen(4, 1) == seen(6, 2) == seen(6, 0) == ""
+    assert place(Step(at(6)), Backward(at(5))) == ""
+
+
+def test_names_are_listed_with_the_number_of_the_others() -> None:
+    assert listed((), 3) == ""
+    assert listed(("a", "b"), 2) == " (a, b)"
+    assert listed(("a",), 2) == " (a and 1 more)"
+
+
+def test_the_summary_of_a_rule_is_the_first_line_of_its_page() -> None:
+    assert rule("ZG101").summary == rule("ZG101").doc.splitlines()[0]
+    page = dataclasses.replace(rule("ZG101"), doc="\n One.\nTwo.\nThree.\n")
+    assert page.summary == "One."

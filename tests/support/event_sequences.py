@@ -34,6 +34,7 @@ from zerograd.core.events import (
     Sync,
     Unknown,
     Unscale,
+    Untrained,
     Zero,
 )
 
@@ -63,6 +64,7 @@ def _backwards() -> Made:
         made.append(Backward(at(48), leftover=leftover, measured=measured, alone=alone))
     made.append(Backward(at(49), orphan=True, measured=numbers))
     made.append(Backward(at(42), missed=numbers))
+    made.append(Backward(at(42), untrained=Untrained("encoder", at(2), backward=at(40))))
     made += [Backward(at(41), read_by=what, alone=alone) for what in ReadBy for alone in FLAGS]
     for why, divisor in product(Excuse, (0, None)):
         made.append(Backward(at(44), excuse=why, divisor=divisor, bypasses="fabric"))

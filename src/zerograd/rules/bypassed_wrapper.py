@@ -28,13 +28,15 @@ for x, y in loader:
 ```
 """
 
+from typing import TypeGuard
+
 from zerograd.core.events import Backward, Event, Excuse
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Backward) or not _bypasses(event):
+    if not _bypasses(event):
         return None
     return Violation(
         site=event.site,
@@ -44,7 +46,7 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
-def _bypasses(event: Event) -> bool:
+def _bypasses(event: Event) -> TypeGuard[Backward]:
     if not isinstance(event, Backward) or event.excuse is Excuse.OTHER_ARM:
         return False
     return bool(event.bypasses)

@@ -54,14 +54,12 @@ from zerograd.rules import stale_gradient
 def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Step) or event.may or event.foreign or before.lent is None:
         return None
-    if event.leaked and before.backward is not None:
-        return _leak(event, *before.lent, before.backward)
-    if _forgets_detach(before):
-        assert before.backward is not None
-        return _leak(event, *before.lent, before.backward)
+    left, step = before.lent
+    own = before.backward
+    if own is not None and (event.leaked or _forgets_detach(left, own)):
+        return _leak(event, left, step, own)
     if before.crossed is None:
         return None
-    left, step = before.lent
     # Older recordings have the numbers of the backward.
     seen = before.crossed if event.measured is None else event
     return Violation(
@@ -79,12 +77,11 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
-def _forgets_detach(before: State) -> bool:
+def _forgets_detach(left: Backward, own: Backward) -> bool:
     """In source: both phases call the other's module on this one's output, and one on more besides."""
-    if before.lent is None or before.backward is None or before.backward.read_by is None:
+    if own.read_by is None:
         return False
-    left = before.lent[0]
-    return left.read_by is ReadBy.AND_MORE and left.site != before.backward.site
+    return left.read_by is ReadBy.AND_MORE and left.site != own.site
 
 
 def _leak(event: Step, left: Backward, used: Step, own: Backward) -> Violation:
