@@ -295,8 +295,10 @@ class Finder:
         """Find torch. A search without an import changes nothing."""
         if name != TORCH:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+        # Those before this one have been asked; another watch may have a finder behind it.
+        own = sys.meta_path.index(self) if self in sys.meta_path else -1
+        for finder in sys.meta_path[own + 1 :]:
+            spec = finder.find_spec(name, path, target)
             if spec is not None:
                 self._listen(spec)
                 return spec
@@ -311,7 +313,7 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             # Restore torch's own loader, even if the import fails.
-            del loader.exec_module
+            vars(loader).pop("exec_module", None)
             execute(module)
             self.leave()
             self._watching.torch_imported()
