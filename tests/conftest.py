@@ -56,6 +56,15 @@ def _only_objects_of_this_module() -> None:
         gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_group_is_left() -> Iterator[None]:
+    """The examples of rules about ranks leave one, and only one can be made in a process."""
+    yield
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A real browser, or the reason why there is none."""

@@ -6,6 +6,7 @@ It saves about three quarters of the processor time of a check (1,500 files of `
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
 """A call or a method; most other uses of "backward" are about compatibility."""
@@ -33,9 +34,15 @@ def worth_parsing(data: bytes, *, notebook: bool = False) -> bool:
     A file with an allow comment is parsed, too: an unused allow is reported.
     """
     # The code of a notebook is in strings.
-    if _fills_and_uses(data) and (notebook or _fills_and_uses(_NOT_DONE.sub(b" ", data))):
+    if _fills_and_uses(data) and (notebook or _does(data)):
         return True
     return b"zerograd: allow" in data
+
+
+@lru_cache(maxsize=32)  # asked for a file, its outline and its exports: saves 3 % of a check
+def _does(data: bytes) -> bool:
+    """Whether code, and not only comments and strings, fills or clears gradients and uses them."""
+    return _fills_and_uses(_NOT_DONE.sub(b" ", data))
 
 
 def _fills_and_uses(data: bytes) -> bool:

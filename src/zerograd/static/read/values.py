@@ -253,6 +253,9 @@ def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[Key], fro
     return sure, frozenset().union(*(pair[1] for pair in pairs)) - sure
 
 
+_NO_RESULT = Tensor()
+
+
 def mix(values: Sequence[Value]) -> Tensor:
     """The result of computing with these values."""
     sure: frozenset[Key] = frozenset()
@@ -277,6 +280,8 @@ def mix(values: Sequence[Value]) -> Tensor:
             if isinstance(value, Grad):
                 grads |= value.keys
     if divided is None:
+        if scaled is False and not (sure or maybe or grads or calls):
+            return _NO_RESULT
         return Tensor(sure, maybe - sure, grads, scaled=scaled, calls=calls)
     return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled, calls)
 
