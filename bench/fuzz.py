@@ -1,7 +1,8 @@
 """Runs the tests of tests/project/test_fuzz.py with new random input for some minutes each.
 
-A failure prints the input that fails; it becomes an explicit example of its test. The seeds that were tried are kept in
-bench/.cache/fuzz.json, so that a run which was ended goes on with others.
+What a failing test prints, with the input that fails, is kept in bench/.cache/fuzz/; that input becomes an explicit example
+of its test. The seeds that were tried, and for how long, are kept in bench/.cache/fuzz.json, so that a run which was
+ended goes on with others.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+
+import outcome
 
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / "bench" / ".cache" / "fuzz.json"
@@ -46,26 +50,53 @@ class _Folder:
 
 def main() -> int:
     """Run each test for its time; the exit code is 1 if one fails."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, metavar="N", help="for each test")
+    outcome.add_argument(parser)
     options = parser.parse_args()
     module = _module()
-    seeds: dict[str, int] = json.loads(STATE.read_text()) if STATE.exists() else {}
-    folder = STATE.parent
+    folder = STATE.parent / "fuzz"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, test in vars(module).copy().items():
-        if not name.startswith("test_"):
-            continue
-        given = fixtures(module, test, folder)
-        end = time.monotonic() + 60 * options.minutes
-        tried = 0
-        while time.monotonic() < end:
-            seeds[name] = seeds.get(name, 0) + 1
-            hypothesis.seed(seeds[name])(test)(**given)
-            tried += BATCH
-            STATE.write_text(json.dumps(seeds), encoding="utf-8")
-        print(f"{name}: {tried:,} inputs, no failure", flush=True)
-    return 0
+    rows = [
+        row
+        for name, test in vars(module).copy().items()
+        if name.startswith("test_")
+        for row in _fuzzed(name, test, fixtures(module, test, folder), 60 * options.minutes)
+    ]
+    if options.result is not None:
+        outcome.write(
+            options.result,
+            title="Fuzzing",
+            method=f"Each reader gets random and damaged input for {options.minutes:g} minutes: the tests of "
+            "tests/project/test_fuzz.py with new seeds.",
+            rows=rows,
+        )
+    return int(any(row.goal is not None and row.value > row.goal for row in rows))
+
+
+def _fuzzed(
+    name: str, test: Callable[..., None], given: dict[str, Any], seconds: float
+) -> Iterator[outcome.Row]:
+    """Run one test until its time is over, or until it fails."""
+    state: dict[str, dict[str, float]] = json.loads(STATE.read_text()) if STATE.exists() else {}
+    tried = state.setdefault(name, {"seeds": 0, "seconds": 0.0})
+    failed = 0
+    while tried["seconds"] < seconds and not failed:
+        began = time.monotonic()
+        tried["seeds"] += 1
+        try:
+            hypothesis.seed(int(tried["seeds"]))(test)(**given)
+        except Exception:  # noqa: BLE001, whatever it is, it is kept
+            failed = 1
+            text = traceback.format_exc()
+            (STATE.parent / "fuzz" / f"{name}.{int(tried['seeds'])}.txt").write_text(text)
+            print(text, flush=True)
+        tried["seconds"] += time.monotonic() - began
+        STATE.write_text(json.dumps(state), encoding="utf-8")
+    said = name.removeprefix("test_").replace("_", " ")
+    print(f"{said}: {tried['seeds'] * BATCH:,.0f} inputs, {failed} failures", flush=True)
+    yield outcome.Row(f"{said}: inputs", tried["seeds"] * BATCH)
+    yield outcome.Row(f"{said}: failures", failed, goal=0)
 
 
 def _module() -> Any:

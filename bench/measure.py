@@ -41,6 +41,7 @@ MEASUREMENTS = (
     Measurement("scan", "scan.py"),
     Measurement("mutation", "mutation_score.py", full=True),
     Measurement("scale", "scale.py", full=True),
+    Measurement("fuzz", "fuzz.py", full=True),
     Measurement("detection_side_by_side", "detection.py", full=True),
     Measurement("check_speed", "check_speed.py", full=True),
     Measurement("ecosystem", "ecosystem.py", full=True),

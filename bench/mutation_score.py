@@ -17,6 +17,7 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import math
 import os
 import random
 import resource
@@ -55,6 +56,8 @@ PYTEST = [
     "fast",
 ]
 KILLED, SURVIVED, SLOW = "killed", "survived", "timeout"
+UNDECIDED = "undecided"
+"""No test that executes its line has noticed it; the others were not tried yet. It counts as a survivor."""
 SECONDS = 60
 """What a child may take, in CPU time: a mutant that loops for ever is noticed."""
 
@@ -69,6 +72,7 @@ def main() -> int:
         help="only so many of those outside of functions, drawn by the seed: each imports all modules",
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
     parser.add_argument("--only", metavar="TEXT", help="only modules whose path contains this")
     outcome.add_argument(parser)
     options = parser.parse_args()
@@ -85,8 +89,10 @@ def main() -> int:
         outside = [mutant for mutant in chosen if not mutant.in_function]
         drawn = random.Random(options.seed).sample(outside, min(options.sample, len(outside)))
         chosen = [*inside, *drawn]
+    # In an order drawn by the seed, so that a run which ends early has tried a fair sample.
+    chosen = random.Random(options.seed).sample(chosen, len(chosen))
     known = Known()
-    _try_all(chosen, known)
+    _try_all(chosen, known, time.monotonic() + 60 * options.minutes)
     return _report(chosen, known, total, options.result)
 
 
@@ -307,19 +313,21 @@ def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
             yield from _pairs(one, other)
 
 
-def _try_all(chosen: Sequence[Mutant], known: Known) -> None:
-    left = [mutant for mutant in chosen if known.get(mutant) is None]
+def _try_all(chosen: Sequence[Mutant], known: Known, end: float) -> None:
+    left = [mutant for mutant in chosen if known.get(mutant) in (None, UNDECIDED)]
     print(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them tried before", flush=True)
     slow = [mutant for mutant in left if not mutant.in_function]
 
     def work(collected: Collected) -> None:
         for number, mutant in enumerate(left):
+            if time.monotonic() > end:
+                break
             if mutant.in_function:
                 result = collected.result(mutant)
                 if result == SURVIVED:
-                    slow.append(mutant)
-                else:
-                    known.put(mutant, result)
+                    slow.insert(0, mutant)
+                    result = UNDECIDED
+                known.put(mutant, result)
             if number % 50 == 49:
                 known.keep()
                 print(f"{number + 1} of {len(left)}: {len(slow)} to import", flush=True)
@@ -344,9 +352,11 @@ def _try_all(chosen: Sequence[Mutant], known: Known) -> None:
         known.__init__()  # type: ignore[misc]
         slow = [left[index] for index in json.loads(path.read_text(encoding="utf-8"))]
     _warm()
-    if slow and _in_child(lambda: _imported_afresh(None)) != SURVIVED:
+    if slow and time.monotonic() < end and _in_child(lambda: _imported_afresh(None)) != SURVIVED:
         raise SystemExit("the tests fail without any change")
     for number, mutant in enumerate(slow):
+        if time.monotonic() > end:
+            break
         known.put(mutant, _in_child(lambda mutant=mutant: _imported_afresh(mutant)))  # type: ignore[misc]
         if number % 20 == 19:
             known.keep()
@@ -365,8 +375,10 @@ def _report(chosen: Sequence[Mutant], known: Known, total: int, result: Path | N
     explained: dict[str, str] = json.loads(EXPLAINED.read_text(encoding="utf-8"))
     counts: dict[str, Counter[str]] = {name: Counter() for name in PACKAGES}
     open_ = []
-    for mutant in chosen:
-        said = known.get(mutant) or SURVIVED
+    decided = [(mutant, known.get(mutant)) for mutant in chosen]
+    tried_ = [(mutant, said) for mutant, said in decided if said is not None]
+    for mutant, said in tried_:
+        said = SURVIVED if said == UNDECIDED else said
         counts[mutant.path.parent.name][said] += 1
         if said == SURVIVED:
             why = explained.get(name_of(mutant))
@@ -391,9 +403,8 @@ def _report(chosen: Sequence[Mutant], known: Known, total: int, result: Path | N
         outcome.write(
             result,
             title="Mutation testing of core and rules",
-            method=f"{len(chosen)} of {total} mutants of the modules of core and rules (all in functions, and a "
-            "sample by a fixed seed of those executed at import), each with the tests of these packages that need "
-            "no torch: a comparison, logical operator, condition, number, text, argument, "
+            method=f"{len(tried_)} of {total} mutants of the modules of core and rules, in an order drawn by a fixed "
+            "seed, each with the tests of these packages that need no torch: a comparison, logical operator, condition, number, text, argument, "
             "statement or result is changed. bench/survivors.json says why the explained ones cannot be noticed.",
             rows=rows,
         )

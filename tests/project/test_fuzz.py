@@ -18,7 +18,9 @@ from support import tiers
 from support.command import FORGOTTEN_ZERO
 from support.paths import ROOT
 from zerograd.check import settings
+from zerograd.check.check_session import Options
 from zerograd.launch.replay import judged
+from zerograd.server.editor_checks import Checker, Text, allowing, with_repair
 from zerograd.static.check_file import verdict_on_bytes
 
 OURS = "zerograd failed"
@@ -122,6 +124,36 @@ def _damaged(data: bytes, source: random.Random) -> bytes:
         else:
             data = data[:a] + source.choice((b"\x00", b"\xff", b"\t", b"(", b'"""', b"\r", b"\\", b":\n")) + data[a:]  # fmt: skip
     return data
+
+
+# Editors
+
+
+@tiers.random(300)
+@given(st.integers(0, 10**9))
+def test_an_editor_gets_an_answer_to_every_text(
+    tmp_path_factory: pytest.TempPathFactory, corpus: list[bytes], seed: int
+) -> None:
+    """One checker for texts that are damaged more and more, alone and as the cells of a notebook."""
+    source = random.Random(seed)
+    folder = tmp_path_factory.getbasetemp()
+    checker = Checker(Options(()))
+    data = source.choice([*corpus, FORGOTTEN_ZERO.encode()])
+    for _ in range(3):
+        shown = data.decode("utf-8", "replace")
+        at = source.randrange(len(shown) + 1)
+        cells = (shown[:at], None, shown[at:])
+        for text in (
+            Text(str(folder / "train.py"), shown),
+            Text(str(folder / "train.ipynb"), cells=cells),
+        ):
+            checked = checker.check(text, str(folder))
+            assert not [one for one in checked.problems if OURS in one.message], shown
+            for finding in checked.findings[:2]:
+                allowing(text, finding)
+                assert with_repair(checked, finding).code == finding.code
+        data = _damaged(data, source)
+    checker.tidy()
 
 
 # Notebooks

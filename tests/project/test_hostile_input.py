@@ -70,6 +70,25 @@ EXECUTES: dict[str, dict[str, str | bytes]] = {
             }
         )
     },
+    "a notebook with magics that run and write files": {
+        "train.ipynb": json.dumps(
+            {
+                "nbformat": 4,
+                "nbformat_minor": 5,
+                "metadata": {"kernelspec": {"name": "../../kernel", "argv": ["touch", MARK]}},
+                "cells": [
+                    {"cell_type": "code", "source": f"%%writefile ../{MARK}\nx = 1\n"},
+                    {"cell_type": "code", "source": f"%run ../{MARK}.py\n%load ../{MARK}.py\n"},
+                    {
+                        "cell_type": "code",
+                        "attachments": {f"../{MARK}": {"text/plain": "x"}},
+                        "source": f"%save ../{MARK} 1\n%cd ..\n" + FORGOTTEN_ZERO,
+                    },
+                ],
+            }
+        ),
+        f"{MARK}.py": EFFECT,
+    },
     "settings that look like code": {
         "train.py": FORGOTTEN_ZERO,
         "pyproject.toml": f'[tool.zerograd]\nexclude = ["{{}}", "$(touch {MARK})", "`touch {MARK}`"]\n',
@@ -91,6 +110,7 @@ def test_nothing_that_is_read_is_executed(tmp_path: Path, what: str) -> None:
             done = zerograd(*words, cwd=here)
         assert expected in done.stdout
         assert not list(tmp_path.rglob(MARK))
+        assert not (tmp_path.parent / MARK).exists()
 
 
 OUTSIDE = "../victim.py"
