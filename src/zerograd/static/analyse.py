@@ -37,6 +37,7 @@ from zerograd.static.hooks import hook_names
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
+from zerograd.static.micro_batches import cut_windows
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.callers import first_that_clears
@@ -207,6 +208,10 @@ class _Search:
             flow = Seq((flow, Emit(end)))
             events.append(end)
         complete = [self.explore_rules(flow, rules, windows, subject) for rules in _groups(events)]
+        for cut in cut_windows(flow) if not windows else ():
+            complete += [
+                self.explore_rules(Emit(cut), rules, (), subject) for rules in _groups([cut])
+            ]
         if not all(complete):
             self.loops.leave(subject, NotFollowed.TOO_LARGE)
             name = subject.key.plain.shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from zerograd.core.events import Site
@@ -11,7 +12,7 @@ from zerograd.explore.logic import Name, Variable
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key, local
-from zerograd.static.read.module import Module
+from zerograd.static.read.module import Module, assigned_names
 from zerograd.static.read.values import Fn, Frame, Klass, Many, Table, Thing, Value
 
 
@@ -87,13 +88,39 @@ class Nesting:
     def note_inputs(self, call: ast.Call) -> None:
         """What a model or a loss is called with is data, unless its name says that it is an object."""
         for argument in call.args:
-            inner: ast.expr = argument
-            while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                inner = inner.func.value  # `batches[i].to(device)`
-            if isinstance(inner, ast.Subscript) and not _OBJECTS.search(text_of(inner.value)):
-                self.inputs.add(id(inner))
+            self._note_input(argument)
+
+    def note_batch(self, node: ast.Assign, calls: Collection[str]) -> None:
+        """A variable that is never called, and of which only methods of tensors are, holds data: `x = data[i]`."""
+        if not isinstance(_moved(node.value), ast.Subscript):
+            return
+        names = {name for target in node.targets for name in assigned_names(target)}
+        if not names or any(map(_OBJECTS.search, names)):
+            return
+        for call in calls:
+            owner, _, method = call.partition(".")
+            if owner.partition("[")[0] in names and method not in _OF_TENSORS:
+                return
+        self._note_input(node.value)
+
+    def _note_input(self, node: ast.expr) -> None:
+        inner = _moved(node)
+        if isinstance(inner, ast.Subscript) and not _OBJECTS.search(text_of(inner.value)):
+            self.inputs.add(id(inner))
 
 
+def _moved(node: ast.expr) -> ast.expr:
+    """What methods are called on: `batches[i]` of `batches[i].to(device)`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return node
+
+
+_OF_TENSORS = frozenset(
+    {"to", "cuda", "cpu", "size", "dim", "float", "long", "half", "double", "int", "bool", "view", "reshape",
+     "permute", "transpose", "unsqueeze", "squeeze", "detach", "clone", "contiguous", "numpy", "tolist", "item",
+     "requires_grad_", "repeat", "expand", "type", "flatten", "t", "mean", "sum", "keys", "items", "values", "get"}
+)  # fmt: skip
 _OBJECTS = re.compile(
     r"net|model|opt|module|layer|param|agent|client|actor|critic|polic|expert|learner|worker|head"
     r"|encoder|decoder|discr|gen|trainer|member|student|teacher|fns|func",

@@ -162,6 +162,9 @@ class Statements:
 
     def assign(self, node: ast.Assign) -> None:
         """`a = b = value`."""
+        if self.nesting.targets:
+            module = self.env.frame.module
+            self.nesting.note_batch(node, module.facts[module.tree].calls)
         value = self.evaluator.value(node.value)
         for target in node.targets:
             self.assignments.store(target, value, node.value, node)
