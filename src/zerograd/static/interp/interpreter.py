@@ -204,10 +204,10 @@ class Interpreter:
         """The clears from which an iteration goes straight on to a step: it has nothing to use."""
         path = step.site.path
         loop = self.nesting.loop_nodes.get(step.loop)
-        if loop is None:
-            around = self._functions_around(step)
+        if loop is not None and loop.path == path and _holds(loop.node, step.site.line):
+            around = [loop.node]
         else:
-            around = [loop.node] if loop.path == path else []
+            around = self._functions_around(step)
         found = (clear for node in around for clear in clears_before(node, step.site.line))
         return [replace(self.emitter.site(node), path=path) for node in found]
 

@@ -30,7 +30,9 @@ _PASSES_ON = frozenset(
 """Methods of a loss whose result is the loss still."""
 _READS = frozenset({"float", "int", "isnan", "isfinite", "isinf", "update", "add_scalar", "scalar"})
 """Functions that only look at a loss."""
-_QUIET = frozenset({"zero_grad", "unscale_", "item", "get_scale", "no_grad", "autocast"})
+_QUIET = frozenset(
+    {"zero_grad", "unscale_", "item", "get_scale", "no_grad", "autocast", "scale_loss"}
+)
 """Calls that never run a backward."""
 _COLLECTS = frozenset({"append", "extend", "insert", "add"})
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
@@ -286,7 +288,7 @@ def _gives_up(node: ast.If, arm: list[ast.stmt]) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in nodes(*other))
 
 
-_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.If)
+_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.If, ast.With)
 
 
 def _is_quiet(node: ast.stmt) -> bool:
