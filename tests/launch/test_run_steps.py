@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support import tiers
 from support.command import write, zerograd
 
 PROGRAM = """\
@@ -68,3 +69,50 @@ def test_wrong_numbers_of_steps_are_refused(folder: Path, words: list[str], mess
     done = zerograd("run", *words, "train.py", cwd=folder)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+RANKS = """\
+import sys
+import torch, torch.distributed as dist
+from torch.autograd import graph
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = DistributedDataParallel(torch.nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(16):
+    if step < 10:
+        optimizer.zero_grad()
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+watched = "patches" in graph._engine_run_backward.__code__.co_filename
+dist.destroy_process_group()
+sys.stdout.write(f"rank {rank}: {step + 1} steps, {'watched' if watched else 'unwatched'}\\n")
+"""
+
+
+@tiers.long
+@pytest.mark.parametrize(
+    ("words", "code", "printed", "said"),
+    [
+        (
+            ["--steps", "13"],
+            1,
+            ["rank 0: 16 steps, unwatched", "rank 1: 16 steps, unwatched"],
+            "watched 13 steps on 2 ranks: 1 error",
+        ),
+        (["--steps", "8", "--stop"], 0, [], "watched 8 steps on 2 ranks: nothing to report"),
+    ],
+    ids=["goes on", "stops"],
+)
+def test_each_rank_is_watched_for_so_many_steps(
+    tmp_path: Path, words: list[str], code: int, printed: list[str], said: str
+) -> None:
+    folder = write(tmp_path, {"train.py": RANKS})
+    ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = zerograd("run", *words, *ranks, "train.py", cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert sorted(done.stdout.splitlines()) == printed
+    assert said in done.stderr

@@ -41,7 +41,8 @@ def _reads_data(module: Module) -> bool:
 
 
 def _renames(module: Module, name: str) -> bool:
-    return any(len(facts.locals.get(name, ())) > 1 for facts in module.facts.values())
+    functions = (facts for facts in module.facts.values() if name in facts.assigned)
+    return any(len(facts.locals.get(name, ())) > 1 for facts in functions)
 
 
 class _Uses:
