@@ -158,8 +158,13 @@ class Oracle:
         self.numbers = list(range(len(self.modules)))
         """The numbers of the modules; one that is made anew has another."""
         self.changes = any(act.do in CHANGES for act in acts)
-        self.unsure = len(self.subjects) > 1 and any(act.do is Do.ASSIGN for act in acts)
-        """Gradients are assigned to a part of what a backward has filled, and nobody sees that."""
+        assigned = {self.subjects[act.target] for act in acts if act.do is Do.ASSIGN}
+        self.unsure = any(one & other and one != other for one in assigned for other in self.past)
+        """Gradients are assigned to a part of what an optimizer steps, and nobody sees that."""
+        self.any_line = bool(assigned) and len(self.past) > 1 and not self.unsure
+        """Gradients of one optimizer are assigned: it is not known whom a backward of several was for."""
+        self.stale = 0
+        """How many steps are stale."""
         self.plain = len(self.subjects) == 1 and not any(
             act.do in (*BY_HAND, *SCALING, *CHANGES) for act in acts
         )
@@ -360,8 +365,13 @@ class Oracle:
         mixing = [b for each in there for b in _mixing(each, subject)]
         if mixing:
             first = self.own(sorted(mixing, key=lambda one: one.time), subject)
-            if not self.unsure:
+            self.stale += 1
+            if self.any_line:
+                self.may.update({("ZG101", one.line) for one in mixing})
+            elif not self.unsure:
                 self.must["ZG101", first.line] += 1
+        if self.any_line:
+            self.may.update(("ZG106", one.line) for one in self.backwards)
         if self.unsure:
             lines = {one.line for one in self.backwards}
             self.may.update((code, line) for code in ("ZG101", "ZG106") for line in lines)
@@ -624,6 +634,9 @@ def verdict(program: Program) -> Verdict:
         must, may = oracle.must[place], oracle.may[place]
         if code in JUDGED and not must <= found[place] <= must + may:
             wrong.append(f"{code} at line {line}: {found[place]} times, not {must} to {must + may}")
+    stale = sum(times for (code, _), times in found.items() if code == "ZG101")
+    if oracle.any_line and stale != oracle.stale:
+        wrong.append(f"ZG101 {stale} times, and {oracle.stale} steps are stale")
     wrong += by_reading(program, oracle, text, path)
     return Verdict(program, oracle, found, wrong)
 
