@@ -19,6 +19,8 @@ MOST_FILES = 3_000
 """Files of a project that are looked at; of a larger one nothing is known."""
 LARGEST = 400_000
 """Bytes of a file that is looked at."""
+SMALL = 20_000
+"""Bytes of a file that are kept: another function of the project may be asked for."""
 FARTHEST = 2
 """Calls that are followed from a function to those around it."""
 
@@ -45,26 +47,31 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
         return True
     own = os.path.abspath(path)
     known = {one.encode() for one in followed}
-    pieces = [
-        piece
-        for file in files
-        for piece in _pieces(file)
-        if not (file == own and piece.name in known)
-    ]
-    helpers = {piece.name for piece in pieces if piece.clears} - _COMMON
+
+    def pieces_with(names: Collection[bytes]) -> list[Piece]:
+        return [
+            piece
+            for file in files
+            for piece in _pieces(file, names)
+            if not (file == own and piece.name in known)
+        ]
+
+    helpers = {piece.name for piece in pieces_with(()) if piece.clears} - _COMMON
     wanted = {name.encode() for name in names}
-    if wanted & _COMMON:
-        # Too many things have a method of this name for the calls of it to say anything.
-        pieces = [piece for piece in pieces if piece.clears]
-    elif any(not wanted.isdisjoint(piece.handed) for piece in pieces):
-        return True
+    # Too many things have a method of a common name for the calls of it to say anything.
+    common = bool(wanted & _COMMON)
     asked: set[bytes] = set()
     for _ in range(FARTHEST):
+        pieces = pieces_with(() if common else wanted)
+        if not (common or asked) and any(not wanted.isdisjoint(one.handed) for one in pieces):
+            return True
         asked |= wanted
         callers = [piece for piece in pieces if not wanted.isdisjoint(piece.words - {piece.name})]
         if any(piece.clears or not helpers.isdisjoint(piece.words) for piece in callers):
             return True
         wanted = {piece.name for piece in callers} - asked - _COMMON - {b""}
+        if common or not wanted:
+            break
     return False
 
 
@@ -92,21 +99,40 @@ def _files(folder: str) -> list[str] | None:
     return found
 
 
-def _pieces(path: str) -> list[Piece]:
-    """The pieces of a file; read again if the file has changed."""
+def _pieces(path: str, names: Collection[bytes] = ()) -> list[Piece]:
+    """The pieces of a file that clears gradients, or has one of these names in it; others are not cut."""
     try:
         status = os.stat(path)
         stamp = (status.st_mtime_ns, status.st_size)
-        known = _PIECES.get(path)
-        if known is None or known[0] != stamp:
+        known = _KNOWN.get(path)
+        if known is None or known.stamp != stamp:
             data = read_bytes(path) if status.st_size <= LARGEST else b""
-            known = _PIECES[path] = (stamp, list(_cut(data)))
+            known = _KNOWN[path] = _Known(stamp, data if len(data) < SMALL else None)
+            if b"grad" in data and _CLEAR.search(data):
+                known.cut(data)
+        if known.pieces is None and names:
+            data = known.data if known.data is not None else read_bytes(path)
+            if any(name in data for name in names):
+                known.cut(data)
     except (OSError, Unreadable):
         return []
-    return known[1]
+    return known.pieces or []
 
 
-_PIECES: dict[str, tuple[tuple[int, int], list[Piece]]] = {}
+class _Known:
+    """What is known of a file as it was then."""
+
+    def __init__(self, stamp: tuple[int, int], data: bytes | None) -> None:
+        self.stamp = stamp
+        self.data = data
+        """Its bytes, if they are few and were not cut."""
+        self.pieces: list[Piece] | None = None
+
+    def cut(self, data: bytes) -> None:
+        self.pieces, self.data = list(_cut(data)), b""
+
+
+_KNOWN: dict[str, _Known] = {}
 
 
 def _cut(data: bytes) -> Iterator[Piece]:
