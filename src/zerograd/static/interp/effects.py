@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
 from zerograd.core.records import replace
@@ -76,12 +77,23 @@ class Effects:
 
     def _keep_snapshots(self, keys: frozenset[Key]) -> None:
         """What was computed from gradients before they are cleared is no use of them afterwards."""
-        stepped = (self.known.params.get(key) or NOBODY for key in keys)
-        cleared = keys.union(*stepped)
+        cleared = keys
+        for key in keys:
+            params = self.known.params.get(key)
+            if params is not None:
+                cleared |= params
+            elif self.known.roles.get(key) is Role.OPTIMIZER:
+                cleared |= frozenset(self._gradients_kept())  # all there are, for all that is known
         for name, value in self.env.frame.env.items():
             self.env.frame.env[name] = _snapshot(value, cleared)
-        for key, value in self.env.heap.items():
-            self.env.heap[key] = _snapshot(value, cleared)
+        for held, value in self.env.heap.items():
+            self.env.heap[held] = _snapshot(value, cleared)
+
+    def _gradients_kept(self) -> Iterator[Key]:
+        for value in (*self.env.frame.env.values(), *self.env.heap.values()):
+            one = value.item if isinstance(value, Each) else value
+            if isinstance(one, Tensor):
+                yield from one.grads
 
     def unseen(self, node: ast.AST, keys: frozenset[Key], gap: NotFollowed | None) -> None:
         """Something that cannot be seen may have been done to these."""
