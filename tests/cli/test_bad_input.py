@@ -12,6 +12,7 @@ import pytest
 
 from support import tiers
 from support.command import FORGOTTEN_ZERO, write, zerograd
+from support.warm_python import with_commands
 
 # Enough to be looked at: it fills gradients and uses them.
 USE = "import torch\nloss.backward()\nopt.step()\n"
@@ -30,6 +31,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
+    with_commands()  # what a test measures does not include its start
     folder = tmp_path / "project"
     folder.mkdir()
     return write(folder, {"good.py": FORGOTTEN_ZERO})

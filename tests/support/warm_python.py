@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import builtins
 import contextlib
 import fcntl
 import functools
@@ -219,7 +220,8 @@ def _serve(path: str) -> dict[str, Any]:
                     server.close()
                 os.close(ended)
                 os.close(wake)
-                _attach(streams, terminal=request["terminal"])
+                unbuffered = bool(request["env"].get("PYTHONUNBUFFERED"))
+                _attach(streams, terminal=request["terminal"], unbuffered=unbuffered)
                 return request
             for stream in streams:
                 os.close(stream)
@@ -247,7 +249,7 @@ def _request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data), list(streams)
 
 
-def _attach(streams: Sequence[int], *, terminal: bool) -> None:
+def _attach(streams: Sequence[int], *, terminal: bool, unbuffered: bool) -> None:
     """Make these the standard streams."""
     if terminal:
         os.setsid()
@@ -259,8 +261,9 @@ def _attach(streams: Sequence[int], *, terminal: bool) -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         errors = "backslashreplace" if name == "stderr" else "surrogateescape"
         lines = name == "stderr" or os.isatty(number)
-        raw = open(number, f"{mode}b", closefd=False)  # noqa: SIM115, it stays open
-        made = io.TextIOWrapper(raw, "utf-8", errors, line_buffering=lines)
+        at_once = unbuffered and name != "stdin"
+        raw = open(number, f"{mode}b", 0 if at_once else -1, closefd=False)  # noqa: SIM115, it stays open
+        made = io.TextIOWrapper(raw, "utf-8", errors, line_buffering=lines, write_through=at_once)
         setattr(sys, name, made)
         setattr(sys, f"__{name}__", made)
 
@@ -289,7 +292,10 @@ def _run(words: Sequence[str]) -> None:
         if words[0] == "-m":
             runpy._run_module_as_main(words[1], True)  # type: ignore[attr-defined]
         else:
-            runpy.run_path(words[0], run_name="__main__")
+            path = Path(words[0]).absolute()
+            main = sys.modules["__main__"] = ModuleType("__main__")
+            main.__dict__.update(__file__=str(path), __builtins__=builtins)
+            exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), main.__dict__)
     except SystemExit as error:
         if not isinstance(error.code, int | None):
             raise
