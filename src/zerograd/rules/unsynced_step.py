@@ -7,9 +7,9 @@ micro-batch but the last, and around its forward, where DDP reads it. A loss tha
 `model.module` instead of `model` is not synchronised at all. Under FSDP2
 (`set_requires_gradient_sync(False)`), gradients that were not synchronised do not even reach the step.
 
-Only a run shows it.
+`check` reads `no_sync()`. What is computed with `model.module`, and FSDP2's switch, only a run shows.
 
-Fix: none. You have to decide where the window ends; a check does not see it.
+Fix: none. You have to decide where the window ends.
 
 ## Bad
 
@@ -80,6 +80,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"local"}),
     needs=(lambda event: isinstance(event, Backward) and event.synced is False,),
-    only="runtime",
     applies_to=Feature.SHARED_GRADIENTS,
 )

@@ -6,6 +6,8 @@ import re
 
 from zerograd.static.frameworks.table import (
     Call,
+    Changes,
+    Context,
     Framework,
     Gives,
     On,
@@ -36,6 +38,7 @@ TABLE = Framework(
         Call("manual_backward", RunsBackward(), on=On.ANYTHING),
         Call("optimizers", gives=ResultOf("configure_optimizers")),
     ],
+    contexts=[Context("no_backward_sync", Changes.LOCAL)],
     clips=["clip_gradients"],
     unscales_to_clip=[FABRIC],
     per_batch=["training_step"],

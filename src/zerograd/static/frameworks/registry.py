@@ -75,6 +75,7 @@ def _names_of(*effects: type[Effect]) -> frozenset[str]:
 
 
 NO_GRAD = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.NO_GRAD)
+LOCAL = frozenset(c.name for c in _CONTEXTS.values() if c.changes is Changes.LOCAL)
 ACCUMULATES = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.ACCUMULATES)
 STEPS = _names_of(Steps)
 """Methods that step something."""

@@ -197,6 +197,7 @@ class Changes(Enum):
     NO_GRAD = "no graph is recorded"
     GRAD = "a graph is recorded"
     ACCUMULATES = "the library counts, and gates the steps of what it has prepared"
+    LOCAL = "the ranks do not share the gradients of a loss that is computed in it"
     SCALES_LOSS = "its variable is the first argument, scaled perhaps"
 
 

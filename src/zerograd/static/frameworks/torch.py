@@ -60,6 +60,7 @@ TABLE = Framework(
         Context("inference_mode", Changes.NO_GRAD),
         Context("enable_grad", Changes.GRAD),
         Context("set_grad_enabled", Changes.GRAD),
+        Context("no_sync", Changes.LOCAL),
     ],
     wrappers=r"DataParallel|DDP|FSDP|^compile|convert_sync_batchnorm|fully_shard|script"
     r"|parallelize\w*|to_device",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from zerograd.core.events import Event, Site, Step, Zero
+from zerograd.core.events import Backward, Event, Site, Step, Zero
+from zerograd.core.records import replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Emit, Flow, Seq
 from zerograd.explore.logic import (
@@ -52,6 +54,12 @@ class Act(Emit):
     """unknown: why; None if it is only not known where an object comes from."""
 
 
+_SHARES = re.compile(
+    r"all_?reduce|(average|sync|synchroni[sz]e|reduce|gather)_?grad", re.IGNORECASE
+)
+"""Functions of such names share gradients by hand."""
+
+
 class Gate:
     """Decides under which test accelerate lets an act through."""
 
@@ -61,9 +69,13 @@ class Gate:
         self.known = known
         self.accumulating: str | None = None
         """The accelerator whose `accumulate` is around."""
+        self.local: tuple[Expr, Site] | None = None
+        """When the ranks do not share gradients, and where that is said, if a `no_sync` is around."""
 
     def around(self, act: Act) -> Flow:
         """The act, under the test that decides whether it happens."""
+        if isinstance(act.event, Backward):
+            return self.shared(act, act.event)
         if not isinstance(act.event, (Step, Zero)):
             return act
         if not (self.accumulating or self.known.prepared) or not self.is_wrapped(act):
@@ -71,6 +83,21 @@ class Gate:
         if self.accumulating:
             return Alt(self.synchronises(), act, Seq(()), act.event.site)
         return self.outside(act)
+
+    def shared(self, act: Act, backward: Backward) -> Flow:
+        """A backward, after which the ranks have shared its gradients, unless a `no_sync` is around."""
+        modules = (self.env.top.module, self.env.frame.module)
+        called = set().union(*(module.facts[module.tree].called for module in modules))
+        if self.local is None and registry.LOCAL.isdisjoint(called):
+            return act
+        if any(map(_SHARES.search, called)):
+            return act
+        shared = replace(act, event=replace(backward, synced=True))
+        if self.local is None:
+            return shared
+        test, off = self.local
+        event = replace(backward, synced=False, unsynced="no_sync()", off=off)
+        return Alt(test, replace(act, event=event), shared, off)
 
     def outside(self, act: Act) -> Flow:
         """Outside of `accumulate`, accelerate still goes by what its last one said."""

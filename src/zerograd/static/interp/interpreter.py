@@ -120,7 +120,9 @@ class Interpreter:
         )
         loops = Loops(env, emitter, nesting, mode, evaluator, objects, conditions, assignments)
         comprehensions = Comprehensions(env, emitter, nesting, evaluator, assignments, loops)
-        contexts = Contexts(emitter, nesting, mode, gate, evaluator, objects, assignments)
+        contexts = Contexts(
+            env, emitter, nesting, mode, gate, evaluator, objects, assignments, conditions
+        )
         statements = Statements(
             env, emitter, known, nesting, mode, evaluator, conditions, effects, parameters,
             assignments, expressions,

@@ -126,7 +126,7 @@ def is_plain(facts: Facts, blocks: list[list[Touch]], methods: Methods, only: bo
 
     Clearing last is right if no other function has left gradients: if only this one touches them.
     """
-    if facts.inner_touches:
+    if facts.inner_touches or not facts.called.isdisjoint(registry.LOCAL):
         return False
     blocks = [[touch for touch in block if _counts(touch, methods)] for block in blocks]
     touches = sum(touch.kind != LEAVES for block in blocks for touch in block)

@@ -19,12 +19,12 @@ from zerograd.explore.flow import (
     Try,
     leaves_by,
 )
-from zerograd.explore.logic import Const, Count, LastIteration, Op, Opaque, Synchronises
+from zerograd.explore.logic import Const, Count, Expr, LastIteration, Op, Opaque, Synchronises
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Changes
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions, is_none_check
-from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Emitter, Gate
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator
@@ -52,6 +52,7 @@ class Contexts:
 
     def __init__(
         self,
+        env: Environment,
         emitter: Emitter,
         nesting: Nesting,
         mode: Mode,
@@ -59,7 +60,10 @@ class Contexts:
         evaluator: Evaluator,
         objects: Objects,
         assignments: Assignments,
+        conditions: Conditions,
     ) -> None:
+        self.env = env
+        self.conditions = conditions
         self.emitter = emitter
         self.nesting = nesting
         self.mode = mode
@@ -70,10 +74,15 @@ class Contexts:
 
     def block(self, node: ast.With | ast.AsyncWith) -> None:
         """`with context:`."""
-        no_grad, accumulating = self.mode.no_grad, self.gate.accumulating
+        no_grad, accumulating, local = self.mode.no_grad, self.gate.accumulating, self.gate.local
         after = [flow for item in node.items for flow in self.open(item)]
+        for item in node.items:
+            test = self.is_local(item.context_expr)
+            if test is not None and _computes_a_loss(node.body):
+                self.gate.local = (test, self.emitter.site(item.context_expr))
         self.evaluator.run(node.body)
         self.mode.no_grad, self.gate.accumulating = no_grad, accumulating
+        self.gate.local = local
         for flow in after:
             self.emitter.add(flow)
 
@@ -109,6 +118,25 @@ class Contexts:
             self.assignments.store(item.optional_vars, value, None, context)
         return []
 
+    def is_local(self, context: ast.expr) -> Expr | None:
+        """When the ranks do not share gradients in a context; None if it has nothing to do with that."""
+        if isinstance(context, ast.Name):
+            values = self.env.frame.module.values_of(context.id)
+            return self.is_local(values[0]) if len(values) == 1 else None
+        if isinstance(context, ast.IfExp):
+            then, orelse = self.is_local(context.body), self.is_local(context.orelse)
+            if (then is None) == (orelse is None):
+                return None
+            test = self.conditions.expression(context.test)
+            return test if then is not None else Op("not", (test,))
+        if isinstance(context, ast.Call):
+            enabled = keyword(context, "enabled")
+            if enabled is not None and self.is_local(context.func) is not None:
+                return self.conditions.expression(enabled)
+            return self.is_local(context.func)
+        local = isinstance(context, ast.Attribute) and context.attr in registry.LOCAL
+        return Const(True) if local else None
+
     def accumulate(self, context: ast.Call, accelerator: str) -> list[Flow]:
         """`with accelerator.accumulate(model):` counts, and decides whether this iteration steps."""
         self.gate.accumulating = accelerator
@@ -118,6 +146,12 @@ class Contexts:
         # The loader's last batch closes the window, and the count begins anew.
         ends = LastIteration(self.nesting.loop)
         return [Alt(ends, Set(counter, Const(0)), Seq(()), self.emitter.site(context))]
+
+
+def _computes_a_loss(body: list[ast.stmt]) -> bool:
+    """Whether a block runs a forward: DDP reads there, and not in the backward, whether to share."""
+    calls = (node for part in body for node in ast.walk(part) if isinstance(node, ast.Call))
+    return any(text_of(call.func).rpartition(".")[2] not in ("backward", "scale") for call in calls)
 
 
 EMPTY = Seq(())

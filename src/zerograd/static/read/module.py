@@ -60,6 +60,17 @@ class Module:
         self.methods_named("")
         return self.by_name.keys()
 
+    def values_of(self, name: str) -> list[ast.expr]:
+        """What is assigned to variables of this name, anywhere in the module."""
+        found: dict[ast.AST, ast.expr] = {}
+        for facts in self.facts.values():
+            for node in facts.assigns:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+                    if node.value is not None:
+                        found[node] = node.value
+        return list(found.values())
+
     def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
         """The methods that a class defines itself, the first of each name."""
         if klass not in self.own:
