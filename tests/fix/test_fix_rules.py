@@ -118,18 +118,22 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of examples/, repaired by the command."""
     folder = tmp_path_factory.mktemp("examples") / "copy"
     shutil.copytree(EXAMPLES, folder)
-    done = command("check", "--fix", ".", cwd=folder)
+    done = command("check", "--fix", "--ignore", NOT_REPAIRED, ".", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return folder
 
 
+NOT_REPAIRED = "ZG401"
+"""An error of an example that has no repair: where a window ends is not a machine's decision."""
+
+
 def errors(name: str) -> list[str]:
-    """What the README says is wrong with an example, but for advice."""
-    return [code for code in table()[name] if not code.startswith("ZG3")]
+    """What the README says is wrong with an example and is repaired; advice is not."""
+    return [code for code in table()[name] if not code.startswith("ZG3") and code != NOT_REPAIRED]
 
 
 def test_the_repaired_examples_are_clean(mended: Path) -> None:
-    done = command("check", "--pedantic", ".", cwd=mended)
+    done = command("check", "--pedantic", "--ignore", NOT_REPAIRED, ".", cwd=mended)
     assert done.returncode == 0
     assert " error" not in done.stdout.splitlines()[-1]
 
