@@ -63,6 +63,8 @@ PATCHED: dict[str, Callable[[], Any]] = {
     "all_reduce": lambda: collectives.all_reduce,
     "init_process_group": lambda: collectives.init_process_group,
 }
+if not hasattr(clip_grad, "_clip_grads_with_norm_"):  # before torch 2.6
+    del PATCHED["_clip_grads_with_norm_"]
 
 
 def hints(function: Any) -> object:

@@ -34,6 +34,8 @@ CLIPS: dict[str, Callable[[Any], object]] = {
     "value, by name": lambda params: clip_grad_value_(parameters=params, clip_value=1.0),
     "utils., value": lambda params: utils.clip_grad_value_(params, 1.0),
 }
+if not hasattr(torch.nn.utils, "clip_grads_with_norm_"):  # before torch 2.6
+    del CLIPS["in two parts"]
 
 
 @either_way

@@ -34,9 +34,10 @@ def variants() -> dict[str, Callable[[Any], Any]]:
                 if can and way in inspect.signature(kind).parameters:
                     add(f"{name}-{way}", kind, **{way: True})
     add("SGD-momentum", torch.optim.SGD, momentum=0.9, nesterov=True, weight_decay=0.1)
-    made["Muon"] = lambda model: torch.optim.Muon(
-        [param for param in model.parameters() if param.ndim == 2], lr=1e-3
-    )
+    if hasattr(torch.optim, "Muon"):  # not before torch 2.9
+        made["Muon"] = lambda model: torch.optim.Muon(
+            [param for param in model.parameters() if param.ndim == 2], lr=1e-3
+        )
     return made
 
 

@@ -42,7 +42,7 @@ def test_resuming_in_the_middle_of_a_window_changes_no_bit(
             torch.save(saved, tmp_path / "saved.pt")
             break
 
-    saved = torch.load(tmp_path / "saved.pt")  # weights only: plain tensors and numbers
+    saved = torch.load(tmp_path / "saved.pt", weights_only=True)  # plain tensors and numbers
     resumed = Training(optimizer, **options())
     resumed.model.load_state_dict(saved["model"])
     resumed.optimizer.load_state_dict(saved["optimizer"])
