@@ -250,7 +250,9 @@ class Objects:
             role = _by_use(f"self.{attr}", klass.module, klass) if methods else Role.NONE
             if role or methods & vocabulary.OBJECT_METHODS:
                 return Thing(key, role)
-        if isinstance(ranked[0], Lit) and (len(values) > 1 or attr in klass.module.counted):
+        # A count is executed from 0: one that begins elsewhere would be read with wrong windows.
+        counted = ranked[0] == Lit(0) and attr in klass.module.counted
+        if isinstance(ranked[0], Lit) and (len(values) > 1 or counted):
             return Thing(key)
         return called(ranked[0], key)
 
