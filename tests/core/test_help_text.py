@@ -144,6 +144,7 @@ def test_the_loop_above_shows_the_counter_and_the_loader() -> None:
     loop = "for n, x in enumerate(batches):"
     help_ = "… or i + 1 == len(loader)"
     assert shown(help_, loop, "    pass", line=2) == "message; … or n + 1 == len(batches)"
+    assert shown(help_, f"{loop} f()") == "message; … or n + 1 == len(batches)"
     # Another counter is in the guard: the loop may be another one.
     guarded = "    if k % 4 == 0:"
     assert shown(help_, loop, guarded, line=2) == "message; … or k + 1 == len(loader)"
