@@ -400,7 +400,7 @@ def test_a_quiet_run_of_a_right_script_prints_nothing(here: Path) -> None:
 def test_torch_is_noticed_however_it_is_imported(here: Path, first: str) -> None:
     after = "import sys; assert 'exec_module' not in vars(torch.__loader__)\n"
     write(here, {"train.py": f"{first}\n{FORGOTTEN_ZERO}{after}"})
-    done = trained("--format", "json", "train.py", cwd=here)
+    done = watched("--format", "json", "train.py", cwd=here)
     assert [one["code"] for one in json.loads(done.stdout)["findings"]] == ["ZG101"]
     assert done.returncode == 1
 
@@ -562,7 +562,7 @@ def test_a_run_that_is_broken_off_is_not_blamed_for_its_open_window(here: Path) 
 @tiers.long
 def test_an_output_that_is_no_file_is_written_once(here: Path) -> None:
     write(here, {"train.py": FORGOTTEN_ZERO})
-    done = trained("--format", "concise", "--output", "/dev/stdout", "train.py", cwd=here)
+    done = watched("--format", "concise", "--output", "/dev/stdout", "train.py", cwd=here)
     assert done.stdout.count("ZG101") == 1
     assert Path("/dev/stdout").is_symlink()
 
