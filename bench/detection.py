@@ -1,35 +1,44 @@
 """Runs zerograd and other tools on the same training loops, drawn from a grammar with the commit as the seed.
 
-Each family of bugs has as many wrong programs as right ones. A bug is found if the tool prints something for the
-wrong program that it does not print for its right twin; found for the right reason if that names the bug (a fitting
-code of zerograd, or a message about gradients). A false alarm is a message about gradients for a right program.
+Each family of bugs has as many wrong programs as right ones; with `--mutants`, the mutants of bench/right come too.
 The programs of a commit are not known before it is made, so no tool, zerograd included, can be tuned to them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grammar
+import mutants
 import outcome
 from corpus import progress
 from grammar import FAMILIES, Program
-from peers import ABOUT, TOOLS, Tool
+from mutation import operators
+from tools import ABOUT, TOOLS, Tool, Unavailable, by_running, timed
 
 METHOD = (
-    "Loops from bench/grammar.py, a right and a wrong version of each, drawn with the commit as the seed. Found: "
-    "something is printed for the wrong version that is not printed for the right one, and it names the bug (a "
-    "fitting code, or for other tools any message about gradients). False alarm: a message about gradients for a "
-    "right version."
+    "Loops from bench/grammar.py, a right and a wrong version of each, drawn with the commit as the seed. A bug is "
+    "found if something is printed for the wrong version that is not printed for the right one; it is named if that "
+    "is a fitting code of zerograd, or for other tools a message with a word of the bug. A false alarm is a message "
+    "about gradients for a right version. Set-up: the steps after installing. The processor time is that of the whole "
+    "command, divided by the programs. Overhead: the processor time of running programs with the tool, relative to "
+    "the same programs without it, in interleaved rounds; bare again is the control."
 )
-OURS = "zerograd"
+PLAINEST = ("zero deleted", "zero hoisted a loop level")
+"""Kinds of mutants that a search for zero_grad in a loop can find."""
+ROUNDS, TIMED = 3, 4
+"""How often so many programs are timed."""
 
 
 @dataclass
@@ -37,100 +46,236 @@ class Score:
     """The results of one tool in one family."""
 
     total: int = 0
+    found: int = 0
     named: int = 0
     alarms: int = 0
     missed: list[int] = field(default_factory=list)
 
 
-def ask(tool: Tool, programs: list[Program]) -> dict[str, Score]:
-    """The score of a tool in each family."""
-    scores = {family.name: Score() for family in FAMILIES}
+@dataclass(frozen=True)
+class Answers:
+    """What a tool has said, and how long it took."""
+
+    scores: dict[str, Score]
+    seconds: float
+    """Processor time per program."""
+
+
+def drawn(seed: str, count: int) -> list[Program]:
+    """The programs of all families."""
+    return [one for family in FAMILIES for one in grammar.programs(seed, family, count)]
+
+
+def broken(only: str = "") -> list[Program]:
+    """The mutants of bench/right that fail or learn other weights, with their originals."""
+    paths = [path for path in sorted(mutants.RIGHT.glob("*.py")) if only in path.name]
+    judged = mutants.judge_all([(path, True, False) for path in paths], os.cpu_count() or 1)
+    found = []
+    for path, one in zip(paths, judged, strict=True):
+        text = path.read_bytes().decode("utf-8-sig")
+        for mutant, verdict in zip(operators.mutants(text), one.verdicts, strict=True):
+            if verdict.real:
+                kind = mutant.kind
+                found.append(Program(kind.name, kind.codes, _names(kind.codes), text, mutant.text))
+    return found
+
+
+def _names(codes: tuple[str, ...]) -> str:
+    fitting = [one.names for one in FAMILIES if set(one.codes) & set(codes)]
+    return "|".join(fitting) or ABOUT.pattern
+
+
+def ask(tool: Tool, programs: list[Program]) -> Answers:
+    """The score of a tool in each family; a right version is shown to it once."""
+    scores: dict[str, Score] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [text for one in programs for text in (one.wrong, one.right)]
+        paths = {text: Path(folder) / f"train{i:05}.py" for i, text in enumerate(texts)}
+        for text, path in paths.items():
+            path.write_text(text, encoding="utf-8")
+        before = _children()
+        said = dict(zip(paths, tool.ask(tool, list(paths.values())), strict=True))
+        seconds = (_children() - before) / len(paths)
+    for number, one in enumerate(programs):
+        score = scores.setdefault(one.family, Score())
+        new = said[one.wrong] - said[one.right]
+        named = new & set(one.codes) if tool.ours else {m for m in new if re.search(one.names, m, re.IGNORECASE)}  # fmt: skip
+        score.total += 1
+        score.found += bool(new)
+        score.named += bool(named)
+        score.alarms += any(ABOUT.search(message) for message in said[one.right])
+        if not named:
+            score.missed.append(number)
+    return Answers(scores, seconds)
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def overhead(tool: Tool, programs: list[Program]) -> Iterator[outcome.Row]:
+    """The processor time of right programs with the tool, relative to that without."""
+    ratios: dict[str, list[float]] = {"overhead": [], "bare again": []}
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for number, one in enumerate(programs):
-            for end, text in ((0, one.wrong), (1, one.right)):
-                path = Path(folder) / f"train{2 * number + end:05}.py"
-                path.write_text(text, encoding="utf-8")
-                paths.append(path)
-        answers = tool.ask(tool, paths)
-    for number, one in enumerate(programs):
-        wrong, right = answers[2 * number : 2 * number + 2]
-        score = scores[one.family]
-        score.total += 1
-        new = wrong - right
-        named = new & set(one.codes) if tool.name.startswith(OURS) else {m for m in new if ABOUT.search(m)}  # fmt: skip
-        score.named += bool(named)
-        score.alarms += any(ABOUT.search(message) for message in right)
-        if not named:
-            score.missed.append(number)
-    return scores
+            paths.append(Path(folder) / f"train{number:05}.py")
+            paths[-1].write_text(one.right, encoding="utf-8")
+        for took in timed(tool, paths, ROUNDS):
+            ratios["overhead"].append(took["tool"] / took["bare"])
+            ratios["bare again"].append(took["again"] / took["bare"])
+    for name, found in ratios.items():
+        yield outcome.Row(
+            f"{tool.name}: {name}", statistics.median(found), "×", min(found), max(found)
+        )
 
 
-def rows(tool: Tool, scores: dict[str, Score]) -> Iterator[outcome.Row]:
+def rows(tool: Tool, answers: Answers, what: str = "") -> Iterator[outcome.Row]:
     """The values of the page of results."""
-    total = sum(one.total for one in scores.values())
-    named = sum(one.named for one in scores.values())
-    yield outcome.Row(f"{tool.name}: found", named, of=total)
-    yield outcome.Row(
-        f"{tool.name}: false alarms", sum(s.alarms for s in scores.values()), of=total
-    )
-    for family, one in scores.items():
-        if one.named or tool.name.startswith(OURS):
-            yield outcome.Row(f"{tool.name}: {family}", one.named, of=one.total)
+    scores = answers.scores.values()
+    total = sum(one.total for one in scores)
+    yield outcome.Row(f"{tool.name}: {what}found", sum(one.found for one in scores), of=total)
+    yield outcome.Row(f"{tool.name}: {what}named", sum(one.named for one in scores), of=total)
+    if what:
+        plain = [one for kind, one in answers.scores.items() if kind in PLAINEST]
+        yield outcome.Row(f"{tool.name}: deleted or hoisted zero_grad", sum(one.named for one in plain), of=sum(one.total for one in plain))  # fmt: skip
+        return
+    yield outcome.Row(f"{tool.name}: false alarms", sum(one.alarms for one in scores), of=total)
+    yield outcome.Row(f"{tool.name}: set-up steps", len(tool.set_up))
+    yield outcome.Row(f"{tool.name}: processor", answers.seconds, "s per program")
 
 
-def show(tool: Tool, scores: dict[str, Score], seconds: float) -> None:
+def by_family(tool: Tool, answers: Answers) -> Iterator[outcome.Row]:
+    """How many bugs of each family are named."""
+    codes = {family.name: " ".join(family.codes) for family in FAMILIES}
+    for family, one in answers.scores.items():
+        name = f"{family} ({codes[family]}): {tool.name}"
+        yield outcome.Row(name, one.named, of=one.total)
+
+
+def show(tool: Tool, answers: Answers) -> None:
     """Print the scores of a tool."""
-    print(f"{tool.name} ({seconds:.0f} s)")
-    for family, one in scores.items():
-        print(f"  {family:36}{one.named:>4} of {one.total:<4} found, {one.alarms:>3} false alarms")
+    print(f"{tool.name} ({answers.seconds:.2f} s of processor time per program)")
+    for family, one in answers.scores.items():
+        print(f"  {family:36}{one.found:>4} found, {one.named:>4} named of {one.total:<4} {one.alarms:>3} false alarms")  # fmt: skip
     print(flush=True)
 
 
 def commit() -> str:
     """The commit of this tree."""
-    command = ["git", "-C", str(outcome.ROOT), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(outcome.ROOT), "rev-parse", "--short=12", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def chosen(options: argparse.Namespace) -> Iterator[Tool]:
+    """The tools that are asked for and can be had; the others are named."""
+    for tool in TOOLS:
+        if (options.ours and not tool.ours) or options.only not in tool.name or options.reads not in ("", tool.reads):  # fmt: skip
+            continue
+        try:
+            tool.install()
+        except Unavailable as error:
+            print(f"{tool.name}: not run: {error}\n")
+            options.notes.append(f"{tool.name}: not run: {error}.")
+            continue
+        yield tool
+
+
+def first(programs: Iterable[Program], count: int | None) -> list[Program]:
+    """The first so many programs of each family."""
+    kept: dict[str, list[Program]] = {}
+    for one in programs:
+        kept.setdefault(one.family, []).append(one)
+    return [one for some in kept.values() for one in some[:count]]
 
 
 def main() -> int:
     """Draw the programs, ask the tools, print the scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", help="another seed than the commit")
-    parser.add_argument(
-        "--count", type=int, default=60, metavar="N", help="programs of each family"
-    )
+    parser.add_argument("--count", type=int, default=60, metavar="N", help="programs of each family")  # fmt: skip
+    parser.add_argument("--runs", type=int, metavar="N", help="programs of each family for tools that watch runs (default: as many)")  # fmt: skip
     parser.add_argument("--ours", action="store_true", help="only zerograd")
+    parser.add_argument("--only", default="", metavar="NAME", help="tools whose name contains this")
+    parser.add_argument("--reads", default="", choices=("", "source", "runs"), help="only such tools")  # fmt: skip
+    parser.add_argument("--mutants", action="store_true", help="also the mutants of bench/right")
     parser.add_argument("--missed", action="store_true", help="print the programs zerograd misses")
+    parser.add_argument("--parts", type=Path, metavar="DIR", help="keep what was measured for each tool here, and do not measure it again")  # fmt: skip
     outcome.add_argument(parser)
     options = parser.parse_args()
+    options.notes = []
     seed = options.seed or commit()
     print(f"seed {seed}, {options.count} wrong and {options.count} right programs of each family\n")
-    programs = [one for family in FAMILIES for one in grammar.programs(seed, family, options.count)]
+    programs = drawn(seed, options.count)
+    wrong = broken() if options.mutants else []
     measured: list[outcome.Row] = []
-    for tool in TOOLS:
-        if options.ours and not tool.name.startswith(OURS):
-            continue
-        try:
-            tool.install()
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"{tool.name}: not run, it cannot be installed here ({error})\n")
-            continue
-        progress("asking", 1, 1, tool.name)
-        began = time.monotonic()
-        scores = ask(tool, programs)
-        show(tool, scores, time.monotonic() - began)
-        measured += rows(tool, scores)
-        if options.missed and tool.name.startswith(OURS):
-            for score in scores.values():
-                for number in score.missed:
-                    print(
-                        f"--- {tool.name} misses {programs[number].codes}\n{programs[number].wrong}"
-                    )
+    families: list[outcome.Row] = []
+    for tool in chosen(options):
+        part = options.parts and options.parts / f"{tool.home.name}.json"
+        count = tool.sample or (options.runs if tool.reads == "runs" else None)
+        shown = first(programs, count)
+        of = f"{seed}, {len(shown)} programs, {len(wrong) if tool.mutants else 0} mutants"
+        known = _known(part, of)
+        if known is None:
+            progress("asking", 1, 1, tool.name)
+            known = _measure(tool, shown, wrong, options.missed)
+            if part:
+                _keep(part, of, known)
+        measured += known[0]
+        families += known[1]
+        if tool.sample:
+            options.notes.append(f"{tool.name} is slow, so it saw {tool.sample} of each family.")  # fmt: skip
     if options.result:
-        title = f"Detection, side by side (seed {seed[:12]})"
-        outcome.write(options.result, title=title, method=METHOD, rows=measured)
+        what = f"{options.count} wrong and {options.count} right programs of each family"
+        if options.runs:
+            what += f", {options.runs} for tools that watch runs"
+        title = f"Detection, side by side (seed {seed}; {what})"
+        outcome.write(
+            options.result,
+            title=title,
+            method=METHOD,
+            rows=[*measured, *families],
+            tables=True,
+            notes=options.notes,
+        )
     return 0
+
+
+Rows = tuple[list[outcome.Row], list[outcome.Row]]
+
+
+def _measure(tool: Tool, programs: list[Program], wrong: list[Program], missed: bool) -> Rows:
+    answers = ask(tool, programs)
+    show(tool, answers)
+    found = list(rows(tool, answers))
+    if tool.reads == "runs" and tool.ask is by_running:
+        found += overhead(tool, first(programs, 1)[:TIMED])
+    if wrong and tool.mutants:
+        mutated = ask(tool, wrong)
+        show(tool, mutated)
+        found += rows(tool, mutated, "mutants ")
+    if missed and tool.ours:
+        for score in answers.scores.values():
+            for number in score.missed:
+                print(f"--- {tool.name} misses {programs[number].codes}\n{programs[number].wrong}")
+    return found, list(by_family(tool, answers))
+
+
+def _known(part: Path | None, of: str) -> Rows | None:
+    if part is None or not part.exists():
+        return None
+    found = json.loads(part.read_text(encoding="utf-8"))
+    if found["of"] != of:
+        return None
+    one, two = ([outcome.Row(**row) for row in found[name]] for name in ("rows", "families"))
+    return one, two
+
+
+def _keep(part: Path, of: str, known: Rows) -> None:
+    part.parent.mkdir(parents=True, exist_ok=True)
+    rows, families = ([vars(row) for row in some] for some in known)
+    part.write_text(json.dumps({"of": of, "rows": rows, "families": families}), encoding="utf-8")  # fmt: skip
 
 
 if __name__ == "__main__":

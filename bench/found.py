@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import prove
 from corpus import progress
 from zerograd.check import check_session
 from zerograd.check.check_session import Options
@@ -18,8 +19,20 @@ from zerograd.core.finding import Finding, Report
 from zerograd.fix.document import Document
 
 Row = dict[str, Any]
-KEYS = ("repo", "commit", "path", "cell", "line", "code", "verdict", "reason", "severity")
-"""The facts of a row; `now` and `fix` are renewed."""
+KEYS = (
+    "repo",
+    "commit",
+    "path",
+    "cell",
+    "line",
+    "code",
+    "verdict",
+    "reason",
+    "severity",
+    "upstream",
+)
+"""The facts of a row, of which `upstream` may be absent; the others are renewed."""
+RENEWED = ("now", "fix", "proven")
 
 
 def renew(data: Path, repos: Path, patches: Path | None) -> int:
@@ -38,7 +51,7 @@ def renew(data: Path, repos: Path, patches: Path | None) -> int:
         report = _report(folder)
         for row in mine:
             _renew(row, folder, report, patches)
-    lines = [json.dumps({key: row.get(key) for key in (*KEYS, "now", "fix")}) for row in rows]
+    lines = [json.dumps({key: row.get(key) for key in (*KEYS, *RENEWED)}) for row in rows]
     data.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return absent
 
@@ -66,12 +79,15 @@ def _renew(row: Row, folder: Path, report: Report, patches: Path | None) -> None
         and (one.site.cell, one.site.line, one.code) == place
     ]
     row["now"] = _level(here)
-    row["fix"] = None
+    row["fix"] = row["proven"] = None
     if not here:
         return
     finding = here[0]
     if finding.fix is not None:
         row["fix"] = "safe" if finding.fix.safe else "unsafe"
+        before, after = _texts(finding, path)
+        if row["verdict"] == "true" and path.suffix == ".py":
+            row["proven"] = prove.prove(before, after, row["line"], row["code"])
         if patches is not None:
             name = f"{row['repo'].replace('/', '+')}-{path.stem}-{row['line']}-{row['code']}.patch"
             patches.mkdir(parents=True, exist_ok=True)
@@ -86,15 +102,13 @@ def _level(here: list[Finding]) -> str:
     return "possible"
 
 
-def _patch(finding: Finding, path: Path, name: str) -> str:
+def _texts(finding: Finding, path: Path) -> tuple[str, str]:
+    """The file as it is, and with the repair of the finding."""
     assert finding.fix is not None
     before = Document(str(path), path.read_bytes())
-    after = before.edited(finding.fix.edits)
-    lines = difflib.unified_diff(
-        before.text.splitlines(keepends=True),
-        after.text.splitlines(keepends=True),
-        f"a/{name}",
-        f"b/{name}",
-        n=0,
-    )
-    return "".join(lines)
+    return before.text, before.edited(finding.fix.edits).text
+
+
+def _patch(finding: Finding, path: Path, name: str) -> str:
+    before, after = (text.splitlines(keepends=True) for text in _texts(finding, path))
+    return "".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", n=0))

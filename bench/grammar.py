@@ -6,6 +6,7 @@ on toy data, with torch alone. `PAIRS` in its first line names the modules and t
 
 from __future__ import annotations
 
+import json
 import random
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,8 @@ class Family:
 
     name: str
     codes: tuple[str, ...]
+    names: str
+    """What a message of another tool mentions if it names the bug: a regular expression."""
     needs: Callable[[Loop], Loop]
     breaks: Callable[[list[Part], Loop], list[Part]]
     hoists: bool = False
@@ -51,6 +54,7 @@ class Program:
 
     family: str
     codes: tuple[str, ...]
+    names: str
     right: str
     wrong: str
 
@@ -89,7 +93,7 @@ def programs(seed: str, family: Family, count: int) -> Iterator[Program]:
         wrong = program(loop, family.breaks(parts, loop), before=hoisted(family, loop))
         if right not in seen and wrong != right:
             seen.add(right)
-            yield Program(family.name, family.codes, right, wrong)
+            yield Program(family.name, family.codes, family.names, right, wrong)
 
 
 # The parts of a loop
@@ -198,7 +202,13 @@ def _lines(parts: Sequence[Part]) -> str:
 def _set_up(loop: Loop) -> str:
     ends = ("_a", "_b") if loop.pair else ("",)
     pairs = [(f"{loop.model}{end}", f"{loop.optimizer}{end}") for end in ends]
-    lines = [f"# PAIRS {pairs}", "import torch", "from torch import nn", "", "torch.manual_seed(0)"]
+    lines = [
+        f"# PAIRS {json.dumps(pairs)}",
+        "import torch",
+        "from torch import nn",
+        "",
+        "torch.manual_seed(0)",
+    ]
     lines += [f"N = {loop.window}"] if loop.window else []
     for model, optimizer in pairs:
         lines.append(f"{model} = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))")
@@ -264,68 +274,85 @@ def _clipped(loop: Loop) -> Loop:
     return replace(loop, clip=loop.clip or "norm")
 
 
+CLEAR = "zero_grad|clear|stale|accumulat"
 FAMILIES = (
-    Family("forgotten clear", ("ZG101",), lambda loop: loop, _without("clear")),
-    Family("clear once per epoch", ("ZG101",), _plain, _without("clear"), hoists=True),
-    Family("clear before the step", ("ZG102",), _plain, _moved("clear", after="backward")),
+    Family("forgotten clear", ("ZG101",), CLEAR, lambda loop: loop, _without("clear")),
+    Family("clear once per epoch", ("ZG101",), CLEAR, _plain, _without("clear"), hoists=True),
+    Family(
+        "clear before the step",
+        ("ZG102",),
+        CLEAR + "|no gradients|backward",
+        _plain,
+        _moved("clear", after="backward"),
+    ),
     Family(
         "one of two optimizers not cleared",
         ("ZG101",),
+        CLEAR,
         _with(pair=True, window=0, scaled=False, clip=""),
         _without("clear second"),
     ),
     Family(
         "clip after the step",
         ("ZG203",),
+        "clip",
         lambda loop: replace(_clipped(loop), scaled=False, window=0, clears_at="start"),
         _moved("clip", after="step"),
     ),
     Family(
         "clip before the backward",
         ("ZG202", "ZG203"),
+        "clip",
         lambda loop: replace(_clipped(loop), scaled=False, window=0),
         _moved("clip", before="backward"),
     ),
     Family(
         "clip of scaled gradients",
         ("ZG201",),
+        "clip|unscale",
         lambda loop: replace(_clipped(loop), scaled=True),
         _without("unscale"),
     ),
     Family(
         "clip of every micro-batch",
         ("ZG204",),
+        "clip",
         lambda loop: replace(_clipped(loop), scaled=False, window=loop.window or 4),
         _moved("clip", after="backward"),
     ),
     Family(
         "clear of every micro-batch",
         ("ZG103", "ZG102"),
+        CLEAR,
         lambda loop: replace(loop, window=loop.window or 2),
         _moved("clear", before="forward"),
     ),
-    Family("forgotten backward", ("ZG104",), _plain, _without("backward")),
+    Family("forgotten backward", ("ZG104",), "backward|no gradients", _plain, _without("backward")),
     Family(
         "forgotten update of the scaler",
         ("ZG207",),
+        "update",
         lambda loop: replace(loop, scaled=True),
         _without("update"),
     ),
     Family(
         "window not divided",
         ("ZG301",),
+        "divid|accumulat",
         lambda loop: replace(loop, window=loop.window or 4),
         _undivided,
     ),
     Family(
         "guard off by one",
         ("ZG302",),
+        "accumulat|window|guard",
         lambda loop: replace(loop, window=loop.window or 4),
         _guard("i % N == 0"),
     ),
     Family(
         "last window dropped or carried",
         ("ZG303", "ZG304"),
+        "accumulat|window|last",
         lambda loop: replace(loop, window=4),
         _guard("(i + 1) % N == 0"),
     ),

@@ -44,12 +44,25 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def write(path: Path, *, title: str, method: str, rows: Sequence[Row]) -> None:
-    """Write a result with the versions and the machine it was measured on."""
+def write(
+    path: Path,
+    *,
+    title: str,
+    method: str,
+    rows: Sequence[Row],
+    tables: bool = False,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write a result with the versions and the machine it was measured on.
+
+    With `tables`, a row named `a: b` is the cell of line a and column b on the page.
+    """
     found: dict[str, Any] = {
         "title": title,
         "method": method,
         "setting": setting(),
+        **({"tables": True} if tables else {}),
+        **({"notes": list(notes)} if notes else {}),
         "rows": [{k: v for k, v in asdict(row).items() if v is not None} for row in rows],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +79,7 @@ def setting() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 

@@ -15,8 +15,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import outcome
+
+GOAL = 0.02
+METHOD = (
+    "One run of pytest has each test three times: watched, and twice marked as not to be watched. They take turns. "
+    "The second of those is the control. Medians of processor time."
+)
 TESTS = """\
 import pytest
 import torch
@@ -103,19 +111,32 @@ def pytest_sessionfinish():
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=1, help="how often pytest is run")
-    rounds = parser.parse_args().rounds
+    outcome.add_argument(parser)
+    options = parser.parse_args()
     spent: dict[tuple[str, str], list[float]] = {}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         for made, kind, time in re.findall(r"spent (\w+) (\w+) ([\d.]+)", _run()):
             spent.setdefault((made, kind), []).append(float(time))
     nets = sorted({made for made, _ in spent})
+    rows: list[outcome.Row] = []
     total = dict.fromkeys(("bare", "control", "watched"), 0.0)
     for made in nets:
         middle = {kind: statistics.median(spent[made, kind]) for kind in total}
         for kind, time in middle.items():
             total[kind] += time
         _print(made, middle)
+        rows += _rows(made, middle)
     _print("all", total)
+    rows += _rows("all", total)
+    if options.result:
+        title = "Tests under pytest --zerograd"
+        outcome.write(options.result, title=title, method=METHOD, rows=rows)
+
+
+def _rows(name: str, times: dict[str, float]) -> Iterator[outcome.Row]:
+    for kind, goal in (("watched", 1 + GOAL), ("control", None)):
+        yield outcome.Row(f"{name}: {kind}, to bare", times[kind] / times["bare"], "×", goal=goal)
+    yield outcome.Row(f"{name}: a bare test", 1e3 * times["bare"], "ms")
 
 
 def _print(name: str, times: dict[str, float]) -> None:

@@ -22,12 +22,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import outcome
 from zerograd.runtime.ranks.fingerprints import MOST_SUMS, Fingerprint
 from zerograd.runtime.ranks.replicas import EVERY, RING
 
 HERE = Path(__file__).parent
 RANK = HERE / "ranks_timed.py"
 LONGEST = 600
+METHOD = (
+    "Share: clocks around everything that zerograd does for ranks, in DDP and FSDP2 with gloo, relative to a bare "
+    "step. The ratios of watched to bare steps have bare to bare steps beside them as the control."
+)
+MEASURED: list[outcome.Row] = []
+"""The values so far, for the page of results."""
 """Seconds after which ranks count as hanging."""
 MODELS = {"8k": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=1024", "--depth=3")}
 RATIOS = ("8k",)
@@ -58,6 +65,11 @@ def ranks(worlds: Sequence[int], rounds: int) -> bool:
         measured = timed(wrap, world, MODELS[model], rounds if model in RATIOS else 0)
         share, whole = (measured[key] / measured["step"] / 10 for key in ("own", "all"))
         met &= share < LIMIT
+        MEASURED.append(outcome.Row(f"{name}: share of a step", share, "%", goal=LIMIT))
+        MEASURED.append(outcome.Row(f"{name}: a bare step", measured["step"], "ms"))
+        for key, what in (("watched", "watched, to bare"), ("again", "bare again, to bare")):
+            if key in measured:
+                MEASURED.append(outcome.Row(f"{name}: {what}", measured[key], "×"))
         row = f"{name:20}{measured['step']:7.2f}ms |{measured['usual']:6.1f}µs{measured['check']:6.0f}µs"
         row += f"{measured['own']:6.1f}µs{share:7.2f}%{measured['always']:6.0f}µs |{measured['all']:6.1f}µs"
         ratio = (
@@ -173,12 +185,16 @@ def main() -> int:
     parser.add_argument("--worlds", type=int, nargs="+", default=(2, 4))
     parser.add_argument("--clients", type=int, nargs="+", default=(1, 2, 4, 8))
     parser.add_argument("--only", choices=("ranks", "store"))
+    outcome.add_argument(parser)
     options = parser.parse_args()
     began = time.monotonic()
     met = options.only == "store" or ranks(options.worlds, options.rounds)
     if options.only != "ranks":
         estimate(options.clients)
     print(f"\n{time.monotonic() - began:.0f} s")
+    if options.result:
+        title = "Watching ranks"
+        outcome.write(options.result, title=title, method=METHOD, rows=MEASURED)
     return int(not met)
 
 

@@ -280,6 +280,8 @@ class Score:
     absent: list[Row] = field(default_factory=list)
     unknown_kinds: list[str] = field(default_factory=list)
     loops: Counter[str] = field(default_factory=Counter)
+    right: int = 0
+    """How many places are labelled as right."""
     seconds: float = 0.0
 
     @property
@@ -308,6 +310,7 @@ def judge(rows: list[Row], checked: dict[str, Checked], pedantic: bool) -> Score
     score = Score(absent=[r for r in rows if r.file not in there])
     kinds = {r.defect for r in rows if r.label == "bug" or r.kind.startswith("paired-fix:")}
     score.unknown_kinds = sorted(kinds - CODES.keys())
+    score.right = sum(row.label == "ok" and row.file in there for row in rows)
     score.seconds = sum(c.seconds for c in checked.values())
     for name, result in checked.items():
         score.errors += result.errors
@@ -413,6 +416,7 @@ def measured(score: Score) -> Iterator[outcome.Row]:
         yield outcome.Row(f"found{name}", sum(v.any for v in group), of=len(group))
     sure = sum(v.sure for v in score.bugs)
     yield outcome.Row("found as certain or advice", sure, of=len(score.bugs))
+    yield outcome.Row("right places", score.right)
     yield outcome.Row("false alarms", len(score.false_alarms))
     loops = sum(score.loops.values())
     yield outcome.Row("training loops followed", loops - score.loops["not followed"], of=loops)

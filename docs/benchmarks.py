@@ -6,14 +6,14 @@ python docs/benchmarks.py --check   change nothing; exit with 1 if the page diff
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+import pages
+from pages import ROOT
+
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -40,15 +40,46 @@ def _section(result: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"Measured at commit `{given['commit']}` with Python {given['python']}{torch}, on "
-        f"{given['cores']} cores of {given['cpu']}."
+        f"{given['cores']} cores of {given['cpu']}{_load(given)}."
     )
     yield ""
+    for note in result.get("notes", ()):
+        yield f"- {note}"
+    yield from ("",) if result.get("notes") else ()
+    yield from _tables(result["rows"]) if result.get("tables") else _list(result["rows"])
+
+
+def _load(given: dict[str, Any]) -> str:
+    """The other work of the machine at the end of the measurement, where it was recorded."""
+    return f" with a load of {given['load']}" if "load" in given else ""
+
+
+def _list(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "| | value | spread | goal |"
     yield "|---|---|---|---|"
-    for row in result["rows"]:
+    for row in rows:
         cells = (row["name"].replace("|", "\\|"), value(row), _spread(row), _goal(row))
         yield f"| {' | '.join(cells)} |"
     yield ""
+
+
+def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A table for each group of lines that have a column in common; a name is `line: column`."""
+    lines: dict[str, dict[str, str]] = {}
+    for row in rows:
+        line, _, column = row["name"].rpartition(": ")
+        spread = f" ({_spread(row)})" if _spread(row) else ""
+        lines.setdefault(line, {})[column] = value(row) + spread
+    while lines:
+        shown = next(iter(lines.values())).keys()
+        group = {line: cells for line, cells in lines.items() if shown & cells.keys()}
+        columns = list(dict.fromkeys(name for cells in group.values() for name in cells))
+        yield f"| | {' | '.join(columns)} |"
+        yield "|---|" + "---|" * len(columns)
+        for line, cells in group.items():
+            yield f"| {line} | {' | '.join(cells.get(name, '') for name in columns)} |"
+            del lines[line]
+        yield ""
 
 
 def value(row: dict[str, Any]) -> str:
@@ -79,22 +110,13 @@ def _goal(row: dict[str, Any]) -> str:
     return f"{sign} {number(row['goal'])}: {'met' if met else 'missed'}"
 
 
-def main() -> int:
-    """Write the page, or compare it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="only compare")
-    options = parser.parse_args()
-    results = [
+def page() -> str:
+    """The page of all results."""
+    found = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))
     ]
-    page = render(results)
-    if options.check:
-        same = PAGE.read_text(encoding="utf-8") == page
-        print("docs/benchmarks.md is up to date" if same else "docs/benchmarks.md differs")
-        return int(not same)
-    PAGE.write_text(page, encoding="utf-8")
-    return 0
+    return render(found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main(__doc__, PAGE, page))

@@ -1,4 +1,4 @@
-"""Writes output of the tool, its rules and its fixes into README.md and docs/fixes.md.
+"""Writes output of the tool, its rules, its fixes and measured numbers into README.md and pages of docs.
 
     python docs/readme.py           bring the pages up to date
     python docs/readme.py --check   change nothing; show what differs and exit with 1
@@ -9,17 +9,21 @@ A part is between `<!-- name:begin -->` and `<!-- name:end -->`. The rest is not
 from __future__ import annotations
 
 import argparse
-import difflib
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pages
+from pages import ROOT
 
 from zerograd.rules.catalogue import RULES
 
-ROOT = Path(__file__).parents[1]
 EXAMPLE = "examples/forgotten_zero_grad.py"
 
 
@@ -70,8 +74,148 @@ def fixes() -> str:
     return "\n".join(rows)
 
 
+def _rows(result: str) -> dict[str, dict[str, Any]]:
+    """The rows of a result by name; none if it was not measured."""
+    path = ROOT / "bench" / "results" / f"{result}.json"
+    if not path.exists():
+        return {}
+    return {row["name"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+
+def numbers() -> str:
+    """How good zerograd is, from bench/results and bench/found.jsonl alone."""
+    parts = (_known, _planted, _side_by_side, _packages, _wild, _exact, _cheap, _fast)
+    return "\n".join(textwrap.fill(said, 116, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False) for part in parts for said in part())  # fmt: skip
+
+
+def _count(row: dict[str, Any]) -> str:
+    return f"{row['value']:,.0f} of {row['of']:,.0f}"
+
+
+def _known() -> Iterator[str]:
+    rows = _rows("known_bugs")
+    if rows:
+        found = rows["found"]
+        yield (
+            f"- **Known bugs.** Of {found['of']} known bugs in public repositories, `check` finds {found['value']}, and "
+            f"{rows['found as certain or advice']['value']} of them as certain or as advice: "
+            f"{_count(rows['found, visible in: function'])} that one function shows, "
+            f"{_count(rows['found, visible in: file'])} that one file shows, "
+            f"{_count(rows['found, visible in: cross-file'])} across files; the rest are of other kinds. At "
+            f"{rows['right places']['value']} similar places that are correct, it reports "
+            f"{rows['false alarms']['value'] or 'no'} errors. `bench/wild.py` measures this with `bench/labels.jsonl`, "
+            "for whoever has the checkouts. zerograd was developed with these bugs."
+        )
+
+
+def _planted() -> Iterator[str]:
+    rows = _rows("mutants")
+    if rows:
+        found, repaired = rows["found"], rows["repaired"]
+        yield (
+            f"- **Planted bugs.** `bench/mutants.py` breaks {rows['correct loops reported']['of']} correct training "
+            f"loops in every way that applies. Of the {found['of']} mutants that fail or learn other weights, `check` "
+            f"finds {found['value']}. It reports {rows['correct loops reported']['value'] or 'none'} of the correct loops."
+        )
+        yield (
+            f"- **Repairs.** zerograd repairs {repaired['value']} of those {repaired['of']}. Of these, "
+            f"{rows['repaired to the same weights']['value']} then learn the weights of the original, bit for bit, "
+            f"and so do {_count(rows['safe repairs to the same weights'])} that `--fix` repairs without `--unsafe-fixes`."
+        )
+
+
+def _side_by_side() -> Iterator[str]:
+    rows = _rows("detection")
+    tools = [name.removesuffix(": named") for name in rows if name.endswith(": named")]
+    if not tools:
+        return
+    said = [f"{tool} names {_count(rows[f'{tool}: named'])}" for tool in tools]
+    alarms = {tool: rows[f"{tool}: false alarms"]["value"] for tool in tools}
+    loud = [f"{tool} in {count}" for tool, count in alarms.items() if count]
+    yield (
+        f"- **Side by side.** Of bugs in training loops that are drawn from a grammar, {'; '.join(said)}. False alarms "
+        f"in the right loops: {'; '.join(loud) or 'none'}. [The comparison](docs/comparison.md) says how."
+    )
+
+
+def _packages() -> Iterator[str]:
+    rows = _rows("ecosystem")
+    if rows:
+        yield (
+            f"- **False alarms.** In {rows['packages']['value']} packages, with "
+            f"{rows['files with .backward(']['value']:,} files that call `.backward(`, `check` reports "
+            f"{rows['errors']['value']} errors. We read each of them, and {rows['real']['value']} are real."
+        )
+
+
+def _wild() -> Iterator[str]:
+    lines = (ROOT / "bench" / "found.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
+    bugs = [row for row in found if row["verdict"] == "true"]
+    yield (
+        f"- **In the wild.** We have read {len(found)} findings in public code; {len(bugs)} are bugs, in "
+        f"{len({row['repo'] for row in bugs})} repositories. [The page of findings](docs/wild.md) names each, right "
+        "or wrong, with its place and its reason."
+    )
+
+
+def _exact() -> Iterator[str]:
+    rows = _rows("exactness")
+    if rows:
+        worst = rows["the stepper's worst error"]["value"]
+        yield (
+            f"- **The stepper is exact.** In float64 its steps differ from those of one big batch by at most {worst:.0e}, "
+            "with partial windows, batches of different lengths, and several ranks."
+        )
+
+
+def _cheap() -> Iterator[str]:
+    rows = _rows("watch_overhead")
+    shares = {name.split(": ")[0]: row["value"] for name, row in rows.items() if name.endswith(": share of a step")}  # fmt: skip
+    said = [f"{share:.2g} % of a step ({name})" for name, share in shares.items()]
+    if said:
+        yield f"- **Watching is cheap.** On one thread zerograd takes {', '.join(said)}."
+
+
+def _fast() -> Iterator[str]:
+    rows = _rows("check_speed")
+    if rows:
+        yield (
+            f"- **Checking is fast.** `check` takes {rows['zerograd check of one file']['value']:.0f} ms for a file. For "
+            f"{rows['files']['value']:,} installed files it takes {rows['cold, to ruff']['value']:.2f} times as long as "
+            f"`ruff check`, and {rows['warm, to ripgrep']['value']:.2f} times as long as ripgrep if nothing has changed."
+            if "warm, to ripgrep" in rows
+            else f"- **Checking is fast.** `check` takes {rows['zerograd check of one file']['value']:.0f} ms for a file. "
+            f"For {rows['files']['value']:,} installed files it takes {rows['cold, to ruff']['value']:.2f} times as long "
+            "as `ruff check`."
+        )
+
+
+def detection() -> str:
+    """The tools of the comparison as a table."""
+    columns = ("found", "named", "false alarms", "set-up steps", "overhead", "mutants named", "deleted or hoisted zero_grad")  # fmt: skip
+    rows = _rows("detection")
+    tools = [name.removesuffix(": named") for name in rows if name.endswith(": named")]
+    lines = [f"| tool | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    for tool in tools:
+        cells = [_cell(rows.get(f"{tool}: {column}")) for column in columns]
+        lines.append(f"| {tool} | {' | '.join(cells)} |")
+    path = ROOT / "bench" / "results" / "detection.json"
+    notes = json.loads(path.read_text(encoding="utf-8")).get("notes", ())
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    if "of" in row:
+        return _count(row)
+    return f"{row['value']:.2f} ×" if row.get("unit") == "×" else f"{row['value']:.0f} {row.get('unit', '')}"  # fmt: skip
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"finding": finding, "proof": proof, "rules": rules},
+    "README.md": {"finding": finding, "proof": proof, "rules": rules, "numbers": numbers},
+    "docs/comparison.md": {"detection": detection},
     "docs/fixes.md": {"fixes": fixes},
 }
 """The generated parts of each page."""
@@ -94,24 +238,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only compare")
     parser.add_argument("path", nargs="?", type=Path, help="another README")
     options = parser.parse_args()
-    pages = {name: ROOT / name for name in PARTS}
+    targets = {name: ROOT / name for name in PARTS}
     if options.path is not None:
-        pages = {"README.md": options.path}
-    stale = [name for name, path in pages.items() if not _renew(name, path, check=options.check)]
+        targets = {"README.md": options.path}
+    stale = []
+    for name, path in targets.items():
+        after = renewed(path.read_text(encoding="utf-8"), name)
+        if not pages.renew(path, after, check=options.check):
+            stale.append(name)
     return int(bool(stale))
-
-
-def _renew(page: str, path: Path, *, check: bool) -> bool:
-    before = path.read_text(encoding="utf-8")
-    after = renewed(before, page)
-    if before != after and check:
-        lines = difflib.unified_diff(
-            before.splitlines(), after.splitlines(), page, "as generated", lineterm=""
-        )
-        print(*lines, sep="\n")
-        return False
-    path.write_text(after, encoding="utf-8")
-    return True
 
 
 if __name__ == "__main__":

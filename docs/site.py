@@ -7,8 +7,8 @@ Python API, and the lessons.
 from __future__ import annotations
 
 import inspect
+import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,10 +23,6 @@ from zerograd.report import text
 from zerograd.rules.catalogue import PAGES
 
 ROOT = Path(__file__).parents[1]
-COMPARED = {
-    page.code for page in PAGES if page.code[:3] in ("ZG2", "ZG3") or "ZG100" < page.code < "ZG110"
-}
-"""The rules whose bad example bench/peers.py gave to other tools for docs/comparison.md."""
 READERS = {"both": "source and runs", "static": "source only", "runtime": "runs only"}
 
 
@@ -110,20 +106,22 @@ def rule(parts: Explained) -> str:
 
 
 def others(code: str) -> str:
-    """What other tools say of a rule's bad example, from the table of docs/comparison.md."""
-    table = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
-    if code not in COMPARED:
-        return "This example was not given to [other tools](../comparison.md)."
-    rows = re.findall(
-        r"^\| (?!zerograd)(\S+ [\d.]+)[^|]*\| \w+ \| \d+(?:: ([^|]+?))? \|", table, re.MULTILINE
-    )
-    found = [tool for tool, codes in rows if code in codes.split(", ")]
-    silent = [tool for tool, _ in rows if tool not in found]
-    nothing = f"{_and(silent)} say nothing"
-    if found:
-        verb = "says" if len(found) == 1 else "say"
-        nothing = f"{_and(found)} {verb} something; {nothing}"
-    return f"Of the bad example, {nothing}. [How this was measured](../comparison.md)."
+    """How many loops with a rule's bug other tools name, from the result of the comparison."""
+    path = ROOT / "bench" / "results" / "detection.json"
+    named: dict[str, list[int]] = {}
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        family, _, tool = row["name"].partition(": ")
+        if code in family:
+            counts = named.setdefault(tool, [0, 0])
+            counts[0] += row["value"]
+            counts[1] += row["of"]
+    tools = {tool: counts for tool, counts in named.items() if not tool.startswith("zerograd")}
+    if not tools:
+        return "Loops with this bug were not given to [other tools](../comparison.md)."
+    found = [f"{tool} names {n} of {m}" for tool, (n, m) in tools.items() if n]
+    silent = [tool for tool, (n, _) in tools.items() if not n]
+    said = "; ".join([*found, *([f"{_and(silent)} name none"] if silent else [])])
+    return f"Of drawn loops with this bug, {said}. [How this was measured](../comparison.md)."
 
 
 def _and(names: list[str]) -> str:

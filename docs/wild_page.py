@@ -10,15 +10,16 @@ Each line of the data file is one finding that a person has read in its source:
                "intended": the author wants it; "false": zerograd is wrong
     reason     what goes wrong, or why nothing does
     severity   how bad it is
+    upstream   what the project's issues say of it: a link's text, "none found", or null if nobody has looked
     now        what this version reports there: "error", "advice", "possible" or "nothing"
     fix        the repair that this version offers: "safe", "unsafe" or null
+    proven     what `bench/prove.py` saw when it executed the loop, as it is and repaired; null if it could not
 
-`bench/wild.py --found` renews the last two from checkouts.
+`bench/wild.py --found` renews the last three from checkouts. `upstream` and `proven` may be absent.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -26,13 +27,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pages
+from pages import ROOT
+
 from zerograd.rules.catalogue import PAGES
 
-ROOT = Path(__file__).parents[1]
 DATA = ROOT / "bench" / "found.jsonl"
 PAGE = ROOT / "docs" / "wild.md"
 VERDICTS = ("true", "harmless", "intended", "false")
 REPORTED = ("error", "advice")
+NONE_FOUND = "none found"
 NAMES = {page.code: page.name for page in PAGES}
 
 Found = dict[str, Any]
@@ -50,7 +54,11 @@ foreign code. It is made from `bench/found.jsonl` by `docs/wild_page.py`.
 - **false**: zerograd is wrong.
 
 *Today* is what this version reports at the place: a false finding that says *nothing* was repaired since. *Repair*
-is what `--fix` offers: *safe*, or *unsafe* if a person should review it.
+is what `--fix` offers: *safe*, or *unsafe* if a person should review it. *Upstream* is whether the project knows the
+bug: its issue or pull request, *none found* if we looked for one, or nothing if nobody has looked. *Executed* is what
+`bench/prove.py` saw: it cuts the loop out of the file, runs its clears, backward calls, clips and steps with a small net,
+as they are and with our repair, and compares the gradients that the steps use. It can do so if one function has
+all of them, with one optimizer and without a library that runs the steps.
 """
 
 
@@ -84,7 +92,13 @@ def _counts(rows: list[Found]) -> Iterator[str]:
     yield ""
     repaired = sum(row["fix"] is not None for row in bugs)
     safe = sum(row["fix"] == "safe" for row in bugs)
-    yield f"zerograd offers a repair for {repaired} of the {len(bugs)} bugs; {safe} of the repairs are safe."
+    proven = sum(row.get("proven") is not None for row in bugs)
+    looked = [row for row in bugs if row.get("upstream") is not None]
+    known = sum(row["upstream"] != NONE_FOUND for row in looked)
+    yield (
+        f"zerograd offers a repair for {repaired} of the {len(bugs)} bugs; {safe} of the repairs are safe. {proven} bugs "
+        f"were proven by executing the loop. For {len(looked)} we looked into the project's issues; {known} are known there."
+    )
     yield ""
 
 
@@ -100,8 +114,8 @@ def _repositories(rows: list[Found]) -> Iterator[str]:
         commits = sorted({row["commit"] for row in mine})
         yield "At commit " + ", ".join(f"`{commit[:12]}`" for commit in commits) + "."
         yield ""
-        yield "| place | rule | verdict | what goes wrong | how bad | today | repair |"
-        yield "|---|---|---|---|---|---|---|"
+        yield "| place | rule | verdict | what goes wrong | how bad | upstream | today | repair | executed |"
+        yield "|---|---|---|---|---|---|---|---|---|"
         for row in mine:
             cells = (
                 f"`{_place(row)}`",
@@ -109,8 +123,10 @@ def _repositories(rows: list[Found]) -> Iterator[str]:
                 row["verdict"],
                 row["reason"],
                 row["severity"] or "",
+                row.get("upstream") or "",
                 row["now"],
                 row["fix"] or "none",
+                row.get("proven") or "",
             )
             yield "| " + " | ".join(_cell(one) for one in cells) + " |"
         yield ""
@@ -126,23 +142,5 @@ def _cell(text: str) -> str:
     return escaped if text.startswith(("`", "[")) else escaped.replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")  # fmt: skip
 
 
-def main() -> int:
-    """Write the page, or compare it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="only compare")
-    options = parser.parse_args()
-    page = render(read())
-    if options.check:
-        same = PAGE.read_text(encoding="utf-8") == page
-        print(
-            "docs/wild.md is up to date"
-            if same
-            else "docs/wild.md differs: python docs/wild_page.py"
-        )
-        return int(not same)
-    PAGE.write_text(page, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main(__doc__, PAGE, lambda: render(read())))

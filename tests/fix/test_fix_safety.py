@@ -91,6 +91,15 @@ UNSAFE = {
         ),
         "        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()\n",
     ),
+    "a clip that leaves a branch": (
+        (
+            "def train(half=False):\n    for i, x in enumerate(data):\n        loss = model(x).sum() / N\n"
+            "        if half:\n            loss.backward()\n            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+            "        else:\n            loss.backward()\n"
+            "        if (i + 1) % N == 0 or i + 1 == len(data):\n            optimizer.step()\n            optimizer.zero_grad()\n"
+        ),
+        "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n            optimizer.step()\n",
+    ),
     "gradients that something is added to before the backward": (
         (
             "model(data[0]).sum().backward()\nfor x in data:\n    for p in model.parameters():\n        p.grad.add_(p.detach())\n"
@@ -124,6 +133,20 @@ def test_unsafe(claim: str) -> None:
     assert left.document.text == HEAD + before
     assert any(one.fix is not None and not one.fix.safe for one in left.verdict.findings)
     assert wanted in repaired(HEAD + before, unsafe=True).document.text
+
+
+def test_a_clip_is_not_moved_into_one_branch_of_the_guard() -> None:
+    code = (
+        "def train(tpu=False, half=False):\n    scaler = torch.amp.GradScaler()\n    for i, x in enumerate(data):\n"
+        "        if half:\n            scaler.scale(model(x).sum()).backward()\n        else:\n            model(x).sum().backward()\n"
+        "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        if (i + 1) % N == 0:\n"
+        "            if half:\n                scaler.step(optimizer)\n                scaler.update()\n            elif tpu:\n"
+        "                xm.optimizer_step(optimizer)\n            else:\n                optimizer.step()\n"
+        "            optimizer.zero_grad()\n"
+    )
+    done = repaired(HEAD + code, unsafe=True).document.text
+    branch = done.split("elif tpu:\n")[1].split("else:")[0]
+    assert "clip_grad_norm_" not in branch
 
 
 def test_what_is_only_possible_has_no_safe_fix() -> None:

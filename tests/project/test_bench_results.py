@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+import detection
 import grammar
+import prove
+import tools
 import zerograd
 from support.paths import ROOT
 from zerograd.rules.catalogue import BY_CODE
@@ -24,7 +27,9 @@ def script(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        spec.loader.exec_module(module)
     return module
 
 
@@ -67,6 +72,10 @@ def test_a_finding_that_was_read_has_its_place_its_verdict_and_its_reason() -> N
         assert row["reason"]
         assert row["now"] in ("error", "advice", "possible", "nothing")
         assert row["fix"] in ("safe", "unsafe", None)
+        assert row.get("upstream") is None or re.fullmatch(
+            r"none found|(issue|pull request) #\d+.*", row["upstream"]
+        )
+        assert row.get("proven") is None or row["verdict"] == "true"
 
 
 def test_labels_are_facts_without_code() -> None:
@@ -107,3 +116,125 @@ def test_a_value_is_shown_with_its_unit_its_spread_and_its_goal(tmp_path: Path) 
     page = script("benchmarks").render([json.loads(path.read_text(encoding="utf-8"))])
     assert "| found | 7 of 8 (88%) |  | ≥ 7.6: missed |" in page
     assert "| time | 1.23 × | 1.1 – 1.3 | ≤ 2: met |" in page
+
+
+BARE = """
+def train(loader, model, optimizer):
+    for i, batch in enumerate(loader):
+        loss = model(batch)
+        loss.backward()
+        optimizer.step()
+"""
+CLIPPED = """
+def train(loader, model, optimizer, scaler, args):
+    for i, batch in enumerate(loader):
+        scaler.scale(model(batch)).backward()
+        if args.log:
+            print(i)
+        if (i + 1) % args.window == 0:
+            {}torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+"""
+
+
+def test_a_loop_that_is_cut_out_and_executed_proves_the_bug() -> None:
+    repaired = BARE.replace("loss =", "optimizer.zero_grad()\n        loss =")
+    said = prove.prove(BARE, repaired, 5, "ZG101")
+    assert said is not None
+    assert said.startswith("step 2 uses a gradient of norm")
+    unscaled = CLIPPED.format("scaler.unscale_(optimizer)\n            ")
+    assert prove.prove(CLIPPED.format(""), unscaled, 7, "ZG201") is not None
+
+
+def test_a_repair_that_changes_nothing_proves_nothing() -> None:
+    assert prove.prove(BARE, BARE, 5, "ZG101") is None
+    assert prove.prove(BARE, None, 5, "ZG101") is None
+    right = BARE.replace("loss =", "optimizer.zero_grad()\n        loss =")
+    assert prove.prove(right, right, 5, "ZG101") is None
+
+
+def test_a_loop_with_two_optimizers_is_not_cut_out() -> None:
+    two = BARE.replace("optimizer.step()", "optimizer.step()\n        other_optimizer.step()")
+    with pytest.raises(prove.NotCutOut):
+        prove.CutOut(two, 5)
+
+
+def test_tables_have_a_line_for_each_tool_and_each_family(tmp_path: Path) -> None:
+    import outcome
+
+    rows = [
+        outcome.Row("one: found", 7, of=8),
+        outcome.Row("one: overhead", 1.5, "×", 1.4, 1.6),
+        outcome.Row("two: found", 0, of=8),
+        outcome.Row("family (ZG101): one", 3, of=4),
+    ]
+    path = tmp_path / "one.json"
+    notes = ["three: not run: it is not there."]
+    outcome.write(path, title="A title", method="A method.", rows=rows, tables=True, notes=notes)
+    page = script("benchmarks").render([json.loads(path.read_text(encoding="utf-8"))])
+    assert "| | found | overhead |" in page
+    assert "| one | 7 of 8 (88%) | 1.5 × (1.4 – 1.6) |" in page
+    assert "| two | 0 of 8 (0%) |  |" in page
+    assert "| family (ZG101) | 3 of 4 (75%) |" in page
+    assert "- three: not run: it is not there." in page
+
+
+BY_HAND = {
+    ("docs/howto/editors.md", "50 ms"),  # the debounce, a constant
+    ("docs/report.md", "64 MB"),  # the longest recording, a constant
+    ("docs/report.md", "256 MB"),  # the largest copy of gradients, a constant
+    ("docs/ranks.md", "256 MB"),
+    ("docs/claims.md", "0.0 MB"),  # printed by a lesson, and tested with it
+}
+MEASURED = re.compile(r"\d[\d.,]* ?(?:%|×|µs|ms|MB|GB)(?!\w)|\d[\d,]* of (?:the |those )?\d[\d,]*")
+
+
+def test_no_page_has_a_measured_number_that_is_not_read_from_a_result() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/howto").glob("*.md")]
+    generated = re.compile(r"<!-- (\w+):begin -->.*?<!-- \1:end -->", re.DOTALL)
+    found = set()
+    for page in pages:
+        if page.name in ("wild.md", "benchmarks.md"):
+            continue  # made from data as a whole
+        text = generated.sub("", page.read_text(encoding="utf-8"))
+        text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        found |= {(page.relative_to(ROOT).as_posix(), number) for number in MEASURED.findall(text)}
+    assert found <= BY_HAND
+
+
+def test_the_readme_gives_the_numbers_of_the_results(tmp_path: Path) -> None:
+    readme = script("readme")
+    said = readme.numbers()
+    found = [row for row in lines("found.jsonl") if row["verdict"] == "true"]
+    assert f"{len(found)} are bugs" in " ".join(said.split())
+    for result in (BENCH / "results").glob("mutants.json"):
+        rows = json.loads(result.read_text(encoding="utf-8"))["rows"]
+        assert f"finds {rows[0]['value']}" in " ".join(said.split())
+
+
+def test_every_tool_of_the_comparison_is_pinned_and_says_its_set_up() -> None:
+    assert len({tool.home for tool in tools.TOOLS}) == len(tools.TOOLS)
+    for tool in tools.TOOLS:
+        assert all("==" in package for package in tool.packages)
+        assert tool.reads in ("source", "runs")
+        assert bool(tool.set_up) != bool(tool.absent)
+
+
+def test_a_tool_that_cannot_be_had_says_why() -> None:
+    (absent,) = [tool for tool in tools.TOOLS if tool.absent]
+    with pytest.raises(tools.Unavailable, match="harness"):
+        absent.install()
+    nowhere = tools.Tool("x", "source", tools.by_line, ("run",), ("x==1",), interpreter="python0.9")
+    with pytest.raises(tools.Unavailable, match=r"needs python0\.9"):
+        nowhere.install()
+
+
+def test_a_drawn_bug_is_found_and_named_by_zerograd_and_not_by_a_linter() -> None:
+    programs = detection.drawn("a seed of the tests", 1)
+    check, ruff = (tool for tool in tools.TOOLS if tool.name.startswith(("zerograd check", "ruff")))
+    ours, theirs = detection.ask(check, programs), detection.ask(ruff, programs)
+    assert sum(one.named for one in ours.scores.values()) == len(programs)
+    assert not any(one.alarms for one in ours.scores.values())
+    assert not any(one.named for one in theirs.scores.values())

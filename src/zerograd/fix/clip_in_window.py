@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.fix.clipping import clip_of, closing, moves, passable
+from zerograd.fix.clipping import branches, clip_of, closing, moves, passable
 from zerograd.fix.context import Repair, Scene
+from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import method
 
 
@@ -25,7 +26,12 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     block = scene.code.meet(clip.unit[0], step)
     start, end = scene.number(clip.unit[-1], block), scene.number(step, block)
     passable(clip.unit, block[start + 1 : end])
-    yield from moves(scene, clip, call, place, safe=clip.plain and not arms)
+    if place.before is not None and branches(scene, place.before, block) > 1:
+        raise Refused(
+            "the step is in a branch of its guard, and other branches would lose the clip"
+        )
+    alone = branches(scene, clip.unit[0], block) == 0
+    yield from moves(scene, clip, call, place, safe=clip.plain and not arms and alone)
 
 
 def _accumulating(scene: Scene) -> str:

@@ -89,6 +89,18 @@ def passable(unit: Sequence[ast.stmt], between: Sequence[ast.stmt]) -> None:
         raise Refused("a statement on the way to its new place changes its arguments")
 
 
+def branches(scene: Scene, statement: ast.stmt, block: Sequence[ast.stmt]) -> int:
+    """How many conditions of `block` decide whether the statement is reached."""
+    found = 0
+    while statement not in block:
+        holder = scene.code.holder(statement)
+        if not isinstance(holder, ast.stmt):
+            break
+        found += isinstance(holder, ast.If)
+        statement = holder
+    return found
+
+
 def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:
     """Whether its result is read above it, that is, in the next iteration."""
     return bool(bound(unit) & used(block[: block.index(unit[0])]))
