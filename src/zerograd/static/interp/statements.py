@@ -197,8 +197,9 @@ class Statements:
     def assign(self, node: ast.Assign) -> None:
         """`a = b = value`."""
         if self.nesting.targets:
-            module = self.env.frame.module
-            self.nesting.note_batch(node, module.facts[module.tree].calls)
+            module, stack = self.env.frame.module, self.nesting.stack
+            facts = module.facts.get(stack[-1], module.top) if stack else module.top
+            self.nesting.note_batch(node, facts.calls)
         value = self.evaluator.value(node.value)
         for target in node.targets:
             self.assignments.store(target, value, node.value, node)
