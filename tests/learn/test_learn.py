@@ -701,9 +701,11 @@ def test_pages_need_nothing_but_themselves(
         str(folder / "index.html"),
     ]
     for path in folder.iterdir():
-        text = path.read_text(encoding="utf-8")
+        text = re.sub(r'"data:[^"]*"', '""', path.read_text(encoding="utf-8"))
         assert "http" not in re.sub(r"<code>.*?</code>", "", text)
-        links = [value for name, value in Seen(text).attributes if name in ("src", "href")]
+        links = [
+            value for name, value in Seen(text).attributes if name in ("src", "href") and value
+        ]
         assert links
         assert all((folder / str(link)).exists() for link in links)
 

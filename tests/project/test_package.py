@@ -76,9 +76,20 @@ def test_the_version_is_said_once() -> None:
 def test_every_development_requirement_is_pinned() -> None:
     folder = ROOT / "requirements"
     pins = re.findall(r"^([\w-]+)==", (folder / "constraints.txt").read_text(), re.MULTILINE)
-    needed = re.findall(r"^[\w-]+", (folder / "dev.txt").read_text(), re.MULTILINE)
-    assert pins[0] == needed[1] == "torch"
-    assert set(needed) - {"-c"} <= set(pins)
+    assert pins[0] == "torch"
+    for name in ("build", "base", "dev"):
+        asked = re.findall(r"^[\w-]+", (folder / f"{name}.in").read_text(), re.MULTILINE)
+        assert asked
+        assert set(asked) <= set(pins)
+
+
+@pytest.mark.parametrize("name", ["build", "base", "dev", "docs", "libraries"])
+def test_every_requirement_that_is_installed_has_its_version_and_its_hashes(name: str) -> None:
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    entries = re.split(r"\n(?=\w)", re.sub(r"(?m)^ *#.*\n", "", text))
+    assert len(entries) > 2
+    for entry in entries:
+        assert re.match(r"[\w.\[\]-]+==\S+ .*\\\n +--hash=sha256:[0-9a-f]{64}", entry), entry
 
 
 @tiers.long

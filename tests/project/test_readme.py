@@ -35,6 +35,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 def test_the_finding_and_the_rules_are_what_the_tool_says(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
     spec = importlib.util.spec_from_file_location("readme", ROOT / "docs" / "readme.py")
     assert spec is not None
     assert spec.loader is not None

@@ -27,6 +27,7 @@ from zerograd.core.events import (
     ReadBy,
     Site,
     Step,
+    Untrained,
     Zero,
 )
 from zerograd.core.finding import Problem, Watched
@@ -90,6 +91,7 @@ def test_every_field_survives() -> None:
         "Measured | None": Measured(5.0, 8.0, ("weight", "bias"), 2),
         "Diverged | None": Diverged("steps", 3, (1, 2), 0, ("weight",), 2, "4", "5"),
         "Excuse | None": Excuse.WEIGHTS_MOVED,
+        "Untrained | None": Untrained("encoder", Site("a.py", 2), backward=Site("a.py", 3)),
         "ReadBy | None": ReadBy.AND_MORE,
         "Decided | None": Decided(Site("a.py", 3), 4, chosen=True),
     }

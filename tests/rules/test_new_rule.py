@@ -152,7 +152,8 @@ def test_its_repair_is_made(package: Path, work: Path) -> None:
 
 def test_the_documentation_shows_it(package: Path, tmp_path: Path) -> None:
     code = (
-        "import runpy\n"
+        "import runpy, sys\n"
+        "sys.path.insert(0, 'docs')\n"
         "readme, site = runpy.run_path('docs/readme.py'), runpy.run_path('docs/site.py')\n"
         "print(readme['rules'](), readme['fixes'](), site['rules'](), sep='\\n')\n"
         "print(*(site['rule'](site['explained'](page)) for page in site['PAGES']"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from zerograd.core.records import Record
 
@@ -74,7 +74,7 @@ class Decided:
     """A test of something else decides, or an exception: a loss that is not finite, a large norm."""
 
 
-class Untrained(NamedTuple):
+class Untrained(Record):
     """A module whose parameters an optimizer has and no loss reaches, as source shows it."""
 
     name: str

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Site, Untrained
+from zerograd.core.records import replace
 from zerograd.static.frameworks.registry import CLIPS
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import vocabulary
@@ -84,7 +85,7 @@ class _Uses:
     def event(self, place: ast.AST, before: ast.AST, untrained: Untrained) -> Backward:
         reached = self.backward_after(before)
         site = None if reached is None else self.site(reached)
-        return Backward(self.site(place), untrained=untrained._replace(backward=site))
+        return Backward(self.site(place), untrained=replace(untrained, backward=site))
 
     def site(self, node: ast.AST) -> Site:
         start, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", 0)
