@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from zerograd.static.read.file_index import nodes, text_of
@@ -29,6 +30,13 @@ def hook_names(root: Root, module: Module) -> set[str]:
     return found
 
 
+_CALLBACK = re.compile(
+    r"^(?!register)(on|before|after|pre|post)(_|[A-Z])"
+    r"|^(?!register)\w*(begin|start|end|hook|callback|step|batch|iter|iteration|epoch)s?$"
+)
+"""How methods of callbacks are called."""
+
+
 def _hooks(function: ast.AST) -> set[str]:
     """The methods that a function calls on each of several objects, and names that it hands to its object."""
     parts = list(nodes(function))
@@ -48,7 +56,7 @@ def _hooks(function: ast.AST) -> set[str]:
             elif (owner or name).split(".")[0] == "self":
                 texts = (one.value for one in call.args if isinstance(one, ast.Constant))
                 found.update(text for text in texts if isinstance(text, str))
-    return found
+    return set(filter(_CALLBACK.search, found))
 
 
 def _called(function: ast.AST) -> set[str]:

@@ -6,6 +6,7 @@ object comes out of a registry, or from a configuration. So all code that mentio
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -80,10 +81,14 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
     wanted = {name.encode() for name in names} - _COMMON
     if not wanted:
         return ""
-    files = next(filter(None, map(_files, project_folders(path))), None)
-    pieces = (piece for file in files or () for piece in _pieces(file))
-    found = (piece.name.decode() for piece in pieces if piece.clears and piece.name in wanted)
-    return min(found, default="")
+    defined = re.compile(rb"\bdef\s+(?:" + b"|".join(map(re.escape, sorted(wanted))) + rb")\b")
+    found: set[bytes] = set()
+    for file in next(filter(None, map(_files, project_folders(path))), None) or ():
+        with contextlib.suppress(OSError, Unreadable):
+            data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
+            if b"grad" in data and defined.search(data) and _CLEAR.search(data):
+                found.update(one.name for one in _cut(data) if one.clears and one.name in wanted)
+    return min(found, default=b"").decode()
 
 
 def _files(folder: str) -> list[str] | None:
