@@ -154,8 +154,7 @@ class Effects:
         self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key)))
         if key in self.known.kept:
             event = self.emitter.event(Unknown, node)
-            gap = NotFollowed.UNSEEN_STEP
-            self.emitter.emit(Act(event, whose=frozenset({key}), unless_cleared=True, gap=gap))
+            self.emitter.emit(Act(event, whose=frozenset({key}), gap=NotFollowed.UNSEEN_STEP))
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
