@@ -29,7 +29,7 @@ def test_lines_that_no_test_executes_fail(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     report = coverage("report", data=data)
     assert report.returncode == 2
-    assert "core/lifecycle.py" in report.stdout.replace("\\", "/")
+    assert "rules/stale_gradient.py" in report.stdout.replace("\\", "/")
     assert "less than fail-under=100" in report.stdout
 
 
