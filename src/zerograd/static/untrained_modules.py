@@ -7,6 +7,7 @@ the name of the module gets another one after the optimizer was made.
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Site, Untrained
@@ -32,9 +33,20 @@ def untrained_modules(module: Module) -> Iterator[Backward]:
     if not trained or "backward" not in facts.called or facts.grads:
         return  # where gradients are looked at, the program may do the rest of the backward itself
     cuts = len(trained) > 1 and ("detach" in facts.called or _reads_data(module))
+    # What a function is handed may have other uses: these need not be looked at, and most files have no others.
+    cuts = cuts and not {name.rpartition(".")[2] for name in trained} <= _parameters(module)
     renamed = [name for name in trained if len(module.globals.get(name, ())) > 1]
     if cuts or renamed or any(_renames(module, name) for name in trained):
         yield from _Uses(module, trained).found()
+
+
+def _parameters(module: Module) -> set[str]:
+    """The names of what functions are handed."""
+    functions = (
+        one for one in module.facts if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    found = (one.args for one in functions)
+    return {arg.arg for args in found for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
 
 
 def _reads_data(module: Module) -> bool:
@@ -57,9 +69,12 @@ class _Uses:
         """By the last name: names and attributes that are read."""
         self.stored: dict[str, list[ast.AST]] = {}
         """By name: where it gets a value."""
-        for node in ast.walk(module.tree):
-            for child in ast.iter_child_nodes(node):
-                self.above[child] = node
+        todo: deque[ast.AST] = deque([module.tree])
+        while todo:
+            node = todo.popleft()
+            inside = list(ast.iter_child_nodes(node))
+            self.above.update(dict.fromkeys(inside, node))
+            todo.extend(inside)
             if isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Load):
                     self.mentions.setdefault(node.id, []).append(node)
