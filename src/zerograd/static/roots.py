@@ -75,17 +75,17 @@ class Roots:
             if fn.node in self._inlined or _is_optimizer_method(fn):
                 continue
             here = scout.graph.touches_gradients_here(fn)
-            # A function that is right itself, or does nothing to gradients, may still repeat what others do.
-            repeats_right = all(
-                self._is_right(inner, scout) for inner in _repeated(fn, scout.graph)
-            )
-            if repeats_right and not here:
-                continue
             neglects = here and _neglects(fn)
-            if here and repeats_right and not (managed or neglects):
-                if scout.obviously_right.is_right(fn):
+            is_right = not here or (
+                not (managed or neglects) and scout.obviously_right.is_right(fn)
+            )
+            # A function that is right itself, or does nothing to gradients, may still repeat what others do.
+            if is_right and all(
+                self._is_right(inner, scout) for inner in _repeated(fn, scout.graph)
+            ):
+                if here:
                     self._note_plain(fn.node, fn)
-                    continue
+                continue
             if not scout.graph.touches_gradients(fn):
                 continue
             completed = self._is_completed(fn)
