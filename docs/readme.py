@@ -129,12 +129,17 @@ def _side_by_side() -> Iterator[str]:
     tools = [name.removesuffix(": named") for name in rows if name.endswith(": named")]
     if not tools:
         return
-    said = [f"{tool} names {_count(rows[f'{tool}: named'])}" for tool in tools]
-    alarms = {tool: rows[f"{tool}: false alarms"]["value"] for tool in tools}
-    loud = [f"{tool} in {count}" for tool, count in alarms.items() if count]
+    groups: dict[int, list[str]] = {}
+    for tool in tools:
+        named, alarms = rows[f"{tool}: named"], rows[f"{tool}: false alarms"]["value"]
+        said = f"{tool.split(',')[0]}: {named['value']}" + (
+            f" ({alarms} false alarms)" if alarms else ""
+        )
+        groups.setdefault(named["of"], []).append(said)
+    sentences = [f"Bugs named of {count}: {'; '.join(said)}." for count, said in groups.items()]
     yield (
-        f"- **Side by side.** Of bugs in training loops that are drawn from a grammar, {'; '.join(said)}. False alarms "
-        f"in the right loops: {'; '.join(loud) or 'none'}. [The comparison](docs/comparison.md) says how."
+        "- **Side by side**, on training loops that are drawn from a grammar, each with a bug and without. "
+        f"{' '.join(sentences)} [The comparison](docs/comparison.md) says how."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from zerograd.core.events import Backward, End, Event, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
@@ -263,22 +264,23 @@ class _Search:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and provided():
             for outcome in outcomes:
-                if outcome.rule.outlives_calls and self.is_cleared_by_hook(subject):
+                if outcome.rule.outlives_calls and self.clearing_hook:
+                    if subject is not None:
+                        call = f"{self.clearing_hook}()"
+                        self.loops.leave(subject, NotFollowed.UNCLEAR_CLEAR, call)
                     continue
                 self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
                 self.loops.add_outcome(outcome, subject)
         return True
 
-    def is_cleared_by_hook(self, subject: Subject | None) -> bool:
-        """Whether a callback may clear."""
+    @cached_property
+    def clearing_hook(self) -> str:
+        """The name of a callback that may clear; else nothing."""
         names = hook_names(self.root, self.module)
         if not names:
-            return False
+            return ""
         self.asked_callers = True
-        hook = first_that_clears(self.module.path, names)
-        if hook and subject is not None:
-            self.loops.leave(subject, NotFollowed.UNCLEAR_CLEAR, f"{hook}()")
-        return hook != ""
+        return first_that_clears(self.module.path, names)
 
     def optimizer_of(self, subject: Subject | None) -> str:
         """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""

@@ -1,6 +1,6 @@
-"""Methods that step once in each call what their object keeps: whoever calls such a method, calls it again.
+"""Methods that fill and step an optimizer of their object once per call: they are called again and again.
 
-What a call leaves in the gradients, the next call finds there, unless the callers clear it.
+What one call leaves in the gradients, the next call finds there, unless the callers clear it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.callers import may_be_cleared
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import SELF, Key, Part
-from zerograd.static.read.values import Klass, Thing
+from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.roots import Root
 
 _ONCE = re.compile(
@@ -23,11 +23,11 @@ _ONCE = re.compile(
     r"find|compile|closure)(_|$)",
     re.IGNORECASE,
 )
-"""Methods of such names are called once, or by what calls them in its own way."""
+"""Methods of such names are called once, or in an order of their own."""
 
 
 def kept_and_stepped(root: Root, flow: Flow) -> frozenset[Key]:
-    """The optimizers of the object of a method that each call of the method fills and steps once."""
+    """The optimizers that a method's object keeps, and that each call of the method fills and steps once."""
     fn = root.fn
     if fn is None or fn.klass is None or not isinstance(fn.owner, Thing) or _ONCE.search(fn.name):
         return frozenset()
@@ -58,25 +58,19 @@ def _names(klass: Klass, attr: Part) -> bool:
 
 def callers_may_clear(root: Root) -> bool:
     """Whether code of the project around the calls of a method may clear what the method leaves."""
-    if root.fn is None:
+    fn = root.fn
+    if fn is None or fn.klass is None or _has_own_clear(root, fn, fn.klass):
         return True
-    path = root.fn.module.path
-    inlined = root.interpreter.nesting.inlined
-    if _has_own_clear(root):
-        return True
-    followed = {getattr(node, "name", "") for node in inlined}
-    return may_be_cleared(path, (root.fn.name,), followed - {""})
+    followed = {getattr(node, "name", "") for node in root.interpreter.nesting.inlined}
+    return may_be_cleared(fn.module.path, (fn.name,), followed - {""})
 
 
-def _has_own_clear(root: Root) -> bool:
+def _has_own_clear(root: Root, fn: Fn, klass: Klass) -> bool:
     """Whether another method of the object clears, and the method that is read does not call it."""
-    fn, interpreter = root.fn, root.interpreter
-    if fn is None or fn.klass is None:
-        return False
-    followed = interpreter.nesting.inlined | {fn.node}
+    followed = root.interpreter.nesting.inlined | {fn.node}
     others = (
         base.module.facts[method].called
-        for base in interpreter.classes.lineage(fn.klass)
+        for base in root.interpreter.classes.lineage(klass)
         for method in base.module.methods_of(base.node).values()
         if method not in followed
     )

@@ -1,4 +1,4 @@
-"""Callbacks: functions of the project that code calls by a name alone, so that nobody sees which ones they are.
+"""Callbacks: the code names only the method that it calls, so which function runs cannot be seen.
 
 `for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
 """
@@ -31,14 +31,14 @@ def hook_names(root: Root, module: Module) -> set[str]:
 
 
 _CALLBACK = re.compile(
-    r"^(?!register)(on|before|after|pre|post)(_|[A-Z])"
-    r"|^(?!register)\w*(begin|start|end|hook|callback|step|batch|iter|iteration|epoch)s?$"
+    r"^(?!register)((on|before|after|pre|post)(_|[A-Z])"
+    r"|\w*(begin|start|end|hook|callback|step|batch|iter|iteration|epoch)s?$)"
 )
-"""How methods of callbacks are called."""
+"""The names that methods of callbacks usually have."""
 
 
 def _hooks(function: ast.AST) -> set[str]:
-    """The methods that a function calls on each of several objects, and names that it hands to its object."""
+    """Methods that a function calls in a loop over objects, and names that it hands to its own object."""
     parts = list(nodes(function))
     each = {
         name.id

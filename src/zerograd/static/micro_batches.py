@@ -13,7 +13,10 @@ from zerograd.explore.flow import Block, Break, Emit, Flow, Jump, Loop, Seq, wal
 
 
 def cut_windows(flow: Flow) -> Iterator[CutWindows]:
-    """The clears in loops over micro-batches, of one subject, that leave the step after the loop only the last."""
+    """Clears in a loop over micro-batches: the step after the loop uses only the last micro-batch.
+
+    The flow is what one subject sees.
+    """
     if any(isinstance(event, (Assign, Unknown)) for event in _events(flow)):
         return
     for outer in walk(flow):
