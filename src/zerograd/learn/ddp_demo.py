@@ -87,6 +87,8 @@ def _run_rank(rank: int, store: str) -> list[object]:
     distributed.init_process_group("gloo", store=file, rank=rank, world_size=len(SLOPES))
     trained = [asdict(_train(rank, forget=forget)) for forget in (False, True)]
     syncs = [_count_syncs(no_sync=no_sync) for no_sync in (False, True)]
+    # A rank that ends first would close the connection on which the other still waits.
+    distributed.barrier()
     distributed.destroy_process_group()
     return [*trained, syncs]
 
