@@ -24,17 +24,17 @@ Found = set[tuple[str, Violation]]
 many = tiers.random(1000)
 
 
-def fold(machine: Automaton, word: list[Event], *, start: State = START) -> tuple[Found, State]:
+def fold(machine: Automaton, sequence: list[Event], *, start: State = START) -> tuple[Found, State]:
     node, found = machine.node(start), set()
-    for event in word:
+    for event in sequence:
         edge = machine.take(node, event)
         found |= {(rule.code, violation) for rule, violation in edge.broken}
         node = edge.node
     return found, node.state
 
 
-def explored(word: list[Event], *, start: State = START) -> Found:
-    result = explore(Seq([Emit(event) for event in word]), RULES, start=start)
+def explored(sequence: list[Event], *, start: State = START) -> Found:
+    result = explore(Seq([Emit(event) for event in sequence]), RULES, start=start)
     assert not result.cut
     return {(found.rule.code, found.violation) for found in result.outcomes}
 
@@ -42,16 +42,16 @@ def explored(word: list[Event], *, start: State = START) -> Found:
 @many
 @given(sequences, st.sampled_from([START, NEW]))
 def test_a_sequence_gets_the_verdicts_of_its_straight_line_flow(
-    word: list[Event], start: State
+    sequence: list[Event], start: State
 ) -> None:
-    assert fold(Automaton(RULES), word, start=start)[0] == explored(word, start=start)
+    assert fold(Automaton(RULES), sequence, start=start)[0] == explored(sequence, start=start)
 
 
 @many
 @given(sequences)
-def test_forgetting_edges_changes_no_verdict(word: list[Event]) -> None:
-    usual = fold(Automaton(RULES), word * 2)
-    assert fold(Automaton(RULES, most_edges=1), word * 2) == usual
+def test_forgetting_edges_changes_no_verdict(sequence: list[Event]) -> None:
+    usual = fold(Automaton(RULES), sequence * 2)
+    assert fold(Automaton(RULES, most_edges=1), sequence * 2) == usual
 
 
 def test_a_violation_names_the_rule_and_the_place() -> None:
@@ -68,8 +68,8 @@ def test_a_rule_sees_the_state_before_the_event() -> None:
     def check(before: State, event: Event) -> None:
         seen.append(before.grads)
 
-    word = [Zero(at(1)), Backward(at(1)), Step(at(1))]
-    _, state = fold(Automaton([replace(RULES[0], check=check)]), word)
+    sequence = [Zero(at(1)), Backward(at(1)), Step(at(1))]
+    _, state = fold(Automaton([replace(RULES[0], check=check)]), sequence)
     assert seen == [Grads.UNKNOWN, Grads.NONE, Grads.LIVE]
     assert state.grads is Grads.SPENT
 
@@ -79,8 +79,8 @@ def test_an_edge_is_checked_once_and_remembered() -> None:
     machine = Automaton(
         [replace(RULES[0], check=lambda before, event: calls.append((before, event)))]
     )
-    word = [Zero(at(1)), Backward(at(1)), Step(at(1))]
-    fold(machine, word * 100)
+    sequence = [Zero(at(1)), Backward(at(1)), Step(at(1))]
+    fold(machine, sequence * 100)
     assert len(calls) == 4  # the first clear finds the gradients unknown, the others spent
 
 

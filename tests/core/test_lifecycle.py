@@ -60,8 +60,8 @@ ASSIGN = Assign(at(13))
 UNKNOWN = Unknown(at(14))
 
 
-def after(*word: Event, start: State = START) -> State:
-    return reduce(advance, word, start)
+def after(*sequence: Event, start: State = START) -> State:
+    return reduce(advance, sequence, start)
 
 
 def may(event: Event) -> Event:
@@ -194,7 +194,7 @@ def test_a_clear_of_what_may_be_there_drops_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "scale"),
+    ("sequence", "scale"),
     [
         ((), Scale.UNKNOWN),
         ((ZERO,), Scale.PLAIN),
@@ -210,8 +210,8 @@ def test_a_clear_of_what_may_be_there_drops_nothing() -> None:
         ((ASSIGN,), Scale.UNKNOWN),
     ],
 )
-def test_scale_follows_the_value(word: tuple[Event, ...], scale: Scale) -> None:
-    assert after(*word).scale is scale
+def test_scale_follows_the_value(sequence: tuple[Event, ...], scale: Scale) -> None:
+    assert after(*sequence).scale is scale
 
 
 def test_the_scaler_s_round_lasts_until_its_update() -> None:
@@ -304,23 +304,25 @@ def test_what_may_clear_leaves_nothing_known(event: Event) -> None:
         assert after(may(event), start=state) == START
 
 
-# Any word
+# Any sequence
 
 
 @many
 @given(sequences)
-def test_every_sequence_leads_to_a_hashable_state_with_a_short_window(word: list[Event]) -> None:
+def test_every_sequence_leads_to_a_hashable_state_with_a_short_window(
+    sequence: list[Event],
+) -> None:
     for start in (START, NEW):
-        state = after(*word, start=start)
+        state = after(*sequence, start=start)
         assert isinstance(hash(state), int)
         assert 0 <= state.window <= LONGEST_WINDOW
-        assert after(*word, start=start) == state
+        assert after(*sequence, start=start) == state
 
 
 @many
 @given(sequences)
-def test_what_is_cleared_holds_nothing(word: list[Event]) -> None:
-    state = after(*word)
+def test_what_is_cleared_holds_nothing(sequence: list[Event]) -> None:
+    state = after(*sequence)
     if state.grads in EMPTY:
         assert state.window == 0
         assert (state.backward, state.mixed, state.clipped) == (None,) * 3
@@ -334,8 +336,8 @@ def test_what_is_cleared_holds_nothing(word: list[Event]) -> None:
 
 @many
 @given(sequences)
-def test_a_step_uses_all_that_is_there(word: list[Event]) -> None:
-    state = after(*word)
+def test_a_step_uses_all_that_is_there(sequence: list[Event]) -> None:
+    state = after(*sequence)
     if state.grads not in EMPTY:
         spent = advance(state, STEP)
         assert (spent.grads, spent.used, spent.window) == (Grads.SPENT, STEP, 0)
@@ -343,9 +345,9 @@ def test_a_step_uses_all_that_is_there(word: list[Event]) -> None:
 
 @many
 @given(sequences)
-def test_stale_gradients_have_both_ends(word: list[Event]) -> None:
-    state = after(*word)
-    looked = any(isinstance(event, Backward) and event.leftover for event in word)
+def test_stale_gradients_have_both_ends(sequence: list[Event]) -> None:
+    state = after(*sequence)
+    looked = any(isinstance(event, Backward) and event.leftover for event in sequence)
     if state.grads is Grads.STALE:
         # A run that has looked may have seen the gradients of a step that it had not seen.
         assert looked or state.used is not None
@@ -375,8 +377,8 @@ MAY_BE_ANOTHER_S = [
 
 @many
 @given(sequences, st.sampled_from(MAY_BE_ANOTHER_S))
-def test_an_event_that_may_be_another_s_accuses_nobody(word: list[Event], event: Event) -> None:
-    state = after(*word)
+def test_an_event_that_may_be_another_s_accuses_nobody(sequence: list[Event], event: Event) -> None:
+    state = after(*sequence)
     said_by_the_event = isinstance(event, Backward) and (
         event.own_gradient or event.bypasses != "" or event.orphan
     )
@@ -387,8 +389,8 @@ def test_an_event_that_may_be_another_s_accuses_nobody(word: list[Event], event:
 
 @many
 @given(sequences)
-def test_another_s_step_accuses_nobody(word: list[Event]) -> None:
-    state = after(*word)
+def test_another_s_step_accuses_nobody(sequence: list[Event]) -> None:
+    state = after(*sequence)
     for rule in RULES:
         for scaled in (False, True):
             assert rule.check(state, replace(FOREIGN_STEP, scaled=scaled)) is None

@@ -37,8 +37,8 @@ UNSCALE = Unscale(at(4), scaled=True)
 HOLD = Hold(at(6))
 
 
-def after(*word: Event, start: State = START) -> State:
-    return reduce(advance, word, start)
+def after(*sequence: Event, start: State = START) -> State:
+    return reduce(advance, sequence, start)
 
 
 def test_a_clear_of_what_another_has_used_drops_nothing_but_what_was_added_since() -> None:
@@ -119,7 +119,7 @@ def test_what_ranks_have_not_shared_stays_so_where_nothing_is_to_be_shared() -> 
 
 
 @pytest.mark.parametrize(
-    ("word", "scale"),
+    ("sequence", "scale"),
     [
         ((BACKWARD,), Scale.PLAIN),
         ((SCALED, BACKWARD), Scale.SCALED),
@@ -133,8 +133,8 @@ def test_what_ranks_have_not_shared_stays_so_where_nothing_is_to_be_shared() -> 
         ((SCALED, replace(UNSCALE, may=True)), Scale.UNKNOWN),
     ],
 )
-def test_the_scale_of_the_gradients(word: tuple[Event, ...], scale: Scale) -> None:
-    assert after(*word).scale is scale
+def test_the_scale_of_the_gradients(sequence: tuple[Event, ...], scale: Scale) -> None:
+    assert after(*sequence).scale is scale
 
 
 def test_a_step_of_a_part_uses_the_gradients_and_leaves_them() -> None:

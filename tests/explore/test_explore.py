@@ -189,7 +189,7 @@ class Run:
     """One concrete run: branches are decided at random, but never against what was said before."""
 
     random: Random
-    word: list[tuple[Event, Decisions]] = field(default_factory=list)
+    events: list[tuple[Event, Decisions]] = field(default_factory=list)
     values: dict[Variable, Value] = field(default_factory=dict)
     answers: dict[Fact, bool] = field(default_factory=dict)
     decided: set[Decision] = field(default_factory=set)
@@ -237,8 +237,8 @@ class Run:
             self.attempt(flow)
 
     def emit(self, event: Event) -> None:
-        self.word.append((event, frozenset(self.decided)))
-        if len(self.word) > 60:
+        self.events.append((event, frozenset(self.decided)))
+        if len(self.events) > 60:
             raise Over
         self.fail_sometimes()
 
@@ -300,7 +300,7 @@ def sample(flow: Flow, seed: int) -> list[tuple[Event, Decisions]]:
     run = Run(Random(seed))
     with contextlib.suppress(Left, Over):
         run.run(flow)
-    return run.word
+    return run.events
 
 
 def found(result: Result) -> dict[tuple[str, Violation], tuple[Decisions, ...]]:

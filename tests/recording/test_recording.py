@@ -121,15 +121,15 @@ def test_what_was_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[list[Event], str, int]]
 ) -> None:
     path = tmp_path_factory.mktemp("recording") / "run.jsonl"
-    word = [(who, event) for events, who, times in parts for event in events * times]
+    sequence = [(who, event) for events, who, times in parts for event in events * times]
     recorder = Recorder(str(path))
-    for number, (subject, event) in enumerate(word, start=1):
+    for number, (subject, event) in enumerate(sequence, start=1):
         recorder.write(subject, event)
         if number % 17 == 0:
             # A crash at any moment has lost nothing.
-            assert read(path) == (word[:number], False, [])
+            assert read(path) == (sequence[:number], False, [])
     recorder.close(clean=True)
-    assert read(path) == (word, True, [])
+    assert read(path) == (sequence, True, [])
 
 
 def test_a_long_run_is_no_longer_than_a_short_one(tmp_path: Path) -> None:
@@ -149,22 +149,22 @@ def test_epochs_that_break_the_rhythm_stay_small(tmp_path: Path) -> None:
 
 
 def test_many_different_events_are_numbered_anew(tmp_path: Path) -> None:
-    word = [("SGD", Step(Site("a.py", line))) for line in range(1, 9001)]
-    path = recorded(tmp_path / "many.jsonl", [*word, *word[:5] * 9, *word])
-    assert read(path)[0] == [*word, *word[:5] * 9, *word]
+    sequence = [("SGD", Step(Site("a.py", line))) for line in range(1, 9001)]
+    path = recorded(tmp_path / "many.jsonl", [*sequence, *sequence[:5] * 9, *sequence])
+    assert read(path)[0] == [*sequence, *sequence[:5] * 9, *sequence]
 
 
 def test_a_recording_is_cut_before_it_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "cut.jsonl"
     recorder = Recorder(str(path), most_bytes=2000)
-    word = [("SGD", Step(Site("a.py", line))) for line in range(1, 100)]
-    for subject, event in word:
+    sequence = [("SGD", Step(Site("a.py", line))) for line in range(1, 100)]
+    for subject, event in sequence:
         recorder.write(subject, event)
     recorder.close(clean=True)
     assert "2000 bytes" in recorder.problem
     assert path.stat().st_size <= 2000
     posted, clean, problems = read(path)
-    assert posted == word[: len(posted)]
+    assert posted == sequence[: len(posted)]
     assert len(posted) > 5
     assert not clean
     assert "cut" in problems[0].message

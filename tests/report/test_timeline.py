@@ -17,8 +17,8 @@ from zerograd.report import timeline
 from zerograd.report.timeline import STATES, Norms, Runs, Timeline
 
 SURE = [one for one in EVENTS if not one.may and not is_foreign(one)]
-Word = list[tuple[str, Event]]
-WORDS: st.SearchStrategy[Word] = st.lists(
+Events = list[tuple[str, Event]]
+SEQUENCES: st.SearchStrategy[Events] = st.lists(
     st.tuples(st.sampled_from(["SGD", "Adam"]), st.sampled_from(SURE)), max_size=40
 )
 
@@ -46,12 +46,12 @@ def test_a_finding_about_all_steps_from_one_on_marks_each(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "MOST_RUNS", most)
-    word: Word = []
+    sequence: Events = []
     for number in range(20):
-        word += [("SGD", Backward(Site("train.py", 1))), ("SGD", Step(Site("train.py", 2)))]
+        sequence += [("SGD", Backward(Site("train.py", 1))), ("SGD", Step(Site("train.py", 2)))]
         if number % 2:
-            word.append(("Adam", Step(Site("train.py", 3))))
-    line, _ = drawn(word)
+            sequence.append(("Adam", Step(Site("train.py", 3))))
+    line, _ = drawn(sequence)
     line.mark_steps("SGD", 13, 5)
     marked = []
     for number in motifs(line.runs):
@@ -63,9 +63,9 @@ def test_a_finding_about_all_steps_from_one_on_marks_each(
     assert abs(first - 13) < line.runs.each
 
 
-@given(WORDS)
-def test_a_timeline_holds_every_event_and_what_it_leaves(word: Word) -> None:
-    line, right = drawn(word)
+@given(SEQUENCES)
+def test_a_timeline_holds_every_event_and_what_it_leaves(sequence: Events) -> None:
+    line, right = drawn(sequence)
     read, last = [], [0] * len(line.lanes)
     for number in motifs(line.runs):
         motif = line.motifs[number]
@@ -79,7 +79,7 @@ def test_a_timeline_holds_every_event_and_what_it_leaves(word: Word) -> None:
     assert read == right
     assert line.runs.ticks == len(motifs(line.runs))
     for lane in line.lanes:
-        steps = [event for who, event in word if who == lane.name and isinstance(event, Step)]
+        steps = [event for who, event in sequence if who == lane.name and isinstance(event, Step)]
         assert lane.steps == len(steps)
 
 
@@ -95,9 +95,9 @@ def test_what_another_may_have_done_is_not_drawn() -> None:
 def test_a_regular_run_takes_no_more_room_when_it_is_longer() -> None:
     line = Timeline()
     site = Site("a.py", 1)
-    word = [Zero(site), Backward(site), Step(site)]
+    sequence = [Zero(site), Backward(site), Step(site)]
     for _ in range(50_000):
-        for event in word:
+        for event in sequence:
             line.add("SGD", event, START.grads)
     line.close()
     assert (line.runs.ticks, len(line.runs.motifs), len(line.motifs)) == (50_000, 1, 1)

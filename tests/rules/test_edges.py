@@ -58,13 +58,13 @@ def rule(code: str) -> Rule:
     return found
 
 
-def state(*word: Event) -> State:
-    return reduce(advance, word, START)
+def state(*sequence: Event) -> State:
+    return reduce(advance, sequence, START)
 
 
-def verdict(code: str, *word: Event) -> Violation | None:
+def verdict(code: str, *sequence: Event) -> Violation | None:
     """What a rule says about the last event of a sequence."""
-    return rule(code).check(state(*word[:-1]), word[-1])
+    return rule(code).check(state(*sequence[:-1]), sequence[-1])
 
 
 def evidence(*pairs: tuple[int, str]) -> tuple[Evidence, ...]:
@@ -75,7 +75,7 @@ class Broken(NamedTuple):
     """A sequence whose last event breaks a rule, and what the rule says."""
 
     code: str
-    word: tuple[Event, ...]
+    sequence: tuple[Event, ...]
     said: Violation
 
 
@@ -83,7 +83,7 @@ class Kept(NamedTuple):
     """A sequence that comes close to breaking a rule."""
 
     code: str
-    word: tuple[Event, ...]
+    sequence: tuple[Event, ...]
 
 
 STALE = Violation(
@@ -1023,20 +1023,20 @@ KEPT = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_rule_says(what: str) -> None:
-    code, word, said = BROKEN[what]
-    assert verdict(code, *word) == said
+    code, sequence, said = BROKEN[what]
+    assert verdict(code, *sequence) == said
 
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_every_need_of_the_rule_is_met_by(what: str) -> None:
-    code, word, _ = BROKEN[what]
-    assert all(any(need(event) for event in word) for need in rule(code).needs)
+    code, sequence, _ = BROKEN[what]
+    assert all(any(need(event) for event in sequence) for need in rule(code).needs)
 
 
 @pytest.mark.parametrize("what", KEPT)
 def test_a_rule_is_silent_about(what: str) -> None:
-    code, word = KEPT[what]
-    assert verdict(code, *word) is None
+    code, sequence = KEPT[what]
+    assert verdict(code, *sequence) is None
 
 
 def test_every_rule_is_broken_and_kept_here() -> None:

@@ -70,24 +70,26 @@ def test_only_what_may_be_meant_is_advice() -> None:
 # What a rule reads
 
 
-def verdicts(rule: Rule, word: list[Event]) -> set[tuple[str, Violation]]:
-    flow = Seq([Emit(event) for event in word])
+def verdicts(rule: Rule, sequence: list[Event]) -> set[tuple[str, Violation]]:
+    flow = Seq([Emit(event) for event in sequence])
     return {(found.rule.code, found.violation) for found in explore(flow, [rule]).outcomes}
 
 
 @tiers.random(1500)
 @given(sequences)
-def test_what_a_rule_reads_is_enough_for_its_verdicts(word: list[Event]) -> None:
+def test_what_a_rule_reads_is_enough_for_its_verdicts(sequence: list[Event]) -> None:
     for rule in RULES:
-        assert verdicts(rule, word) == verdicts(replace(rule, reads=FIELDS), word), rule.code
+        assert verdicts(rule, sequence) == verdicts(replace(rule, reads=FIELDS), sequence), (
+            rule.code
+        )
 
 
 @tiers.random(1500)
 @given(sequences)
-def test_no_sequence_breaks_a_rule_without_what_it_needs(word: list[Event]) -> None:
+def test_no_sequence_breaks_a_rule_without_what_it_needs(sequence: list[Event]) -> None:
     for rule in RULES:
-        if verdicts(rule, word):
-            assert all(any(map(need, word)) for need in rule.needs), rule.code
+        if verdicts(rule, sequence):
+            assert all(any(map(need, sequence)) for need in rule.needs), rule.code
 
 
 # The reader of source

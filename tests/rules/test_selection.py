@@ -25,7 +25,7 @@ ALL = frozenset(rule.code for rule in RULES)
 
 
 @pytest.mark.parametrize(
-    ("word", "codes"),
+    ("selector", "codes"),
     [
         ("ZG101", {"ZG101"}),
         ("zg101", {"ZG101"}),
@@ -37,12 +37,12 @@ ALL = frozenset(rule.code for rule in RULES)
         ("all", ALL),
     ],
 )
-def test_a_code_a_name_or_a_prefix_selects_rules(word: str, codes: set[str]) -> None:
-    assert expand(word, RULES) == codes
+def test_a_code_a_name_or_a_prefix_selects_rules(selector: str, codes: set[str]) -> None:
+    assert expand(selector, RULES) == codes
 
 
 @pytest.mark.parametrize(
-    ("word", "printed"),
+    ("selector", "printed"),
     [
         ("stale-gradients", "did you mean stale-gradient (ZG101)"),
         ("clip", "clip-before-unscale"),
@@ -53,9 +53,9 @@ def test_a_code_a_name_or_a_prefix_selects_rules(word: str, codes: set[str]) -> 
         ("Z", "unknown rule"),
     ],
 )
-def test_an_unknown_rule_gets_suggestions(word: str, printed: str) -> None:
+def test_an_unknown_rule_gets_suggestions(selector: str, printed: str) -> None:
     with pytest.raises(UnknownRule, match=r"unknown rule") as caught:
-        expand(word, RULES)
+        expand(selector, RULES)
     assert printed in str(caught.value)
 
 

@@ -72,13 +72,13 @@ class Changes:
     def _changed(self) -> dict[str, str]:
         """The changed files, each with its name at the merge base; none for a new file."""
         output = self._git("diff", "--name-status", "-z", "--find-renames", self._base, "--", ":/")
-        words = iter(map(os.fsdecode, (output or b"").split(b"\0")))
+        fields = iter(map(os.fsdecode, (output or b"").split(b"\0")))
         found = {}
-        for status in words:
+        for status in fields:
             if not status:
                 break
-            old = next(words)
-            found[next(words) if status[0] in "RC" else old] = "" if status[0] == "A" else old
+            old = next(fields)
+            found[next(fields) if status[0] in "RC" else old] = "" if status[0] == "A" else old
         return found
 
     def _before(self, path: str) -> frozenset[Function]:
@@ -91,10 +91,10 @@ class Changes:
             return frozenset()
         return frozenset().union(*map(functions, cells))
 
-    def _git(self, *words: str) -> bytes | None:
+    def _git(self, *arguments: str) -> bytes | None:
         """The output of git; None if it failed."""
         import subprocess
 
-        command = ["git", "-C", self._folder, *words]
+        command = ["git", "-C", self._folder, *arguments]
         done = subprocess.run(command, capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None

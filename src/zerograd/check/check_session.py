@@ -312,8 +312,8 @@ class _Chooser:
         self._severities: dict[int, dict[str, str]] = {}
         self._settings: dict[str, Settings] = {}
         """The settings of each file that leads to a training loop."""
-        for word in (*(options.select or ()), *options.ignore):
-            expand(word, _pages())
+        for selector in (*(options.select or ()), *options.ignore):
+            expand(selector, _pages())
 
     def add(self, verdict: Verdict, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
@@ -375,7 +375,7 @@ class _Chooser:
             return {}
         known = self.understood(settings)
         if id(known) not in self._severities:
-            graded = [(expand(word, _pages()), level) for word, level in known.severity]
+            graded = [(expand(selector, _pages()), level) for selector, level in known.severity]
             graded.sort(key=lambda one: -len(one[0]))
             self._severities[id(known)] = {code: level for codes, level in graded for code in codes}
         return self._severities[id(known)]
@@ -445,23 +445,23 @@ class _Chooser:
                 ignore=self._known(settings.ignore, settings),
                 per_file_ignores=tuple((one, self._known(n, settings)) for one, n in by_file),
                 severity=tuple(
-                    (word, level)
-                    for word, level in settings.severity
-                    if self._known([word], settings)
+                    (selector, level)
+                    for selector, level in settings.severity
+                    if self._known([selector], settings)
                 ),
             )
             self._checked[id(self._checked[id(settings)])] = self._checked[id(settings)]
         return self._checked[id(settings)]
 
-    def _known(self, words: Iterable[str], settings: Settings) -> tuple[str, ...]:
+    def _known(self, selectors: Iterable[str], settings: Settings) -> tuple[str, ...]:
         known = []
-        for word in words:
-            problem = _unknown(word)
+        for selector in selectors:
+            problem = _unknown(selector)
             if problem:
                 message = f"[tool.zerograd] {problem}; it is not used"
                 self.report.errors.append(Problem(settings.path, message))
             else:
-                known.append(word)
+                known.append(selector)
         return tuple(known)
 
 
@@ -473,9 +473,9 @@ def _changes(options: Options) -> Changes | None:
     return Changes(options.diff_base, first if os.path.isdir(first) else os.path.dirname(first))
 
 
-def _unknown(word: str) -> str:
+def _unknown(selector: str) -> str:
     try:
-        expand(word, _pages())
+        expand(selector, _pages())
     except UnknownRule as error:
         return str(error)
     return ""

@@ -17,19 +17,19 @@ from zerograd.static.read.outline import FARTHEST, Outline, Outlines, outline_of
 def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
     """The paths of files that were not parsed, and lead from a loop to a step of another file."""
     silent = {path: verdict.unparsed for path, verdict in verdicts.items() if verdict.unparsed}
-    words: set[bytes] = set()
+    names: set[bytes] = set()
     leading: set[str] = set()
     for path, verdict in verdicts.items():
         if verdict.exports:
             leading.add(os.path.abspath(path))
-            words |= {_stem(path), *verdict.exports}
+            names |= {_stem(path), *verdict.exports}
     found: dict[str, Outline] = {}
     for _ in range(FARTHEST):
         # A file that imports a leading name may lead on: a package, a class that inherits.
-        if not words:
+        if not names:
             break
         imports_one = re.compile(
-            rb"\b(?:" + b"|".join(sorted(map(re.escape, words))) + rb")\b"
+            rb"\b(?:" + b"|".join(sorted(map(re.escape, names))) + rb")\b"
         ).search
         fresh = [path for path, lines in silent.items() if imports_one(lines)]
         leads: dict[str, list[bytes]] = {}
@@ -41,7 +41,7 @@ def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
                 only = leading | {outline.path}
                 leads[path] = Outlines(FARTHEST, only).exports(outline)
         leading = leading | {found[path].path for path, names in leads.items() if names}
-        words = {name for path, names in leads.items() if names for name in (_stem(path), *names)}
+        names = {name for path, names in leads.items() if names for name in (_stem(path), *names)}
     outlines = Outlines(FARTHEST, leading)
     return [path for path, outline in found.items() if outlines.repeats_a_step(outline)]
 

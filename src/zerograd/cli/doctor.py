@@ -25,9 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what is there; the exit code."""
     rows = [*_versions(), *_check(), *_watch(), *_places()]
-    width = max(len(word) for word, _ in rows)
-    for word, text in rows:
-        print(f"{word:<{width}}  {text}")
+    width = max(len(label) for label, _ in rows)
+    for label, text in rows:
+        print(f"{label:<{width}}  {text}")
     return 0
 
 

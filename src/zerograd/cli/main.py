@@ -29,11 +29,11 @@ examples:
 """
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code."""
     strictness = _forgive()
     try:
-        code = _obey(sys.argv[1:] if words is None else words, strictness)
+        code = _run_command(sys.argv[1:] if arguments is None else arguments, strictness)
     except KeyboardInterrupt:
         if sys.excepthook is silent:
             raise
@@ -51,22 +51,22 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
-def _obey(words: Sequence[str], strictness: dict[str, str]) -> int:
-    asked = words[0] if words and words[0] in COMMANDS else ""
+def _run_command(arguments: Sequence[str], strictness: dict[str, str]) -> int:
+    asked = arguments[0] if arguments and arguments[0] in COMMANDS else ""
     command = import_module(f"zerograd.cli.{asked}") if asked else None
     # Everything after the script belongs to the script.
-    own, program = command.split(words) if command and asked == "run" else (words, ())
+    own, program = command.split(arguments) if command and asked == "run" else (arguments, ())
     parser = _parser(asked, command)
-    arguments, unknown = parser.parse_known_args(own)
+    options, unknown = parser.parse_known_args(own)
     if unknown:
         parser.asked.refuse(unknown)
     assert command is not None, "the parser knows the same commands"
-    arguments.program, arguments.strictness = program, strictness
-    detail(f"{__version__}, Python {sys.version.split()[0]}, in {os.getcwd()}", arguments)
+    options.program, options.strictness = program, strictness
+    detail(f"{__version__}, Python {sys.version.split()[0]}, in {os.getcwd()}", options)
     start = time.monotonic()
-    code: int = command.run(arguments)
+    code: int = command.run(options)
     with contextlib.suppress(OSError, ValueError):  # a script may have closed its standard error
-        detail(f"took {time.monotonic() - start:.2f} s", arguments)
+        detail(f"took {time.monotonic() - start:.2f} s", options)
     if asked != "run":  # there standard output belongs to the script
         sys.stdout.flush()
     return code
@@ -81,7 +81,11 @@ class _Parser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End with a message about arguments that nobody knows."""
         options = list(self._option_string_actions)
-        hints = [_similar(word.partition("=")[0], options) for word in unknown if word[:1] == "-"]
+        hints = [
+            _similar(argument.partition("=")[0], options)
+            for argument in unknown
+            if argument[:1] == "-"
+        ]
         self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
 
     def error(self, message: str) -> NoReturn:
@@ -93,10 +97,10 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def _similar(word: str, known: list[str]) -> str:
+def _similar(argument: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, 1)
+    close = get_close_matches(argument, known, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 

@@ -103,14 +103,14 @@ def _steps(text: str) -> int:
     return int(text)
 
 
-def split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """The arguments of zerograd, and those of the program, which begin with its name."""
     at = 1
-    while at < len(words) and words[at][:1] == "-" and words[at] not in ("-", "--"):
-        if words[at].startswith("-m"):
+    while at < len(arguments) and arguments[at][:1] == "-" and arguments[at] not in ("-", "--"):
+        if arguments[at].startswith("-m"):
             break
-        at += 2 if words[at] in _VALUED else 1
-    return words[:at], words[at + 1 if words[at : at + 1] == ["--"] else at :]
+        at += 2 if arguments[at] in _VALUED else 1
+    return arguments[:at], arguments[at + 1 if arguments[at : at + 1] == ["--"] else at :]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         select, ignore = chosen(arguments)
-        for word in (*(select or ()), *ignore):
-            expand(word, PAGES)
+        for selector in (*(select or ()), *ignore):
+            expand(selector, PAGES)
     except (NoRules, UnknownRule) as error:
         say(str(error))
         return COULD_NOT

@@ -18,7 +18,7 @@ _SCALED = re.compile(rf"({_NAME})\.scale\((?:\s*({_NAME})\s*\)\.backward\()?")
 _BACKWARD = re.compile(rf"({_NAME})\.backward\(\s*\)")
 _GUARD = re.compile(r"([A-Za-z_][\w.]*)(?:\s*\+\s*1)?\s*\)?\s*%\s*([A-Za-z_][\w.]*|\d+)")
 _LOOP = re.compile(rf"for\s+([A-Za-z_]\w*)\s*,.*\bin\s+enumerate\(\s*({_NAME})\s*[,)]")
-_WORDS = re.compile(
+_USUAL_NAMES = re.compile(
     r"\b(?:optimizer(?=\.|\))|scaler(?=\.)|loss(?=\))|i(?= \+ 1)|N(?= == 0)|loader(?=\)))"
 )
 _ABOVE = 60
@@ -27,7 +27,7 @@ _ABOVE = 60
 
 def helped(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> str:
     """The help of a finding, with the names that its lines show."""
-    if not _WORDS.search(finding.help):
+    if not _USUAL_NAMES.search(finding.help):
         return finding.help
     names: dict[str, str] = {}
     if re.fullmatch(_NAME, finding.optimizer):
@@ -35,7 +35,7 @@ def helped(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> str:
     for line in _lines(finding, sources):
         _read(line, names)
     _read_loop(finding, sources, names)
-    return _WORDS.sub(lambda word: names.get(word[0], word[0]), finding.help)
+    return _USUAL_NAMES.sub(lambda usual: names.get(usual[0], usual[0]), finding.help)
 
 
 def with_help(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> str:

@@ -350,9 +350,9 @@ _FILLS = frozenset(
 
 def _healthy_flag(name: str) -> bool | None:
     """What a flag is in a healthy run, if its name says nothing else: `found_inf`, `grads_are_finite`."""
-    words = re.findall(r"[a-z]+|[A-Z][a-z]*", name)
-    said = {_SAYS[word.lower()] for word in words if word.lower() in _SAYS}
-    rest = {word.lower() for word in words} - _SAYS.keys()
+    parts = [part.lower() for part in re.findall(r"[a-z]+|[A-Z][a-z]*", name)]
+    said = {_SAYS[part] for part in parts if part in _SAYS}
+    rest = set(parts) - _SAYS.keys()
     return said.pop() if len(said) == 1 and rest <= _FILLS else None
 
 

@@ -119,13 +119,13 @@ class Scene:
         return (self.code.insert_after(place.after, *lines),)
 
     def carry(
-        self, unit: Sequence[ast.stmt], place: Place, words: re.Pattern[str], *ahead: str
+        self, unit: Sequence[ast.stmt], place: Place, topic: re.Pattern[str], *ahead: str
     ) -> tuple[Edit, ...]:
         """Edits that move statements to a place, with new lines before them."""
         if any(node in (place.before, place.after) for one in unit for node in ast.walk(one)):
             raise Refused("a statement cannot be moved into itself")
-        lines = self.code.taken(unit, words)
-        return (self.code.delete(unit, words), *self.put(place, *ahead, *lines))
+        lines = self.code.taken(unit, topic)
+        return (self.code.delete(unit, topic), *self.put(place, *ahead, *lines))
 
     # Optimizers and scalers
 

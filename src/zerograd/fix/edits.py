@@ -171,7 +171,7 @@ class Code:
             line -= 1
         return line
 
-    def _owned_above(self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None) -> int:
+    def _owned_above(self, unit: Sequence[ast.stmt], topic: re.Pattern[str] | None) -> int:
         """The first line of a unit, including the comments that are about it alone."""
         first, last = self.span(unit[0]).line, self.span(unit[-1]).end_line
         top = self._comments_above(first)
@@ -180,7 +180,7 @@ class Code:
         after = self.lines[last].strip() if last < len(self.lines) else ""
         alone = not after or after.startswith("#")
         said = "\n".join(self.lines[top - 1 : first - 1])
-        return top if alone or (words is not None and words.search(said)) else first
+        return top if alone or (topic is not None and topic.search(said)) else first
 
     def level(self, statement: ast.stmt) -> str:
         """One level of indentation, as the code around a statement uses it."""
@@ -228,14 +228,14 @@ class Code:
     def _has_own_lines(self, statement: ast.stmt) -> bool:
         return self.starts_line(statement) and self.ends_line(statement)
 
-    def delete(self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None = None) -> Edit:
+    def delete(self, unit: Sequence[ast.stmt], topic: re.Pattern[str] | None = None) -> Edit:
         """Delete consecutive statements of a block."""
         block = self.block(unit[0])
         if len(unit) == len(block):
             raise Refused("the block would be empty")
         start, end = self.span(unit[0]), self.span(unit[-1])
         if self.starts_line(unit[0]) and self.ends_line(unit[-1]):
-            return self.edit(Span(self._owned_above(unit, words), 1, end.end_line + 1, 1), "")
+            return self.edit(Span(self._owned_above(unit, topic), 1, end.end_line + 1, 1), "")
         number = block.index(unit[-1]) + 1
         if number < len(block) and self.span(block[number]).line == end.end_line:
             following = self.span(block[number])
@@ -256,7 +256,7 @@ class Code:
         return self.edit(Span(span.line, 1, span.end_line + 1, 1), "")
 
     def taken(
-        self, unit: Sequence[ast.stmt], words: re.Pattern[str] | None = None, more: str = ""
+        self, unit: Sequence[ast.stmt], topic: re.Pattern[str] | None = None, more: str = ""
     ) -> list[str]:
         """The lines of some statements without their indentation, each after the prefix `more`."""
         if not (self.starts_line(unit[0]) and self.ends_line(unit[-1])):
@@ -270,7 +270,7 @@ class Code:
         indent = self._indent(first)
         fixed = set(self._inside_strings(unit))
         found = []
-        for number in range(self._owned_above(unit, words), last + 1):
+        for number in range(self._owned_above(unit, topic), last + 1):
             line = self.lines[number - 1]
             if number in fixed:
                 raise Refused("a string runs over several lines")

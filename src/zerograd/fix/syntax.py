@@ -77,8 +77,8 @@ def is_clear(statement: ast.stmt) -> bool:
         if _CLEARS.match(method(call)):
             return True
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        words = ("zero_", "detach_")
-        return method(call) in words and owner is not None and mentions_gradients([owner])
+        methods = ("zero_", "detach_")
+        return method(call) in methods and owner is not None and mentions_gradients([owner])
     if isinstance(statement, ast.Assign) and all(map(is_gradient, statement.targets)):
         value = statement.value
         if isinstance(value, ast.Call):

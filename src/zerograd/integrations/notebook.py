@@ -92,16 +92,16 @@ class NotebookWatch:
 
     def line_magic(self, line: str) -> None:
         """`%zerograd on|off|status`."""
-        word = line.strip()
-        if word == "on":
+        argument = line.strip()
+        if argument == "on":
             self._begin()
-        elif word == "off":
+        elif argument == "off":
             self._end()
             self._show()
-        elif word == "status":
+        elif argument == "status":
             print(self._status())  # noqa: T201  # a magic prints
         else:
-            raise _usage(f"%zerograd {word}".strip())
+            raise _usage(f"%zerograd {argument}".strip())
 
     def cell_magic(self, line: str, cell: str) -> None:
         """`%%zerograd run`."""

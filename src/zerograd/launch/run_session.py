@@ -467,18 +467,18 @@ class _Console:
         """The file descriptor."""
         return self._fd
 
-    def draw(self, words: str) -> None:
+    def draw(self, text: str) -> None:
         """Write at once, with one call, independent of the output of the program."""
         with self._lock, contextlib.suppress(OSError):
-            os.write(self._fd, words.encode(self._encoding, "replace"))
+            os.write(self._fd, text.encode(self._encoding, "replace"))
 
-    def write(self, words: str) -> None:
+    def write(self, text: str) -> None:
         """Write after the output of the program so far. A closed pipe is ignored."""
         with self._lock, contextlib.suppress(OSError):
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
-            data = words.encode(self._encoding, "backslashreplace")
+            data = text.encode(self._encoding, "backslashreplace")
             while data:
                 data = data[os.write(self._fd, data) :]
 
@@ -492,9 +492,9 @@ class _Output:
         self._device = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
         self._real = os.path.abspath(path) if self._device else os.path.realpath(path)
 
-    def write(self, words: str, *, last: bool = False) -> None:
+    def write(self, text: str, *, last: bool = False) -> None:
         """Replace the file. A device or a pipe is written once, at the end."""
-        data = words.encode("utf-8", "backslashreplace")
+        data = text.encode("utf-8", "backslashreplace")
         self.problem = ""
         try:
             if not self._device:

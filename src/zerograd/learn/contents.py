@@ -54,6 +54,6 @@ def similar(name: str) -> list[Lesson]:
     """The lessons whose name or title is like this, the closest first."""
     from difflib import get_close_matches
 
-    words = {word: lesson for lesson in LESSONS for word in (lesson.name, lesson.title.lower())}
-    close = get_close_matches(name.lower().replace("-", "_"), words, 3, 0.5)
-    return list(dict.fromkeys(words[word] for word in close))
+    titles = {title: lesson for lesson in LESSONS for title in (lesson.name, lesson.title.lower())}
+    close = get_close_matches(name.lower().replace("-", "_"), titles, 3, 0.5)
+    return list(dict.fromkeys(titles[title] for title in close))

@@ -15,7 +15,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _SIGNS = "●○×+"
 _LIQUIDS = {"spent": "dim", "stale": "mark"}
 """The colours of states, as on the pages: grey, red; all others are blue."""
-_STYLES = ("note", "mark", "word", "advice")
+_STYLES = ("note", "mark", "label", "advice")
 TALL = 4
 """Rows of a bucket."""
 HIGH = 10
@@ -36,7 +36,7 @@ def buckets(part: Buckets, width: int, paint: Paint) -> Iterator[str]:
 def _row_of_buckets(
     moments: Sequence[Moment], most: float, wide: int, paint: Paint
 ) -> Iterator[str]:
-    yield _centred([(m.call, "word") for m in moments], wide, paint)
+    yield _centred([(m.call, "label") for m in moments], wide, paint)
     for row in range(TALL, 0, -1):
         line = ""
         for moment in moments:

@@ -132,7 +132,7 @@ class Terminal:
             yield MARKED.sub(self._marked, line).replace(_GLUE, " ")
 
     def _marked(self, found: re.Match[str]) -> str:
-        return self._paint("word", found[1]) if found[1] else self._paint("bold", found[2])
+        return self._paint("label", found[1]) if found[1] else self._paint("bold", found[2])
 
     def _code(self, part: Code) -> Iterator[str]:
         lines = part.text.rstrip("\n").split("\n")
@@ -140,7 +140,7 @@ class Terminal:
         title = f" {part.title} " if part.title else ""
         yield f"┌─{title}{'─' * (wide - len(title) - 1)}┐"
         for line in lines:
-            yield f"│ {self._paint('word', line)}{' ' * (wide - len(line) - 1)}│"
+            yield f"│ {self._paint('label', line)}{' ' * (wide - len(line) - 1)}│"
         yield f"└{'─' * wide}┘"
 
     def _verdict(self, part: Verdict) -> Iterator[str]:

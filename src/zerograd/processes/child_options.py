@@ -38,11 +38,11 @@ def pass_on(options: ChildOptions) -> None:
 
 def from_parent() -> ChildOptions | None:
     """The options from the process that started this one; None if there is none."""
-    word = os.environ.get(VARIABLE)
-    if not word:
+    text = os.environ.get(VARIABLE)
+    if not text:
         return None
     try:
-        options = parsed(ChildOptions, json.loads(word))
+        options = parsed(ChildOptions, json.loads(text))
     except ValueError:
         return None
     assert isinstance(options, ChildOptions)

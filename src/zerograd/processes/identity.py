@@ -56,5 +56,5 @@ def _is_worker() -> bool:
 
 def number_in_environment(name: str) -> int | None:
     """The number in an environment variable; None if there is none."""
-    word = os.environ.get(name, "")
-    return int(word) if word.isdecimal() else None
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else None

@@ -40,13 +40,13 @@ class StepCounter:
     def __init__(self, file: Any) -> None:
         self._file = file
         self._at = file.tell() + len('{"steps": ')
-        word = _STEPS % 0
-        file.write(b'{"steps": ' + word + b"}\n")
+        digits = _STEPS % 0
+        file.write(b'{"steps": ' + digits + b"}\n")
         self._tens = 0
         """All digits but the last, as written."""
         self._memory: memoryview | None = None
         with contextlib.suppress(OSError, ValueError):  # not every file system supports it
-            whole = mmap.mmap(file.fileno(), self._at + len(word))
+            whole = mmap.mmap(file.fileno(), self._at + len(digits))
             self._memory = memoryview(whole)[self._at :]
 
     def set(self, steps: int) -> None:
@@ -55,12 +55,12 @@ class StepCounter:
             self._memory[-1] = _ZERO + steps % 10
             return
         self._tens = steps // 10
-        word = _STEPS % steps
+        digits = _STEPS % steps
         if self._memory is not None:
-            self._memory[:] = word
+            self._memory[:] = digits
             return
         with contextlib.suppress(OSError):
-            os.pwrite(self._file.fileno(), word, self._at)
+            os.pwrite(self._file.fileno(), digits, self._at)
 
 
 class RunProcess:
@@ -264,8 +264,8 @@ class RunProcess:
 
 def _meeting() -> str:
     """The directory for ranks that a launcher started, named after their common parent."""
-    words = (os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("MASTER_PORT", ""))
-    name = f"zerograd-{getpass.getuser()}-{os.getppid()}-{'-'.join(filter(None, words))}"
+    names = (os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("MASTER_PORT", ""))
+    name = f"zerograd-{getpass.getuser()}-{os.getppid()}-{'-'.join(filter(None, names))}"
     safe = "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in name)
     return os.path.join(tempfile.gettempdir(), safe)
 

@@ -156,9 +156,9 @@ def _asset(name: str) -> str:
     return (files("zerograd.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _text(words: object) -> str:
+def _text(value: object) -> str:
     """Text escaped for the page."""
-    return escape(visible(str(words)))
+    return escape(visible(str(value)))
 
 
 def _number(value: int) -> str:
@@ -179,7 +179,7 @@ def _top(page: Page) -> str:
 
 
 def _verdict(page: Page) -> tuple[str, str]:
-    """The result, as a CSS class and in words."""
+    """The result, as a CSS class and a sentence."""
     levels = Counter(one.finding.level for one in page.findings)
     counts = [_count(levels["error"], "error")] if levels["error"] else []
     counts += [f"{_number(levels['advice'])} advice"] if levels["advice"] else []
@@ -203,7 +203,7 @@ def _steps(page: Page) -> int:
 
 
 def _hero(page: Page) -> str:
-    kind, words = _verdict(page)
+    kind, sentence = _verdict(page)
     optimizers = max((len(rank.watched.optimizers) for rank in page.ranks), default=0)
     windows: Counter[int] = Counter()
     ranked = [rank for rank in page.ranks if rank.number is not None]
@@ -230,7 +230,7 @@ def _hero(page: Page) -> str:
     sign = {"bad": "✕", "advice": "!", "good": "✓"}[kind]
     return (
         f"<section class='hero {kind}' aria-labelledby=verdict>"
-        f"<p class=sign aria-hidden=true>{sign}</p><div><h1 id=verdict>{_text(words)}</h1>"
+        f"<p class=sign aria-hidden=true>{sign}</p><div><h1 id=verdict>{_text(sentence)}</h1>"
         f"<p class=lead>{_lead(page, kind)}</p></div><dl class=tiles>{shown}</dl></section>"
     )
 
@@ -305,9 +305,9 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
     yield "</article>"
 
 
-def _with_code(words: str) -> str:
+def _with_code(text: str) -> str:
     """Text with `code` as HTML."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", _text(words))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", _text(text))
 
 
 def _fix(fix: Fix, page: Page) -> Iterator[str]:
@@ -354,10 +354,10 @@ def _numbers(measured: Measured) -> str:
     most = max(measured.expected, measured.got)
     whole = math.isfinite(most) and most > 0
 
-    def bar(kind: str, words: str, value: float) -> str:
+    def bar(kind: str, label: str, value: float) -> str:
         share = 100 * value / most if whole else 100.0
         return (
-            f"<div class={kind}><span>{words}</span><b>{_text(f'{value:.6g}')}</b>"
+            f"<div class={kind}><span>{label}</span><b>{_text(f'{value:.6g}')}</b>"
             f"<i><u style='width:{share:.2f}%'></u></i></div>"
         )
 

@@ -54,7 +54,7 @@ def _lines(marks: Sequence[tuple[Site, str, str]], lines: Sequence[str]) -> Iter
         kind = (
             f" class={'here' if any(k == 'here' for _, k, _ in here) else 'there'}" if here else ""
         )
-        said = "".join(f"<em class={k}>{escape(visible(words))}</em>" for _, k, words in here)
+        said = "".join(f"<em class={k}>{escape(visible(label))}</em>" for _, k, label in here)
         yield f"<li value={number}{kind}><code>{_marked(lines[number - 1], here)}</code>{said}</li>"
     yield "</ol>"
 

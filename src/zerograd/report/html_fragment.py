@@ -69,5 +69,5 @@ def _place(site: Site) -> str:
     return f"{_text(site.path)}, cell {site.cell}, line {site.line}"
 
 
-def _text(words: object) -> str:
-    return escape(visible(str(words)))
+def _text(value: object) -> str:
+    return escape(visible(str(value)))

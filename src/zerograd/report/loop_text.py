@@ -104,4 +104,4 @@ def _mention(mention: Mention) -> str:
 
 
 def _row(label: str, text: str, paint: Paint) -> str:
-    return f"   {paint('word', f'{label:<10}')}  {text}"
+    return f"   {paint('label', f'{label:<10}')}  {text}"

@@ -24,7 +24,7 @@ _STYLES = {
     "advice": "1;33",
     "mark": "31",
     "note": "94",
-    "word": "36",
+    "label": "36",
 }
 
 
@@ -113,7 +113,7 @@ def fixable(finding: Finding) -> str:
 
 
 def _row(label: str, text: str, paint: Paint) -> str:
-    return f"   {paint('word', label)}  {text}"
+    return f"   {paint('label', label)}  {text}"
 
 
 def problem(problem: Problem, *, color: bool = False) -> str:

@@ -38,9 +38,9 @@ class UnknownRule(ValueError):
     """A name that matches no rule; the message suggests similar ones."""
 
 
-def expand(word: str, rules: Sequence[Named]) -> frozenset[str]:
+def expand(selector: str, rules: Sequence[Named]) -> frozenset[str]:
     """The codes that one item of `select` or `ignore` matches."""
-    upper = word.strip().upper()
+    upper = selector.strip().upper()
     if upper in EVERYTHING:
         return frozenset(rule.code for rule in rules)
     codes = frozenset(
@@ -49,16 +49,16 @@ def expand(word: str, rules: Sequence[Named]) -> frozenset[str]:
         if rule.name.upper() == upper or (upper.startswith("ZG") and rule.code.startswith(upper))
     )
     if not codes:
-        raise UnknownRule(f"unknown rule {word.strip()!r}{_hint(word, rules)}")
+        raise UnknownRule(f"unknown rule {selector.strip()!r}{_hint(selector, rules)}")
     return codes
 
 
-def _hint(word: str, rules: Sequence[Named]) -> str:
+def _hint(selector: str, rules: Sequence[Named]) -> str:
     from difflib import get_close_matches
 
     names = {rule.name: f"{rule.name} ({rule.code})" for rule in rules}
     names.update({rule.code: f"{rule.code} ({rule.name})" for rule in rules})
-    lower, upper = word.strip().lower(), word.strip().upper()
+    lower, upper = selector.strip().lower(), selector.strip().upper()
     close = [name for name in names if lower and lower in name.split("-")]
     close = close or get_close_matches(lower, names, 3, 0.6) or get_close_matches(upper, names)
     if close:
@@ -74,9 +74,9 @@ def resolve(
         codes = frozenset(rule.code for rule in rules)
         explicit: frozenset[str] = frozenset()
     else:
-        words = tuple(select)
-        codes = frozenset().union(*(expand(word, rules) for word in words))
-        single = (word for word in words if word.strip().upper() not in EVERYTHING)
-        explicit = frozenset().union(*(expand(word, rules) for word in single))
-    ignored = frozenset().union(*(expand(word, rules) for word in ignore))
+        selectors = tuple(select)
+        codes = frozenset().union(*(expand(selector, rules) for selector in selectors))
+        single = (selector for selector in selectors if selector.strip().upper() not in EVERYTHING)
+        explicit = frozenset().union(*(expand(selector, rules) for selector in single))
+    ignored = frozenset().union(*(expand(selector, rules) for selector in ignore))
     return Selection(codes - ignored, explicit - ignored)

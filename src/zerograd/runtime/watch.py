@@ -100,8 +100,8 @@ class Watch:
         if check_ranks not in replicas.SETTINGS:
             settings = ", ".join(map(repr, replicas.SETTINGS))
             raise ValueError(f"check_ranks={check_ranks!r} is not one of {settings}")
-        words = [rules] if isinstance(rules, str) else rules
-        self.codes = resolve(words, (), RULES).codes
+        selectors = [rules] if isinstance(rules, str) else rules
+        self.codes = resolve(selectors, (), RULES).codes
         self._options: dict[str, Any] = {
             "on": on,
             "rules": rules,
@@ -249,8 +249,8 @@ class Watch:
     def _announce(self, finding: Finding) -> None:
         site = finding.site
         level = logging.WARNING if finding.level == "error" else logging.INFO
-        words = (site.path, site.line, finding.code, finding.name, finding.message)
-        _LOG.log(level, "%s:%d: %s %s: %s", *words, extra={"finding": finding})
+        values = (site.path, site.line, finding.code, finding.name, finding.message)
+        _LOG.log(level, "%s:%d: %s %s: %s", *values, extra={"finding": finding})
         if self._on_finding is not None:
             self._on_finding(finding)
         elif self._on == "warn":

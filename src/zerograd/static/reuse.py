@@ -2,7 +2,7 @@
 
 What a root gives depends on its own text, on the texts that it leads to by names, and on a few facts about the
 whole file. Where all of these are as they were, so is what was found; only its lines may have moved. Names are
-compared as words, without regard to what they mean, so a root is interpreted once too often rather than not.
+compared name by name, whatever they mean, so a root is rather interpreted once too often than too seldom.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zerograd.static.read.source import Source
 from zerograd.static.read.values import Fn, Klass
 from zerograd.static.unused_optimizers import unused_optimizers
 
-_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"\w+")
 _PLACE = re.compile(r"\.\d+:\d+")
 """An object that has no name is called by its line, which moves."""
 _ASKED = ("mentions", "steps", "grads", "updates")
@@ -76,8 +76,8 @@ class Memory:
     """The other files that were read."""
     leading: frozenset[bytes] | None = None
     """The names that lead to a step, where they decided which files are read."""
-    words: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The words of each text."""
+    names: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The names in each text."""
     parsed: ParsedFile = field(default_factory=ParsedFile)
 
     def forget(self) -> None:
@@ -110,7 +110,7 @@ class Reuse:
         self._answers: dict[str, Hashable] = {}
         self._lines = source.lines
         self._kept: dict[Hashable, Unit] = {}
-        self._words: dict[str, frozenset[str]] = {}
+        self._names: dict[str, frozenset[str]] = {}
         self.recalled = 0
         """How many roots were not interpreted."""
         self.found: list[Named] = []
@@ -126,10 +126,10 @@ class Reuse:
         self._defines = self._definitions()
         self._whole = self._facts_of_the_file()
         self._methods: dict[str, tuple[tuple[str, frozenset[str]], ...]] = {}
-        """What is called on receivers, by the words in the first name of each."""
+        """What is called on receivers, by the first name of each receiver."""
         for receiver, methods in sorted(module.methods.items()):
-            for word in self._words_of(receiver.partition(".")[0]):
-                self._methods[word] = (*self._methods.get(word, ()), (receiver, methods))
+            for name in self._names_in(receiver.partition(".")[0]):
+                self._methods[name] = (*self._methods.get(name, ()), (receiver, methods))
         self._functions = {mark: node for node in self._nodes() if (mark := self._place(node))}
         self._places = {node: mark for mark, node in self._functions.items()}
 
@@ -149,12 +149,12 @@ class Reuse:
         is_loose = not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         return _Text("\n".join(self._lines[start - 1 : end]), start, end, is_loose)
 
-    def _words_of(self, text: str) -> frozenset[str]:
-        words = self._words.get(text)
-        if words is None:
-            words = self._memory.words.get(text) or frozenset(_WORD.findall(text))
-            self._words[text] = words
-        return words
+    def _names_in(self, text: str) -> frozenset[str]:
+        names = self._names.get(text)
+        if names is None:
+            names = self._memory.names.get(text) or frozenset(_NAME.findall(text))
+            self._names[text] = names
+        return names
 
     def _definitions(self) -> dict[str, list[_Text]]:
         """By name, the statements that define it."""
@@ -216,7 +216,7 @@ class Reuse:
             tuple(
                 one.text.partition("\n")[0]
                 for one in self._texts
-                if "scale" in self._words_of(one.text)
+                if "scale" in self._names_in(one.text)
             ),
             tuple(
                 (klass.name, attr)
@@ -228,19 +228,19 @@ class Reuse:
     # What a root depends on
 
     def _dependencies(self, begin: list[_Text]) -> tuple[list[_Text], set[str]]:
-        """The texts that some texts lead to by names, and all words in them."""
+        """The texts that some texts lead to by names, and all names in those."""
         reached = dict.fromkeys(begin)
-        words: set[str] = set()
+        names: set[str] = set()
         todo = list(reached)
         while todo:
-            fresh = self._words_of(todo.pop().text) - words
-            words |= fresh
+            fresh = self._names_in(todo.pop().text) - names
+            names |= fresh
             for name in fresh & self._defines.keys():
                 for text in self._defines[name]:
                     if text not in reached:
                         reached[text] = None
                         todo.append(text)
-        return sorted(reached, key=lambda one: (one.start, -one.end)), words
+        return sorted(reached, key=lambda one: (one.start, -one.end)), names
 
     def _key(self, fn: Fn | None, klass: Klass | None) -> tuple[Hashable, list[_Text]]:
         """What the result of a root depends on, and the texts in it."""
@@ -249,7 +249,7 @@ class Reuse:
         for node in (fn and fn.module is module and fn.node, klass and klass.node):
             if node:
                 begin.append(self._around(node.lineno))
-        texts, words = self._dependencies(begin)
+        texts, names = self._dependencies(begin)
         # Where the loose statements are among the others does not matter, but for the top level.
         order = tuple(one.text for one in texts)
         at = self._place(fn.node) if fn is not None and fn.module is module else None
@@ -258,10 +258,10 @@ class Reuse:
             order,
             fn and (fn.module.path, fn.name, at and (at.line, at.column)),
             klass and klass.name,
-            tuple(sorted((w, self._module.imports[w]) for w in words & module.imports.keys())),
-            tuple(self._methods[w] for w in sorted(words & self._methods.keys())),
-            frozenset(words & module.tested),
-            tuple(self._reached(w) for w in sorted(words & module.method_names)),
+            tuple(sorted((w, self._module.imports[w]) for w in names & module.imports.keys())),
+            tuple(self._methods[w] for w in sorted(names & self._methods.keys())),
+            frozenset(names & module.tested),
+            tuple(self._reached(w) for w in sorted(names & module.method_names)),
         )
         return key, texts
 
@@ -343,7 +343,7 @@ class Reuse:
         """The analysis is complete: what it used is what is known from now on."""
         memory = self._memory
         memory.units = self._kept
-        memory.words = self._words
+        memory.names = self._names
         memory.leading = self._project.leading
         for path in self._project.read - {os.path.abspath(self._module.path)}:
             memory.depends.setdefault(path, _stamp(path))

@@ -111,16 +111,16 @@ class Live:
             return
         lines = self.lines(columns)
         room = (rows, columns, len(lines))
-        words = ""
+        text = ""
         if room != self._room:
             # Scroll to make rows for the status lines; the cursor stays after the last output.
-            words = _FREE if self._room[2] else ""
-            words += "\n" * len(lines) + f"\x1b[{len(lines)}A"
-            words += f"{_SAVE}\x1b[1;{rows - len(lines)}r{_BACK}"
+            text = _FREE if self._room[2] else ""
+            text += "\n" * len(lines) + f"\x1b[{len(lines)}A"
+            text += f"{_SAVE}\x1b[1;{rows - len(lines)}r{_BACK}"
             self._room = room
         first = rows - len(lines) + 1
         placed = (f"\x1b[{first + at};1H\x1b[2K{line}" for at, line in enumerate(lines))
-        self._write(f"{words}{_SAVE}{''.join(placed)}{_BACK}")
+        self._write(f"{text}{_SAVE}{''.join(placed)}{_BACK}")
 
     def lines(self, columns: int) -> list[str]:
         """The status lines, fitted to the width of the terminal."""
@@ -155,21 +155,21 @@ class Live:
         return self._paint("2", _fit(head.ljust(columns, "─"), columns))
 
     def _subject(self, one: Glance, wide: int, columns: int) -> str:
-        sign, word, style = _SIGNS[one.grads]
+        sign, name, style = _SIGNS[one.grads]
         lengths = sorted(one.windows.items(), key=lambda item: -item[1])[:3]
         windows = ", ".join(f"{times:,} of {length}" for length, times in lengths) or "none yet"
-        said = f"  {_fit(one.title, wide):<{wide}}  {sign} {word:<7}"
+        said = f"  {_fit(one.title, wide):<{wide}}  {sign} {name:<7}"
         more = f"  window {one.window}  steps {one.steps:,}  windows {windows}"
         said, more = _fit(said, columns), _fit(more, max(0, columns - len(said)))
         return self._paint(style, said) + more
 
-    def _paint(self, style: str, words: str) -> str:
-        return f"\x1b[{style}m{words}\x1b[0m" if self._color else words
+    def _paint(self, style: str, text: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._color else text
 
 
-def _fit(words: str, columns: int) -> str:
+def _fit(text: str, columns: int) -> str:
     """Text of the program in one line, without control characters."""
-    plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in words)
+    plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return plain if len(plain) <= columns else plain[: max(0, columns - 1)] + "…"[:columns]
 
 

@@ -87,9 +87,14 @@ def test_a_bypassed_library_has_a_name_only_where_no_variable_names_it() -> None
 
 
 def test_names_of_calls_that_touch_gradients_are_words() -> None:
-    assert {"first_step", "optimizer_step", "manual_backward", "zero_grad"} <= registry.WORDS
+    assert {
+        "first_step",
+        "optimizer_step",
+        "manual_backward",
+        "zero_grad",
+    } <= registry.GRADIENT_NAMES
     assert {"step", "first_step", "second_step", "optimizer_step"} == registry.STEPS
-    assert not registry.WORDS & {"__call__", "scale", "update", "prepare*"}
+    assert not registry.GRADIENT_NAMES & {"__call__", "scale", "update", "prepare*"}
 
 
 # By use

@@ -8,5 +8,5 @@ TABLE = Framework(
     packages=["apex"],
     contexts=[Context("scale_loss", Changes.SCALES_LOSS)],
     wrappers="initialize",
-    words=["scale_loss"],
+    mentions=["scale_loss"],
 )

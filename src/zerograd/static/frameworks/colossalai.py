@@ -30,5 +30,5 @@ TABLE = Framework(
         ),
         Call("execute_pipeline", MayTouch(Whose.ANYONE), on=BOOSTER, gives=Gives.UNKNOWN),
     ],
-    words=["execute_pipeline"],
+    mentions=["execute_pipeline"],
 )

@@ -79,7 +79,9 @@ LOCAL = frozenset(c.name for c in _CONTEXTS.values() if c.changes is Changes.LOC
 ACCUMULATES = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.ACCUMULATES)
 STEPS = _names_of(Steps)
 """Methods that step something."""
-WORDS = _names_of(RunsBackward, Steps, Clears).union(*(framework.words for framework in FRAMEWORKS))
+GRADIENT_NAMES = _names_of(RunsBackward, Steps, Clears).union(
+    *(framework.mentions for framework in FRAMEWORKS)
+)
 """A function that mentions none of these (nor calls one that does) does nothing to gradients."""
 TELLING = frozenset().union(*(use.calls | use.any_of | use.none_of for use in _USES))
 """Methods whose calls show the role of an object."""

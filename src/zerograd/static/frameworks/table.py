@@ -275,7 +275,7 @@ class Framework:
         driven: Iterable[str] = (),
         completed: Iterable[str] = (),
         drivers: Iterable[str] = (),
-        words: Iterable[str] = (),
+        mentions: Iterable[str] = (),
     ) -> None:
         self.packages = frozenset(packages)
         """Packages that run, gate or collect backward: no function of a file that imports one is obviously right."""
@@ -301,5 +301,5 @@ class Framework:
         """Methods, in such classes, that return a loss: it clears, runs their backward, and steps."""
         self.drivers = frozenset(drivers)
         """Its functions and classes that are handed a function, which they call once for every batch."""
-        self.words = frozenset(words)
+        self.mentions = frozenset(mentions)
         """Other names that say that a function does something to gradients."""

@@ -69,7 +69,7 @@ TABLE = Framework(
         "clip_grads_with_norm_", "clip_grads", "clip_gradient", "clip_grad",
     ],
     unscales_to_clip=[SCALER],
-    words=[
+    mentions=[
         "backward", "zero_grad", "step", "unscale_", "requires_grad", "requires_grad_", "grad",
         "clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "_foreach_zero_",
     ],

@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     """A function, or what a file does besides, which has no name."""
 
     name: bytes
-    words: frozenset[bytes]
+    names: frozenset[bytes]
     """What it calls, and the attributes that it mentions."""
     clears: bool
     """It clears gradients, and not only those that it fills and uses itself."""
@@ -67,8 +67,8 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
         if not (common or asked) and any(not wanted.isdisjoint(one.handed) for one in pieces):
             return True
         asked |= wanted
-        callers = [piece for piece in pieces if not wanted.isdisjoint(piece.words - {piece.name})]
-        if any(piece.clears or not helpers.isdisjoint(piece.words) for piece in callers):
+        callers = [piece for piece in pieces if not wanted.isdisjoint(piece.names - {piece.name})]
+        if any(piece.clears or not helpers.isdisjoint(piece.names) for piece in callers):
             return True
         wanted = {piece.name for piece in callers} - asked - _COMMON - {b""}
         if common or not wanted:
@@ -164,13 +164,13 @@ def _piece(name: bytes, lines: Iterable[bytes]) -> Piece:
     text = b"\n".join(lines)
     clears = _CLEAR.search(text) is not None
     own = clears and b"backward(" in text and b"step(" in text
-    words, handed = frozenset(_WORDS.findall(text)), frozenset(_HANDED.findall(text))
-    return Piece(name, words, clears and not own, handed)
+    names, handed = frozenset(_NAMES.findall(text)), frozenset(_HANDED.findall(text))
+    return Piece(name, names, clears and not own, handed)
 
 
 _LINE = re.compile(rb"^([ \t]*)([^\s#)\]}][^\n]*)", re.MULTILINE)
 _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
-_WORDS = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
+_NAMES = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
 _HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)
 _CLEAR = re.compile(
     rb"(?:zero|clear|reset|clean)_?grad|\.grad\s*=\s*None|grad(?:\.data)?\.zero_|\.grad\s*\*=\s*0"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.registry import CLIPS, STEPS, WORDS
+from zerograd.static.frameworks.registry import CLIPS, GRADIENT_NAMES, STEPS
 from zerograd.static.frameworks.torch import SCALER_NAME
 from zerograd.static.read.vocabulary import OBJECT_METHODS
 
@@ -258,7 +258,7 @@ def _read_body(
         if type(node) is ast.Name:
             if node.ctx.__class__ is not ast.Load:
                 own.assigned.add(node.id)
-            elif node.id in _WORDS:
+            elif node.id in _NAMES_OR_CLIPS:
                 _name(node, chain)
             continue
         if type(node) is ast.Attribute:
@@ -284,8 +284,8 @@ def _read_body(
                 todo.append(value)
 
 
-_WORDS = WORDS | CLIPS
-_NOTED = _WORDS | _TELLING | {"data"}
+_NAMES_OR_CLIPS = GRADIENT_NAMES | CLIPS
+_NOTED = _NAMES_OR_CLIPS | _TELLING | {"data"}
 
 
 def blocks(root: ast.AST) -> list[list[Touch]]:
@@ -317,7 +317,7 @@ def _block(statements: list[ast.stmt]) -> list[Touch]:
         call = node.value
         if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
             block.append(Touch(call.func.id, "", at))
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in _WORDS:
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in _NAMES_OR_CLIPS:
             if call.func.attr in CLIPS:
                 block.append(Touch(call.func.attr, "", at))
             elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
@@ -469,7 +469,7 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
 
 def _name(node: ast.Name, chain: Chain) -> None:
     _touch(chain, Touch(node.id, ""))
-    if node.id in WORDS:
+    if node.id in GRADIENT_NAMES:
         _mention(chain)
 
 
@@ -498,16 +498,20 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[as
         _noted(file, node, chain)
     if type(value) is ast.Name:
         chain[-1].attributes.add((value.id, node.attr))
-        if value.id in _WORDS:
+        if value.id in _NAMES_OR_CLIPS:
             _name(value, chain)
     elif value.__class__ in _BRANCHES:
         todo.append(value)
 
 
 def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
-    if node.attr in _WORDS and (node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)):
+    if node.attr in _NAMES_OR_CLIPS and (
+        node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)
+    ):
         _touch(chain, Touch(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
-    if node.attr in WORDS and (node.attr not in _IF_CALLED or not isinstance(node.ctx, ast.Load)):
+    if node.attr in GRADIENT_NAMES and (
+        node.attr not in _IF_CALLED or not isinstance(node.ctx, ast.Load)
+    ):
         _mention(chain)
         if node.attr in STEPS:
             _step(chain)
