@@ -59,7 +59,7 @@ class Diverged(Record):
     """How many those are."""
     here: str = ""
     there: str = ""
-    """The two values, where they say something."""
+    """The two values, if they are worth printing."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Backward(Event):
     unsynced: str = ""
     """What kept them from it: `no_sync()`, `.module`."""
     off: Site | None = None
-    """And where that was said."""
+    """Where the program says so."""
     volume: int = 0
     """How many bytes of gradients each rank has shared, where it need not have yet."""
     excuse: Excuse | None = None
@@ -251,9 +251,9 @@ class Step(Event):
     decided: Decided | None = None
     """What decides about the step, where a run has read the source."""
     remade: Site | None = None
-    """Where its optimizer is made, if that was made for it alone, as several before it were."""
+    """Where its optimizer is made, if each of the latest steps had an optimizer of its own."""
     leaked: bool = False
-    """It uses what another subject's backward has left, and its own points against that, as before."""
+    """It uses gradients of another subject's backward that point against its own, as steps before it did."""
     measured: Measured | None = None
     """What it should have used, and what it used, where a run has looked."""
     repeated: tuple[str, ...] = ()

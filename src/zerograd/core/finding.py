@@ -81,7 +81,7 @@ class Finding(Record):
 
     @property
     def place(self) -> Place:
-        """What it is and where: another one there is the same, seen once more."""
+        """Its code and place: another finding with the same ones is the same finding, seen again."""
         return (self.code, self.site.path, self.site.line, self.site.cell)
 
     @property
@@ -144,7 +144,7 @@ class Watched:
     ran: tuple[str, ...] = ()
     """The codes of the rules that had something to judge."""
     could_not: dict[str, str] = field(default_factory=dict)
-    """The codes of those that had not, and why."""
+    """The codes of the rules that had nothing to judge, and why."""
     remarks: tuple[str, ...] = ()
     """What was seen and breaks no rule: `3 steps used gradients that are inf or nan`."""
     unwatched: tuple[str, ...] = ()
@@ -154,8 +154,7 @@ class Watched:
     ranks: tuple[int, ...] = ()
     """The ranks that were watched, where there are several."""
     lost: dict[int, int] = field(default_factory=dict)
-    """Those that did not come to their end, and how many steps they had taken: what they had found until
-    then is counted."""
+    """The ranks that did not end, and how many steps each had taken. Their findings until then count."""
 
 
 class Cell(NamedTuple):
@@ -196,7 +195,7 @@ class Report:
     unchanged: int = 0
     """How many findings are not shown because no function that they are in has changed."""
     lists_loops: bool = False
-    """They are listed one by one, and not only counted."""
+    """The loops are listed one by one, not only counted."""
 
     @property
     def exit_code(self) -> int:

@@ -182,7 +182,7 @@ def _backward(state: State, event: Backward) -> State:
 
 
 def _is_foreign(state: State, event: Backward) -> bool:
-    """Whether what is there was meant for the other subject alone: a shared trunk learns from both."""
+    """Whether the gradients were meant for the other subject alone: a shared trunk learns from both."""
     if state.lent is None:
         return False
     left, step = state.lent
@@ -192,7 +192,7 @@ def _is_foreign(state: State, event: Backward) -> bool:
 
 
 def _is_others(state: State, event: Backward) -> bool:
-    """Whether what was added onto used gradients was for another subject, and this is for this one."""
+    """Whether an earlier backward was for another subject, and this backward is for this one."""
     if state.others is None or state.others[0] != state.mixed:
         return False
     return event.alone or bool(state.others[1].through)
@@ -203,7 +203,7 @@ def _divisor(event: Backward) -> int | None:
 
 
 def _local(state: State, event: Backward) -> Backward | None:
-    """What is synchronised is all that is there: earlier contributions go with the last."""
+    """The latest unshared backward: a synchronised one shares all that `.grad` holds."""
     if event.synced is None:
         return state.local
     return None if event.synced else event

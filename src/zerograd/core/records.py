@@ -82,7 +82,7 @@ def replace(record: T, **changes: object) -> T:
     if len(held) != len(names):
         if unknown := changes.keys() - names:
             raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
-        # What the record has computed of its fields is not true of other fields.
+        # Cached properties are those of the old fields.
         for name in held.keys() - names:
             del held[name]
     return new

@@ -113,7 +113,7 @@ class Rule(Page):
     single: bool = False
     """Whether it is also sought with windows of one micro-batch, which some guards never close."""
     outlives_calls: bool = False
-    """Whether it is about what an earlier call leaves: then the next call of the same function can break it."""
+    """Whether the next call of the same function can break it, by what an earlier call leaves."""
     yields_to: Rule | None = None
     """The rule that says more: where it finds something at the same place, this one is silent."""
 

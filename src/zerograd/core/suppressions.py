@@ -1,7 +1,7 @@
 """`# zerograd: allow[name]`: the comments by which an author silences rules, and what they cover.
 
-Only comments count. Behind code it speaks for that statement, alone on a line for the statement
-below (a whole function, if that is one), before the first statement for the file.
+Only comments count. A comment behind code covers that statement; on a line of its own it covers the statement
+below (a whole function, if that is one); before the first statement it covers the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
 
 @dataclass
 class Allow:
-    """One name in one comment, the lines it speaks for, and whether it was needed."""
+    """One name in one comment, the lines it covers, and whether it was needed."""
 
     name: str
     site: Site
@@ -38,7 +38,7 @@ class Allow:
 
 
 def find_allows(text: str, path: str, tree: ast.Module, known: Collection[str]) -> list[Allow]:
-    """The allow comments of a file, each with the lines it speaks for."""
+    """The allow comments of a file, each with the lines it covers."""
     found = []
     spans = _Spans(tree)
     lines = text.split("\n")

@@ -85,7 +85,7 @@ def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
 def _guard(test: Expr, values: dict[Variable | Fact, Value], loop: int) -> bool | None:
     """The truth of an accumulation guard of this loop, as far as it can be executed."""
     if values.get(LastIteration(loop)) and logic.is_open(test, values):
-        return True  # what else it asks may well be whether this is the last one
+        return True  # its unknown operand probably asks for the last iteration
     return logic.leaning(test, values)
 
 
@@ -407,7 +407,7 @@ class _Exploration:
     def split(
         self, test: Expr, entry: Configurations, index: int
     ) -> tuple[Configurations, Configurations]:
-        """Those that go on and those whose `while` test has become false."""
+        """The configurations that go on, and those whose `while` test has become false."""
         on: Configurations = {}
         done: Configurations = {}
         for key, paths in entry.items():

@@ -33,7 +33,7 @@ class Const:
 
 
 class Variable:
-    """What a test can read and a path can know the value of. `str` is different for any two."""
+    """What a test can read and a path can know the value of. No two variables have the same `str`."""
 
 
 @dataclass(frozen=True)

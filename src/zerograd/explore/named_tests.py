@@ -35,7 +35,7 @@ def spelled_out(flow: Flow) -> Flow:
 
 
 def _spell(flow: Flow, tests: Tests) -> Flow:
-    """The flow with its tests spelled out; `tests` are the ones that variables hold, before and then after."""
+    """The flow with its tests spelled out. `tests` are the tests that variables hold; they are updated."""
     if isinstance(flow, Seq):
         return Seq([_spell(item, tests) for item in flow.items])
     if isinstance(flow, Set):

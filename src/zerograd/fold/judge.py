@@ -78,7 +78,7 @@ class Judge:
 
     @property
     def tracks(self) -> list[Track]:
-        """Of all subjects that there are."""
+        """The tracks of all subjects."""
         return list(self._tracks.values())
 
     @property
@@ -95,7 +95,7 @@ class Judge:
         return +total
 
     def forked(self) -> None:
-        """This process is a child of the one that it was: what that has done does not count here."""
+        """This process is a forked child: what its parent has done does not count here."""
         self._past_steps -= self.steps
         self._past_windows.subtract(self.windows)
         self._streaks.clear()

@@ -73,7 +73,7 @@ class WindowStatistics:
         self.drops: list[Dropped] = []
         """The clears since the last step that dropped something."""
         self.cuts = False
-        """The last step was preceded by clears that dropped the like of what it used: not often enough yet."""
+        """Clears before the last step dropped the same kind of gradients as it used, but not often enough yet."""
         self._carries = False
         self._run = 0
         self._first = 0

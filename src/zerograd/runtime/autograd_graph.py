@@ -53,7 +53,7 @@ def mark_scaled(output: Any) -> None:
 
 
 def has_a_scaled_copy(output: Any) -> bool:
-    """Whether a scaler has multiplied a tensor, and this is what it was before."""
+    """Whether this tensor is the unscaled input of a scaler."""
     node = getattr(output, "grad_fn", None)
     return node is not None and SOURCE in node.metadata
 

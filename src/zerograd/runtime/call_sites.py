@@ -48,7 +48,7 @@ class Bottom:
 
 
 def no_frame(error: ValueError) -> Any:
-    """What is there where no frame is so far above; the error may also come from a signal handler."""
+    """Stands for a frame that does not exist; an error that a signal handler has raised goes on."""
     if interrupts(error):
         raise error
     return Bottom

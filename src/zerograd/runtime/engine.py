@@ -45,7 +45,7 @@ class OpenWatch(Protocol):
     most_steps: int
 
     def enough(self) -> None:
-        """As many steps were watched as the watch is for."""
+        """Whether the watch has seen as many steps as it was asked for."""
         ...
 
     def hear(self, finding: Finding) -> None:

@@ -35,13 +35,13 @@ class EventCache:
         return event or self._at(frame, key, Backward, scaled=scaled)
 
     def step(self, frame: Any, scaled: bool, length: int = 0) -> Step:
-        """The same of a step; `length` is how many backward calls its window is meant to have."""
+        """The step that the user's code calls; `length` is how many backward calls its window is meant to have."""
         key = (id(frame.f_code), frame.f_lasti, Step, scaled, length)
         event: Step | None = self._direct.get(key)
         return event or self._at(frame, key, Step, scaled=scaled, length=length)
 
     def zero(self, frame: Any, to_none: bool) -> Zero:
-        """The same of a clear."""
+        """The clear that the user's code calls."""
         key = (id(frame.f_code), frame.f_lasti, Zero, to_none)
         event: Zero | None = self._direct.get(key)
         return event or self._at(frame, key, Zero, to_none=to_none)

@@ -141,7 +141,7 @@ class GradientProbe:
         return met
 
     def before_step(self, subject: Subject) -> None:
-        """A step that would use a sum of used and new gradients: see whether it is still there."""
+        """Before a step that would use a sum of used and new gradients: see whether the sum is still there."""
         used = subject.used
         if used.mixed and self._is_replaced(subject):
             self._forget_sum(subject)
@@ -187,7 +187,7 @@ class GradientProbe:
         even = used.count == len(held) and not used.uneven and not self.thorough
         meeting = used.meetings.get(id(event)) if even else None
         if meeting is not None and meeting.harmless >= USUAL and not used.mixed:
-            # It has always reached them, and that has always come to nothing.
+            # It has always reached them, and they were always cleared before a step.
             few = meeting.reached[:1]
             if few and holds(few[0]):
                 self._narrow(subject, held)
@@ -216,7 +216,7 @@ class GradientProbe:
         return state.mixed is None or (state.others is not None and state.others[0] == state.mixed)
 
     def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
-        """No others can hold used gradients any more, whatever is added to them."""
+        """Notes the parameters that may still hold used gradients: from here on there are no others."""
         if len(params) < len(subject.params):
             subject.used.left = params
             self._keep_mixed(subject, params)

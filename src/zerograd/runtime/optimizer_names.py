@@ -21,7 +21,7 @@ from zerograd.runtime.program_source import ProgramSource
 LONGEST = 60
 """A longer expression is no name."""
 MOST_OPTIMIZERS = 1024
-"""So many are named; a program that makes more makes them all alike."""
+"""Only this many are named: a program that makes more makes them all alike."""
 
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 

@@ -269,7 +269,7 @@ class SteadyLoop:
     # Noting rounds, and leaving the loop
 
     def leave(self) -> None:
-        """The loop does not go on as it did. What was not kept up to date in it is brought so."""
+        """The loop does not go on as it did: bring up to date what it has not kept."""
         call = self.expected
         if call is not NOTHING:
             self.expected, self.round = NOTHING, None

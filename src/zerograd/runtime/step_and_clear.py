@@ -29,7 +29,7 @@ from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
 
 SAME = 1e-4
-"""Factors that differ by less are one factor."""
+"""Factors that differ by less are the same factor."""
 
 # An attribute of an enumeration is looked up each time; a name of the module is not.
 _LIVE, _SPENT = Grads.LIVE, Grads.SPENT

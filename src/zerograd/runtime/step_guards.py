@@ -19,7 +19,7 @@ MOST_FRAMES = 8
 """How many callers are searched for the loop that a call is in."""
 MOST_CALLS = 1024
 DEPTH = 3
-"""Variables that hold the result of a test are followed so far."""
+"""How many variables in a row are followed to the test whose result they hold."""
 
 _JUMPS = (ast.Continue, ast.Break, ast.Return)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TINY = 1e-6
-"""A clip multiplies by a little less than it should: smaller changes are none."""
+"""Smaller relative changes are rounding: a clip multiplies by a little less than it should."""
 
 
 class StepSum:

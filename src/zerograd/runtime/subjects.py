@@ -79,7 +79,7 @@ class Meeting:
 
 
 class UsedGradients:
-    """What is known of gradients that a step has used and nothing has cleared (`gradient_probe`)."""
+    """Gradients that a step has used and nothing has cleared (`gradient_probe`)."""
 
     __slots__ = (
         "company",
@@ -210,7 +210,7 @@ class Finiteness:
         self.turn = 0
         """How many looks there were: each is at another parameter."""
         self.vain = self.skip = 0
-        """How often the gradients were finite all the same; and how many looks are left out for it."""
+        """How often suspicious gradients were finite after all; and how many looks are skipped because of that."""
 
     def calm(self) -> None:
         """The gradients are finite."""
@@ -445,7 +445,7 @@ class Subjects:
         return self._by_optimizer.get(id(optimizer)) or self.of(optimizer)
 
     def groups(self, key: int) -> tuple[Any, int, Any]:
-        """The groups of the optimizer with an identity: they, how many, and what the last holds."""
+        """The groups of an optimizer, given by identity: the list, its length, and the parameters of the last group."""
         return self._known[key][1:4]
 
     def changed(self, optimizer: Any) -> None:

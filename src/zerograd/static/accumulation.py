@@ -45,7 +45,7 @@ from zerograd.static.read import vocabulary
 LENGTHS = (2, 3)
 """The lengths of window that guards are executed with, whatever N the code has: these show all errors."""
 SINGLE = 1
-"""The length with which windows are none: some code forgets that N may be 1."""
+"""With N = 1 there are no windows: some code forgets that N may be 1."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Counting:
         return number if type(number) is int and number > 0 else 0
 
     def wrapped(self, test: Expr) -> set[Variable] | None:
-        """N where a test asks for a count that wraps around."""
+        """What the code calls N, if a test reads a counter that wraps around."""
         found = frozenset[Variable]().union(*(self.wraps.get(v, ()) for v in logic.reads(test)))
         return set(found) or None
 
@@ -229,7 +229,7 @@ class _Guards:
                 guards = (*guards, (loops[-1], (part, False)))
 
     def is_guard(self, alt: Alt) -> bool:
-        """Whether a branch closes windows; where both arms step, who steps counts them."""
+        """Whether a branch closes windows: its test counts, and only one of its arms steps."""
         if self.counting.lengths(alt.test) is None:
             return False
         return not (has_step(alt.then) and has_step(alt.orelse))
@@ -288,7 +288,7 @@ class _Guards:
         own = {part.variable for part in _sets(flow) if not isinstance(part.value, Const)}
         inner = [part for part in walk(flow.body) if isinstance(part, Loop)]
         if not any(part.ident in self.steps for part in inner):
-            # Where a loop inside steps by its own count, a step after it only takes the rest.
+            # If an inner loop steps by its own count, a step after it only uses the remainder.
             own |= {part.variable for part in walk(flow.body) if isinstance(part, Set)}
         if flow.counter is not None:
             own.add(flow.counter)
@@ -323,7 +323,7 @@ def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, 
 
 
 def _from_zero(flow: Flow, counters: frozenset[Variable]) -> Flow:
-    """The flow with counters that go on from a checkpoint counted from 0."""
+    """The flow in which counters that continue from a checkpoint start at 0."""
     if not counters:
         return flow
     if isinstance(flow, Set) and flow.variable in counters:

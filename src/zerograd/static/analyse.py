@@ -61,7 +61,7 @@ class Analysis:
 
     tree: ast.Module
     findings: list[Finding] = field(default_factory=list)
-    """The possible ones, too."""
+    """All of them, also those that are only possible."""
     depends: list[str] = field(default_factory=list)
     """The paths of the other files that were read."""
     cut: str | None = None
@@ -112,7 +112,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         reuse.end()
     depends = sorted(project.read - {module.path})
     if not module.facts[module.tree].mentions:
-        # Whether a file without gradients repeats a step was worth a try.
+        # The file does nothing to gradients itself: that it leads to a step was only a guess.
         cut.clear()
     for event in untrained_modules(module):
         for rules in _groups([event]):
@@ -300,7 +300,7 @@ class _Search:
         return next(filter(None, steps), "")
 
     def with_loop(self, outcome: Outcome) -> Outcome:
-        """A violation with the loop around it, if that is in another function: others may drive it right."""
+        """The violation, with the loop that repeats it as evidence if that loop is in another function."""
         violation = outcome.violation
         loops = [
             part
@@ -498,7 +498,7 @@ def _repeat(flow: Flow, per_batch: bool) -> Flow:
 
 
 def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:
-    """A round of the scaler that is not ended, and gradients that are stepped and not cleared."""
+    """What the caller may do after the function: update the scaler, and clear gradients that were stepped."""
     acts = [part for part in walk(flow) if isinstance(part, Act)]
     cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
     stepped = {key for act in acts if isinstance(act.event, Step) for key in act.whose}
@@ -509,7 +509,7 @@ def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:
 
 
 def _fetched(flow: Flow) -> Iterator[Emit]:
-    """The objects that a function fetches before it does anything: each call fetches the same ones."""
+    """The objects that a function looks up first: each call looks up the same ones."""
     for part in children(flow) if isinstance(flow, (Seq, Block)) else (flow,):
         if isinstance(part, (Seq, Block)):
             yield from _fetched(part)

@@ -50,7 +50,7 @@ def kept_and_stepped(root: Root, flow: Flow) -> frozenset[Key]:
 
 
 def _names(klass: Klass, attr: Part) -> bool:
-    """Whether a class gives something to an attribute, or says what it holds."""
+    """Whether a class assigns or annotates an attribute."""
     return attr in klass.module.attributes_of(klass.node) or any(
         isinstance(node, ast.AnnAssign) and text_of(node.target) == attr for node in klass.node.body
     )

@@ -132,7 +132,7 @@ def verdict_on_bytes(
         from zerograd.static.read.project import forget_modules
 
         forget_modules()
-        # On another day, with less to do, the machine may be fast enough.
+        # A machine that is less busy may be fast enough.
         return Verdict(problems=(Problem(path, TOO_LONG),), lasting=False)
     except Exception as error:  # noqa: BLE001 (our own bug in one file must not lose the others)
         return Verdict(problems=(Problem(path, _bug(error)),))

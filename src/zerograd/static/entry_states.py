@@ -37,7 +37,7 @@ def begins_with_clip(flow: Flow) -> bool:
 
 
 def _clips_then_steps(flow: Flow) -> bool:
-    """Whether a flow limits gradients and then lets a scaler use them, and no more before that."""
+    """Whether a flow clips gradients and then steps through a scaler, and does nothing else to them before."""
     acts = [act.event for act in _in_order(flow)]
     if any(isinstance(event, (Backward, Unscale)) for event in acts):
         return False

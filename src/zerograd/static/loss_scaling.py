@@ -35,7 +35,7 @@ _ASK_ONLY = frozenset(
 
 
 def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
-    """The flow that a subject sees, its backward calls without what cannot be held against them."""
+    """A subject's flow in which a backward has an excuse if its loss may be that of the whole window."""
     names = (symbol.text for symbol in symbols if isinstance(symbol, (Name, WindowLength)))
     window = {_last(name) for name in names}
     sites = {
@@ -71,7 +71,7 @@ def _may_be_whole(act: Act, window: set[str]) -> bool:
 
 
 def _reaches(divisions: list[ast.BinOp], act: Act) -> bool:
-    """Whether what a division gives may be part of the loss; another loss may be what is divided."""
+    """Whether the result of a division may be part of the loss: the code may divide something else."""
     inside = [node for part in act.within for node in nodes(part)]
     site = act.event.site
     call = next((node for node in inside if _is_at(node, site)), None)
@@ -110,7 +110,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _last(name: str) -> str:
-    """Objects go by many names, an attribute by one."""
+    """The last part of a dotted name: an object has many names, an attribute has one."""
     return name.rpartition(".")[2]
 
 

@@ -33,7 +33,7 @@ def cut_windows(flow: Flow) -> Iterator[CutWindows]:
 
 
 def _in_order(flow: Flow) -> Iterator[Flow]:
-    """What is always done, one after the other."""
+    """The parts of a flow that always run, in order."""
     if isinstance(flow, Seq):
         for part in flow.items:
             yield from _in_order(part)

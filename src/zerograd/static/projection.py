@@ -1,6 +1,6 @@
-"""Whose gradients: the flow of all acts, seen by one subject as events of its own.
+"""Projects the flow of all acts onto one subject: acts become events of its gradients.
 
-Must, to accuse; may, to excuse. A subject is what one optimizer steps (or one module of several that
+An act that must reach the subject can break a rule; one that only may reach it can only excuse. A subject is what one optimizer steps (or one module of several that
 it steps), or a leaf that is stepped by hand.
 """
 
@@ -218,7 +218,7 @@ class View:
         return bool(scaled) and all(one is True for one in scaled)
 
     def is_the_clear(self, arm: Flow | None) -> bool:
-        """Whether an arm holds nothing but clears, and all that there are."""
+        """Whether an arm contains every clear of the subject, and nothing else."""
         events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
         clears = all(isinstance(event, Zero) for event in events)
         return bool(events) and clears and self.clears == {event.site for event in events}
@@ -312,7 +312,7 @@ class View:
         return replace(event, foreign=True, part=self.shares(act), through=self.passes(act))
 
     def passes(self, act: Act) -> bool | None:
-        """Whether the gradients of another optimizer, of which a step is, come through the subject."""
+        """Whether the gradients that another optimizer's step uses come through the subject; None: unknown."""
         seen: list[bool] = []
         for other in self.others:
             if other.key not in act.whose:
@@ -337,13 +337,13 @@ class View:
         return _among(key, self.subject.params)
 
     def shares(self, act: Act) -> bool:
-        """Whether another optimizer, of which an act is, steps something of what the subject steps."""
+        """Whether the optimizers of an act step some parameters of the subject."""
         mine = self.subject.params or ()
         theirs = [p for other in self.others if other.key in act.whose for p in other.params or ()]
         return any(one.overlaps(other) for one in mine for other in theirs)
 
     def may_share(self, act: Act) -> bool:
-        """Whether it may, for all that is known of the two."""
+        """Whether the optimizers of an act may step some parameters of the subject."""
         others = [other for other in self.others if other.key in act.whose]
         unknown = self.subject.params is None or any(other.params is None for other in others)
         return bool(others) and (unknown or self.shares(act))
@@ -364,7 +364,7 @@ class View:
         return None
 
     def spares(self, act: Act) -> bool:
-        """Whether a clear leaves something to its optimizer's step: then it freezes the rest."""
+        """Whether a clear leaves out other modules of the optimizer: it keeps the step from changing the cleared ones."""
         if any(map(self.is_mine, act.whose)):
             return False
         return any(not any(p.is_inside(k) for k in act.whose) for p in self.subject.beside)
@@ -488,7 +488,7 @@ class View:
 
 
 def _scales_without_asking(flow: Flow, scaler: Key) -> bool:
-    """Whether a backward of a scaled loss is in no arm of a test whether there is a scaler."""
+    """Whether a scaled backward runs without a test whether there is a scaler."""
     if isinstance(flow, Act):
         return isinstance(flow.event, Backward) and flow.event.scaled is True
     if isinstance(flow, Alt) and flow.exists is not None and flow.exists[0] == scaler:
@@ -501,9 +501,9 @@ def _among(key: Key, params: frozenset[Key] | None) -> bool:
 
 
 def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
-    """A clear that a test asks for keeps gradients from a step on purpose.
+    """The arm; a clear in it has an excuse if the program drops a batch on purpose.
 
-    It is all that the arm does, or the arm begins with it and leaves: the other one goes on.
+    The arm does nothing else, or it begins with the clear and leaves while the other arm goes on.
     """
     items = arm.items if isinstance(arm, Seq) else [arm]
     clear = items[0] if items else None
@@ -524,7 +524,7 @@ def _only_returns(body: Flow, label: Label) -> bool:
 
 
 def _fails(arm: Flow | None) -> bool:
-    """An arm that only raises says nothing about the runs that go on."""
+    """Whether an arm only raises: it says nothing about the runs that go on."""
     return isinstance(arm, Jump) and arm.label == RAISE
 
 

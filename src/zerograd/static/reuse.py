@@ -103,7 +103,7 @@ class Reuse:
         module = self._module = program.module
         self._project = program.project
         scout = program.interpreter()
-        # It asks more than an analysis without a memory would: nobody else may hear of it.
+        # It asks more than an analysis without a memory would: its answers must not reach that analysis.
         known = KnownCalls()
         known.near = program.calls.near
         self._graph = CallGraph(Budget(), known, module, scout.names, scout.classes)

@@ -149,7 +149,7 @@ class Roots:
     ) -> Iterator[Root | Recalled]:
         """A function, or the top level; with `scout`, also the functions that are defined inside it.
 
-        The next unit is asked for when what this one gave was explored.
+        The caller explores each root before it asks for the next one.
         """
         reuse = self.reuse
         if reuse is not None:
@@ -250,7 +250,7 @@ class _OpenMethods:
     def __init__(self, lineage: list[Klass], scout: Interpreter) -> None:
         self.scout = scout
         self.owner: dict[str, Klass] = {}
-        """Whose method of a name an object of the class has."""
+        """By name: the class that a method of the object comes from."""
         for base in reversed(lineage):
             self.owner.update(dict.fromkeys(base.module.methods_of(base.node), base))
         self.bases = lineage[1:]
@@ -288,7 +288,7 @@ class _OpenMethods:
         return (base.module.facts[method].called & self.owner.keys()) - {name} if method else set()
 
     def is_foreign(self, base: Klass, name: str) -> bool:
-        """Whether a base does not have the method of this name that the object has."""
+        """Whether the object's method of this name is not that of a base."""
         owner = self.owner[name].node
         return all(one.node is not owner for one in self.scout.classes.lineage(base))
 
@@ -316,7 +316,7 @@ class _OpenMethods:
 
 
 def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
-    """What a function calls in a loop, itself or through a function without gradients, that steps elsewhere."""
+    """The functions of other files that step and that a function calls in a loop, directly or through others."""
     facts = fn.module.facts[fn.node]
     callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
     callees += graph.held_callees(fn)

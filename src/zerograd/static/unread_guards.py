@@ -1,6 +1,6 @@
 """Guards that cannot be read but speak of accumulation: each is true once in N iterations.
 
-A method of the project that asks for `accumulation_steps`, a count that another object keeps, a flag that is
+Examples are a method of the project that asks for `accumulation_steps`, a count that another object keeps, a flag that is
 handed in. Such a test gives the same answer until something that it reads is changed: in an iteration, or
 where the object that counts goes on. Where its windows begin and end cannot be seen.
 """
@@ -73,7 +73,7 @@ def _lengths(part: Flow) -> list[Variable]:
 
 
 def _handed_in(flow: Flow) -> frozenset[Variable]:
-    """The names that a flow tests and never assigns, nor goes on to an attribute of."""
+    """The names that a flow tests, never assigns, and never takes an attribute of."""
     given = {part.variable for part in walk(flow) if isinstance(part, Set)}
     given.update(name for part in walk(flow) if isinstance(part, Loop) for name in part.targets)
     return frozenset(
@@ -223,7 +223,7 @@ def _count_in(loop: Loop, guard: Expr, outcome: bool) -> Loop:
 
 
 def _is_akin(part: Flow, guard: Expr) -> bool:
-    """Whether a branch asks something else about what a guard goes by."""
+    """Whether a branch tests the variables of a guard in another way."""
     if not isinstance(part, Alt):
         return False
     changing = logic.reads(guard) & part.changing

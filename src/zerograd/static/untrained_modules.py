@@ -26,7 +26,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
 
 
 def untrained_modules(module: Module) -> Iterator[Backward]:
-    """For each of them, the backward that should reach it."""
+    """For each untrained module, the backward that should reach it."""
     facts = module.facts[module.tree]
     trained = {name.rpartition(".")[0] for name in facts.calls if name.endswith(".parameters")}
     trained &= facts.calls

@@ -38,7 +38,7 @@ Role.OTHER = Role("other")
 
 
 class Whose(Enum):
-    """Of whom a call does something."""
+    """Whose gradients a call changes."""
 
     OWNER = "what the method is called on"
     FIRST = "the object that is the first argument"

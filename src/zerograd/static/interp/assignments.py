@@ -146,7 +146,7 @@ class Assignments:
             params = keys[0] if len(keys) == 1 else None
         thing = Thing(self.env.key(target), role, params)
         if not self.emitter.quiet:
-            # It comes from unseen hands: nothing is known of its gradients, each time anew.
+            # Unseen code has made it: each time, nothing is known of its gradients.
             self.effects.unknown(target, thing.key, None)
         return thing
 
@@ -186,9 +186,9 @@ class Assignments:
 
 
 def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr | None]:
-    """The tests among what `a, b = x, y` gives to each, if it reads none of the names.
+    """The tests among the values of `a, b = x, y`, if the values read neither a nor b.
 
-    Tests alone: a flag or number known on some ways only splits what is one and the same.
+    Only tests: a flag or a number that is known on some paths alone would split equal paths.
     """
     unknown: list[ast.expr | None] = [None] * len(target.elts)
     if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != len(unknown):

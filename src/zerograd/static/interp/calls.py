@@ -58,7 +58,7 @@ Handler = Callable[[ast.Call, ast.Attribute, Value], "Value | None"]
 
 
 class Calls:
-    """Finds out what is called, and hands the call to who knows it."""
+    """Finds out what is called, and hands the call to the part that handles it."""
 
     def __init__(
         self,

@@ -76,14 +76,14 @@ class Effects:
         self.emitter.emit(Act(event, whose=keys | perhaps, anyone=not keys, leaf=leaf))
 
     def _keep_snapshots(self, keys: frozenset[Key]) -> None:
-        """What was computed from gradients before they are cleared is no use of them afterwards."""
+        """Marks values that were computed from gradients which are cleared now: they use them no more."""
         cleared = keys
         for key in keys:
             params = self.known.params.get(key)
             if params is not None:
                 cleared |= params
             elif self.known.roles.get(key) is Role.OPTIMIZER:
-                cleared |= frozenset(self._gradients_kept())  # all there are, for all that is known
+                cleared |= frozenset(self._gradients_kept())  # perhaps it steps all of them
         for name, value in self.env.frame.env.items():
             self.env.frame.env[name] = _snapshot(value, cleared)
         for held, value in self.env.heap.items():
@@ -163,7 +163,7 @@ class Effects:
         self.emitter.emit(Act(event, whose=whose, subject=_updated(node)))
 
     def restored(self, node: ast.AST, keys: frozenset[Key]) -> None:
-        """Weights are set back: what their gradients are kept for from here on cannot be seen."""
+        """Weights are set back: from here on it cannot be seen what their gradients are for."""
         if self.nesting.loop:
             self.unseen(node, keys, NotFollowed.RESTORED_WEIGHTS)
 
@@ -177,7 +177,7 @@ class Effects:
             self.act_on(New, node, frozenset({key}))
 
     def freeze(self, owner: Value, frozen: bool) -> None:
-        """From here on no gradient reaches these, or again does."""
+        """From here on no gradient reaches these objects, or gradients reach them again."""
         keys, _ = roots(owner)
         if frozen:
             self.known.frozen |= keys
@@ -216,7 +216,7 @@ class Effects:
             self.emitter.emit(Act(event, whose=keys, unless_cleared=True, gap=gap))
 
     def _hand_over(self, node: ast.Call, key: Key, name: str, gap: NotFollowed) -> None:
-        """An unseen function gets an optimizer: it may do anything, and rarely does if no name says so."""
+        """An unseen function gets an optimizer: it may touch the gradients, above all if its name says so."""
         if vocabulary.works_on_optimizers(name):
             self.unknown(node, key, gap)
             return
@@ -274,7 +274,7 @@ def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:
 
 
 def _done_by(node: ast.Call, index: int) -> str:
-    """What a call does with one of its arguments, in a few words."""
+    """What a call does with one of its arguments, as a short text."""
     given = [*node.args, *(one.value for one in node.keywords)]
     others = (short_text(one) for at, one in enumerate(given) if at != index)
     return f" {short_text(node.func)}({', '.join(others)})"

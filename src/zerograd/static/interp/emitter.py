@@ -45,7 +45,7 @@ class Act(Emit):
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
     unless_cleared: bool = False
-    """unknown: only where the code never clears: if it does, it does not count on what was unseen."""
+    """unknown: counts only if the code never clears the subject itself."""
     within: tuple[ast.AST, ...] = ()
     """backward of a loss that is not divided: its loop, and the functions between that and the call."""
     subject: str = ""
@@ -133,7 +133,7 @@ class Emitter:
         self.out: list[Flow] = []
         self.acts = 0
         self.quiet = 0
-        """How many times over only a value is asked for: what is done meanwhile does not count."""
+        """How many nested evaluations ask only for a value: their acts are dropped."""
 
     def site(self, node: ast.AST) -> Site:
         """Where a node is in the source."""

@@ -143,7 +143,7 @@ class Activations:
             self.emitter.resume(before)
 
     def _unknown_argument(self, module: Module, arg: ast.arg) -> Value:
-        """What is known of an argument that nobody is seen to hand over: what its annotation says."""
+        """A parameter of a root: only its annotation says what it holds."""
         key = local(arg.arg)
         if arg.annotation is None:
             return Thing(key)

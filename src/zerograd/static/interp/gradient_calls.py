@@ -108,7 +108,7 @@ def seen_to_clear(method: Fn) -> bool:
 
 
 _WRAPPER = Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
-"""What an object of no known library does that is handed a loss."""
+"""What the `backward` of an unknown library's object does with a loss."""
 
 
 class BackwardCalls:

@@ -346,9 +346,9 @@ def _unknown(value: Value) -> int:
 
 
 def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
-    """The role that a name, and what the file calls on it, speak for.
+    """The role of an object, by its name and by what the file calls on it.
 
-    What nothing clears may be of a class of the file that is called like an optimizer and is none.
+    An object that nothing clears may be of a class of the file that is only named like an optimizer.
     """
     methods = module.methods.get(text, frozenset())
     role = vocabulary.role_of_use(text, methods)
@@ -381,7 +381,7 @@ def _asserted(test: ast.expr, name: str) -> ast.expr | None:
 
 
 def _locals_before(klass: Klass, method: Function, node: ast.expr) -> list[tuple[str, ast.expr]]:
-    """Simple local variables that an attribute's value is built from, and they from others, in order."""
+    """The simple local variables from which an attribute's value is built, directly or not, in order."""
     known = klass.module.facts[method].locals
     found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
     todo = [node] if known else []

@@ -66,8 +66,8 @@ class ObviouslyRight:
 def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
     """The steps of a function by the loops around them.
 
-    None if one has no loop there, or may be done by something else that gets the optimizer: then
-    interpreting has to show what repeats it, and what becomes of it.
+    None if a step is in no loop, or if something that gets the optimizer may step it, too: then only
+    interpreting shows what repeats the step.
     """
     found: list[Repeated] = []
     handed: set[str] = set()
@@ -138,7 +138,7 @@ def is_plain(facts: Facts, blocks: list[list[Touch]], methods: Methods, only: bo
 
 
 def _counts(touch: Touch, methods: Methods) -> bool:
-    """Environments and schedulers have steps too."""
+    """Whether an act concerns gradients: environments and schedulers have a `step`, too."""
     if (
         touch.kind != "step"
         or vocabulary.role_of_use(touch.what, methods.get(touch.what, _NONE)) is Role.OPTIMIZER
@@ -171,7 +171,7 @@ def _round(block: list[Touch], at: int, alone: bool, late: bool) -> int | None:
     early = first.kind == "zero_grad"
     at += early
     while at < len(block) and block[at].kind == LEAVES:
-        at += 1  # nothing waits for a step yet
+        at += 1  # no gradient waits for a step yet
     if at >= len(block) or block[at].kind != "backward" or _SCALED in block[at].what:
         return None
     at += 1

@@ -297,7 +297,7 @@ class Statements:
         frame.env = after_else
         mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
         for key in sorted(mixed, key=str):
-            # Before a loop it is only not known where the object comes from.
+            # Outside of loops only the origin of the object is unknown.
             gap = NotFollowed.UNCLEAR_OBJECT if self.nesting.loop else None
             self.effects.unknown(node.test, key, gap)
         return False

@@ -32,7 +32,7 @@ from zerograd.static.read.values import (
 )
 
 _WRAPPER = Call("step", Steps(Whose.FIRST, scaled=None))
-"""What an object of no known library does that is handed an optimizer."""
+"""What the `step` of an unknown library's object does with an optimizer."""
 
 
 class StepCalls:

@@ -104,7 +104,7 @@ def _may_run_backward(node: ast.Call) -> bool:
     if name.endswith("schedule"):
         return True
     if name in ("backward", "manual_backward", *_QUIET) or vocabulary.is_benign(name):
-        return False  # what the first fill was seen
+        return False  # a backward that is called was seen
     if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
         return True
     handed = (text_of(arg) for arg in (*node.args, *(kw.value for kw in node.keywords)))
@@ -112,7 +112,7 @@ def _may_run_backward(node: ast.Call) -> bool:
 
 
 def _can_run_backward(text: str) -> bool:
-    """Whether something of this name, in unseen hands, is enough to train with."""
+    """Whether an unseen function can train with an object of this name: a criterion or an optimizer."""
     last = text.rpartition(".")[2]
     if _CRITERION.search(text):
         return True
@@ -242,7 +242,7 @@ def clears_before(loop: ast.AST, line: int) -> list[ast.Call]:
 
 
 def _is_about_data(loop: ast.AST) -> bool:
-    """Whether a loop trains: one that only counts may bring a schedule to where training goes on."""
+    """Whether a loop trains: a loop that only counts may advance a scheduler to where training resumes."""
     if isinstance(loop, (ast.For, ast.AsyncFor)):
         iterable = stripped(loop.iter)
         name = text_of(iterable.func) if isinstance(iterable, ast.Call) else ""

@@ -1,7 +1,7 @@
 """Whether code of the project that calls a function clears gradients: by names, from the bytes of files.
 
-A function that steps and never clears is right if its callers clear. Who calls it is often not to be seen: the
-object comes out of a registry, or from a configuration. So all code that mentions its name counts.
+A function that steps and never clears is right if its callers clear. Its callers often cannot be seen: its object
+comes from a registry or a configuration. So all code that mentions its name counts as a caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_FILES = 3_000
 LARGEST = 400_000
 """Bytes of a file that is looked at."""
 SMALL = 20_000
-"""Bytes of a file that are kept: another function of the project may be asked for."""
+"""A smaller file stays in memory: it may be asked about other functions."""
 FARTHEST = 2
 """Calls that are followed from a function to those around it."""
 
@@ -77,7 +77,7 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
 
 
 def first_that_clears(path: str, names: Collection[str]) -> str:
-    """Of these names, the first that a function of the project has which clears gradients; else nothing."""
+    """The first of these names that a function of the project has which clears gradients; else ""."""
     wanted = {name.encode() for name in names} - _COMMON
     if not wanted:
         return ""
@@ -179,5 +179,5 @@ _COMMON = frozenset(
     b"train step update forward backward fit run main learn optimize test __init__ __call__ call zero_grad"
     b" setup reset init".split()
 )
-"""Methods that many classes have; most of those that are called are another's."""
+"""Methods that many classes have: most calls of such a name are of another class."""
 _NOT_ITS_OWN = frozenset({"node_modules", "site-packages", "venv", "env", "build", "dist"})

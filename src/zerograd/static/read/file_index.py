@@ -171,7 +171,7 @@ class Part:
     own: FileFacts
     inner: FileFacts
     whole: Facts
-    """What all of it does, to be told of the file."""
+    """What the statements do together."""
 
     @property
     def functions(self) -> Iterator[Facts]:

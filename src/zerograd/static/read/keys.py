@@ -100,7 +100,7 @@ class Key(tuple[Part, ...]):
 
     @property
     def object(self) -> Key:
-        """The object that the first attribute is one of."""
+        """The object that the first attribute belongs to."""
         for at, part in enumerate(self[1:], 1):
             if isinstance(part, (str, Made)):
                 return Key(self[:at])

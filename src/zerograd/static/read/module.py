@@ -88,7 +88,7 @@ class Module:
 
     @cached_property
     def called_like_optimizers(self) -> set[ast.ClassDef]:
-        """Classes that have the name and the step of an optimizer, and are none."""
+        """Classes that have the name and the step of an optimizer, but are none."""
         return {
             klass
             for klass, _ in self.methods_named("step")

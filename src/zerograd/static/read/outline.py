@@ -99,7 +99,7 @@ class Outline:
 
 
 def _closure(calls: dict[bytes, set[bytes]], found: Collection[bytes], others: Names) -> set[bytes]:
-    """These functions, and those that are, or call, one of them or of the others."""
+    """The found functions, and those that call one of them or of the others, directly or not."""
     all_found = set(found)
     grown = True
     while grown:

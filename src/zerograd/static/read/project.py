@@ -102,7 +102,7 @@ class Project:
         return (inner, found[1]) if found is not None and inner is not None else None
 
     def _imported(self, path: str, stamp: tuple[str, int, int]) -> Module:
-        """The module in a file; an empty one where nothing in it does, or leads to, anything to gradients."""
+        """The module in a file; an empty one if nothing in the file touches gradients or leads to a step."""
         if stamp not in _SILENT:
             data = read_bytes(path)
             small_package = path.endswith("__init__.py") and len(data) < SMALL
@@ -151,7 +151,7 @@ _RECENT: dict[tuple[str, str], Module] = {}
 
 
 def forget_modules(path: str | None = None) -> None:
-    """Forget the modules that were read lately, or only one: its texts of earlier.
+    """Forget the modules that were read lately, or only the earlier texts of one.
 
     A check that did not come to its end may have left one half indexed.
     """

@@ -195,7 +195,7 @@ def is_object(value: Value) -> bool:
 
 
 def called(value: Value, key: Key) -> Value:
-    """The value under the name that holds it."""
+    """The value, known by the variable that holds it."""
     if isinstance(value, Thing):
         return replace(value, key=key, made=False) if value.made else value
     if isinstance(value, Many):

@@ -74,7 +74,7 @@ LOSS = re.compile(r"loss|cost|^err", re.IGNORECASE)
 """What is called so is a loss: one number."""
 
 CLEARS = re.compile(r"(zero|clear|reset|clean)_?grad", re.IGNORECASE)
-"""Unseen functions with such names clear gradients, whosever they are."""
+"""Unseen functions with such names clear gradients of any object."""
 
 RIVALS = frozenset(
     {"mxnet", "paddle", "tinygrad", "tensorflow", "keras", "jittor", "oneflow", "mindspore", "cntk",
