@@ -1,19 +1,21 @@
 """Mutation testing of core and rules: how many small changes of our own code the tests notice.
 
-The tests of core and rules that need no torch are collected once. A child process for each mutant (own_mutants.py)
-replaces the code of the changed function and runs the tests that execute the line, the fastest first, until one fails.
-What survives, and what is executed when a module is imported, is tried again in a process that imports the changed
-module afresh and runs all of them. bench/survivors.json explains the mutants that no test can notice. Results are kept
-in bench/.cache/mutation.json as long as neither the module nor a test has changed, so that a run can be resumed.
+The tests of core and rules that need no torch are collected once, and coverage says which of them execute which line.
+A child process for each mutant (own_mutants.py) replaces the code of the changed function and runs the tests that
+execute the line, the fastest first, until one fails. What is executed when a module is imported is tried in a child
+that imports the changed module before it collects the tests. bench/survivors.json explains the mutants that no test
+can notice. Results are kept in bench/.cache/mutation.jsonl, so that a run can be resumed: a mutant that was noticed
+as long as neither its module nor the file of that test has changed, another as long as no test has changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import hashlib
+import importlib
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import io
 import json
@@ -28,6 +30,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -41,121 +44,142 @@ from own_mutants import Mutant, mutants
 SOURCE = ROOT / "src" / "zerograd"
 PACKAGES = ("core", "rules")
 TESTS = ("tests/core", "tests/rules/test_edges.py", "tests/rules/test_selection.py")
-STATE = ROOT / "bench" / ".cache" / "mutation.json"
+CACHE = ROOT / "bench" / ".cache"
 EXPLAINED = Path(__file__).with_name("survivors.json")
 GOAL = 0.9
-PYTEST = [
-    "-q",
-    "-x",
-    "--assert=plain",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:zerograd",
-    "--tier",
-    "fast",
-]
+PYTEST = ["-q", "-x", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:zerograd", "--tier", "fast"]  # fmt: skip
 KILLED, SURVIVED, SLOW = "killed", "survived", "timeout"
-UNDECIDED = "undecided"
-"""No test that executes its line has noticed it; the others were not tried yet. It counts as a survivor."""
-SECONDS = 60
-"""What a child may take, in CPU time: a mutant that loops for ever is noticed."""
+MOST_SECONDS = 60.0
+"""What a child may take at most, in CPU time."""
+MOST_BYTES = 4 << 30
+IMPORT = "import"
+"""The test that notices a module which cannot be imported."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant, and the test that noticed it."""
+
+    said: str
+    by: str = ""
 
 
 def main() -> int:
-    """Try every mutant, or a sample; the exit code is 1 if the goal is missed or a survivor is not explained."""
+    """Try every mutant; the exit code is 1 if the goal is missed or a survivor is not explained."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--sample",
-        type=int,
-        metavar="N",
-        help="only so many of those outside of functions, drawn by the seed: each imports all modules",
-    )
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
     parser.add_argument("--only", metavar="TEXT", help="only modules whose path contains this")
     outcome.add_argument(parser)
     options = parser.parse_args()
-    chosen = [
+    all_of_them = [
         mutant
         for package in PACKAGES
         for path in sorted((SOURCE / package).glob("*.py"))
         if options.only is None or options.only in str(path)
         for mutant in mutants(path)
     ]
-    total = len(chosen)
-    if options.sample is not None:
-        inside = [mutant for mutant in chosen if mutant.in_function]
-        outside = [mutant for mutant in chosen if not mutant.in_function]
-        drawn = random.Random(options.seed).sample(outside, min(options.sample, len(outside)))
-        chosen = [*inside, *drawn]
-    # In an order drawn by the seed, so that a run which ends early has tried a fair sample.
-    chosen = random.Random(options.seed).sample(chosen, len(chosen))
     known = Known()
-    _try_all(chosen, known, time.monotonic() + 60 * options.minutes)
-    return _report(chosen, known, total, options.result)
+    left = [mutant for mutant in all_of_them if known.get(mutant) is None]
+    # In an order drawn by a fixed seed, so that a run which ends early has tried a fair sample.
+    left = random.Random(0).sample(left, len(left))
+    print(f"{len(all_of_them)} mutants, {len(all_of_them) - len(left)} of them tried before")
+    if left:
+        _try_all(left, known, time.monotonic() + 60 * options.minutes)
+    return _report(all_of_them, known, options.result)
 
 
 class Known:
     """The results so far, of modules and tests that have not changed since."""
 
     def __init__(self) -> None:
-        files = sorted(path for name in TESTS for path in _files(ROOT / name))
-        self._tests = _digest([*files, *_files(ROOT / "tests" / "support"), Path(__file__)])
-        self._results: dict[str, str] = {}
-        if STATE.exists():
-            self._results = json.loads(STATE.read_text(encoding="utf-8"))
-        self._modules: dict[Path, str] = {}
+        self._path = CACHE / "mutation.jsonl"
+        files = [path for name in TESTS for path in _files(ROOT / name)]
+        self._tests = _digest(*files, *_files(ROOT / "tests" / "support"))
+        self._results: dict[str, Result] = {}
+        self.read()
 
-    def _key(self, mutant: Mutant) -> str:
-        if mutant.path not in self._modules:
-            self._modules[mutant.path] = _digest([mutant.path])
-        return f"{self._tests} {self._modules[mutant.path]} {mutant.key} {mutant.number}"
+    def read(self) -> None:
+        """Read what another process has added."""
+        if self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                key, tests, said, by = json.loads(line)
+                if tests == self._of_tests(said, by):
+                    self._results[key] = Result(said, by)
 
-    def get(self, mutant: Mutant) -> str | None:
-        return self._results.get(self._key(mutant))
+    def _of_tests(self, said: str, by: str) -> str:
+        """The tests that a result depends on: all, or the file of the one that noticed the mutant."""
+        path = ROOT / by.partition("::")[0]
+        return _digest(path) if said == KILLED and path.is_file() else self._tests
 
-    def put(self, mutant: Mutant, result: str) -> None:
-        self._results[self._key(mutant)] = result
+    def get(self, mutant: Mutant) -> Result | None:
+        return self._results.get(_key(mutant))
 
-    def keep(self) -> None:
-        STATE.parent.mkdir(parents=True, exist_ok=True)
-        STATE.write_text(json.dumps(self._results), encoding="utf-8")
+    def put(self, mutant: Mutant, result: Result) -> None:
+        self._results[_key(mutant)] = result
+        line = [_key(mutant), self._of_tests(result.said, result.by), result.said, result.by]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _key(mutant: Mutant) -> str:
+    return f"{_digest(mutant.path)} {mutant.key} {mutant.number}"
 
 
 def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(path.rglob("*.py"))
 
 
-def _digest(paths: Sequence[Path]) -> str:
+@functools.cache
+def _digest(*paths: Path) -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
 
 
 # Children
 
 
-def _in_child(work: Callable[[], bool], *, limited: bool = True) -> str:
-    """Whether a test fails in a process of its own, in which `work` is done."""
+def _in_child(work: Callable[[], str | None], seconds: float | None = MOST_SECONDS) -> Result:
+    """What `work` says in a process of its own: the test that fails, or None."""
+    read, written = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            if limited:
-                resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
-                signal.alarm(20 * SECONDS)
-            code = 0 if work() else 1
+            if seconds is not None:
+                whole = math.ceil(seconds)
+                resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 5))
+                resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+                signal.alarm(20 * whole)
+            said = work()
         except BaseException:  # noqa: BLE001, a module that cannot be imported is noticed
-            code = 1
-        os._exit(code)
+            said = IMPORT
+        os.write(written, (said or "").encode())
+        os._exit(0 if said is None else 1)
+    os.close(written)
+    with os.fdopen(read, "rb") as pipe:
+        by = pipe.read().decode()
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         slow = os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)
-        return SLOW if slow else KILLED
-    return SURVIVED if os.WEXITSTATUS(status) == 0 else KILLED
+        return Result(SLOW if slow else KILLED, IMPORT)
+    return Result(SURVIVED) if os.WEXITSTATUS(status) == 0 else Result(KILLED, by)
 
 
-def _quietly(work: Callable[[], int]) -> int:
+def _run(plugin: object) -> bool:
+    """Run pytest with a plugin, without a word; whether it ends well."""
+    os.chdir(ROOT)
+    tests = [str(ROOT / name) for name in TESTS]
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        return work()
+        return pytest.main([*PYTEST, *tests], plugins=[plugin]) == pytest.ExitCode.OK
+
+
+class Plugin:
+    """A plugin of pytest: random inputs are not kept, and not made smaller when a test fails."""
+
+    def pytest_sessionstart(self) -> None:
+        from hypothesis import Phase, settings
+
+        settings.register_profile("mutation", settings(), database=None, phases=[Phase.explicit, Phase.generate])  # fmt: skip
+        settings.load_profile("mutation")
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -179,118 +203,148 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._mutant.tree(), str(self._mutant.path), "exec"), vars(module))
 
 
-def _imported_afresh(mutant: Mutant | None) -> bool:
-    if mutant is not None:
-        sys.meta_path.insert(0, _Changed(mutant))
-    tests = [str(ROOT / name) for name in TESTS]
-    return _quietly(lambda: int(pytest.main([*PYTEST, *tests]))) == 0
+class Afresh(Plugin):
+    """Imports a changed module, then collects the tests and runs them, the fastest first, until one fails."""
+
+    def __init__(self, tests: Tests) -> None:
+        self._tests = tests
+        self._failed: str | None = None
+
+    def result(self, mutant: Mutant | None) -> Result:
+        """Whether a test notices a mutant."""
+        return _in_child(lambda: self._run(mutant))
+
+    def _run(self, mutant: Mutant | None) -> str | None:
+        if mutant is not None:
+            sys.meta_path.insert(0, _Changed(mutant))
+        return None if _run(self) else self._failed or IMPORT
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._tests.order(item.nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self._failed is None:
+            self._failed = report.nodeid
 
 
-# Tests that were collected
+# What is known of the tests
 
 
-class Collected:
-    """A plugin of pytest: what a run does once the tests are collected."""
+@dataclass
+class Tests:
+    """Which lines each test executes, how long it takes, and how many mutants it has noticed."""
+
+    covering: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    imported: set[tuple[str, int]] = field(default_factory=set)
+    """The lines that are executed while the tests are collected."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    killers: Counter[str] = field(default_factory=Counter)
+
+    def order(self, name: str) -> tuple[int, float]:
+        return -self.killers[name], self.seconds.get(name, 0.0)
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """The tests that execute the line of a mutant, in the order in which they are tried."""
+        found = self.covering.get((str(mutant.path), mutant.line), [])
+        return sorted(found, key=self.order)
+
+    def is_imported(self, mutant: Mutant) -> bool:
+        return not mutant.in_function or (str(mutant.path), mutant.line) in self.imported
+
+
+def _coverage() -> Any:
+    import coverage
+
+    include = [f"{SOURCE / name}/*" for name in PACKAGES]
+    return coverage.Coverage(data_file=None, config_file=False, include=include)
+
+
+class Collected(Plugin):
+    """Collects the tests once, and then does its work: everything in children of this process."""
 
     def __init__(self, work: Callable[[Collected], None]) -> None:
         self._work = work
-        self.items: list[pytest.Item] = []
-        self.covering: dict[tuple[str, int], list[int]] = defaultdict(list)
-        self.seconds: dict[int, float] = {}
+        self.tests = Tests()
+        self._items: dict[str, pytest.Item] = {}
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
-        self._killers: Counter[int] = Counter()
+        self._while_collecting = _coverage()
+        self._while_collecting.start()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.items = session.items
+        self._while_collecting.stop()
+        data = self._while_collecting.get_data()
+        for path in data.measured_files():
+            self.tests.imported |= {(path, line) for line in data.lines(path) or ()}
+        self._items = {item.nodeid: item for item in session.items}
         for one in gc.get_objects():
             if isinstance(one, FunctionType):
                 code = one.__code__
                 self._functions[code.co_filename, code.co_name, code.co_firstlineno].append(one)
         self._look()
+        gc.freeze()  # a child that collects garbage copies all of it otherwise
         self._work(self)
         return True
 
     def _look(self) -> None:
         """Find out in a child which lines each test executes, and how long it takes."""
-        found = STATE.with_name("mutation_lines.json")
+        found = CACHE / "mutation_lines.json"
         found.parent.mkdir(parents=True, exist_ok=True)
 
-        def run() -> bool:
-            import coverage
-
-            tool = coverage.Coverage(
-                data_file=None,
-                config_file=False,
-                include=[f"{SOURCE / name}/*" for name in PACKAGES],
-            )
+        def run() -> str | None:
+            tool = _coverage()
             tool.start()
-            seconds: dict[int, float] = {}
-            for number, item in enumerate(self.items):
-                tool.switch_context(str(number))
-                began = time.perf_counter()
-                if not self._passes([number]):
-                    raise AssertionError(item.nodeid)
-                seconds[number] = time.perf_counter() - began
+            seconds: dict[str, float] = {}
+            for name in self._items:
+                tool.switch_context(name)
+                began = time.process_time()
+                if self._first_failing([name]) is not None:
+                    return name
+                seconds[name] = time.process_time() - began
             tool.stop()
             warnings.simplefilter("ignore")  # modules were imported before
             data = tool.get_data()
             lines = [
-                [path, line, [int(one) for one in contexts if one]]
+                [path, line, [one for one in contexts if one]]
                 for path in data.measured_files()
                 for line, contexts in data.contexts_by_lineno(path).items()
             ]
             found.write_text(json.dumps({"lines": lines, "seconds": seconds}), encoding="utf-8")
-            return True
+            return None
 
-        if _in_child(run) != SURVIVED:
-            raise SystemExit("the tests fail without any change")
+        done = _in_child(run, None)
+        if done.said != SURVIVED:
+            raise SystemExit(f"a test fails without any change: {done.by}")
         read = json.loads(found.read_text(encoding="utf-8"))
-        for path, line, tests in read["lines"]:
-            self.covering[path, line] = tests
-        self.seconds = {int(number): took for number, took in read["seconds"].items()}
+        self.tests.covering = {(path, line): tests for path, line, tests in read["lines"]}
+        self.tests.seconds = read["seconds"]
 
-    def _passes(self, numbers: Sequence[int]) -> bool:
-        """Whether some tests pass; the first that fails ends them."""
-        for number in numbers:
-            item = self.items[number]
+    def _first_failing(self, names: Sequence[str]) -> str | None:
+        for name in names:
+            item = self._items[name]
             failed = item.session.testsfailed
             item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
             if item.session.testsfailed > failed:
-                self._failed = number
-                return False
-        return True
+                return name
+        return None
 
-    def result(self, mutant: Mutant) -> str:
-        """Whether a test that executes the line of a mutant notices it."""
-        tests = self.covering.get((str(mutant.path), mutant.line), [])
-        if not tests:
-            return SURVIVED
+    def result(self, mutant: Mutant) -> Result | None:
+        """Whether a test that executes the line of a mutant notices it; None if no function can be replaced."""
+        tests = self.tests.of(mutant)
         pairs = list(self._replacements(mutant))
-        if not pairs:
-            return SURVIVED
-        order = sorted(tests, key=lambda one: (-self._killers[one], self.seconds[one]))
-        read, written = os.pipe()
+        if not tests or not pairs:
+            return None
 
-        def run() -> bool:
+        def run() -> str | None:
             for function, code in pairs:
                 function.__code__ = code
-            passed = _quietly(lambda: 0 if self._passes(order) else 1) == 0
-            if not passed:
-                os.write(written, str(self._failed).encode())
-            return passed
+            return self._first_failing(tests)
 
-        try:
-            result = _in_child(run)
-            os.close(written)
-            killer = os.read(read, 20).decode()
-        finally:
-            os.close(read)
-        if killer:
-            self._killers[int(killer)] += 1
-        return result
+        usual = sum(self.tests.seconds[name] for name in tests)
+        return _in_child(run, min(5 + 5 * usual, MOST_SECONDS))
 
     def _replacements(self, mutant: Mutant) -> Iterator[tuple[FunctionType, CodeType]]:
-        """The functions that have to run other code. There are none where that is made by a class."""
+        """The functions that have to run other code."""
         place = str(mutant.path)
         old = compile(mutant.path.read_text(encoding="utf-8"), place, "exec", dont_inherit=True)
         new = compile(mutant.tree(), place, "exec", dont_inherit=True)
@@ -313,101 +367,85 @@ def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
             yield from _pairs(one, other)
 
 
-def _try_all(chosen: Sequence[Mutant], known: Known, end: float) -> None:
-    left = [mutant for mutant in chosen if known.get(mutant) in (None, UNDECIDED)]
-    print(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them tried before", flush=True)
-    slow = [mutant for mutant in left if not mutant.in_function]
+def _try_all(left: Sequence[Mutant], known: Known, end: float) -> None:
+    """Try the mutants: first those whose function can be replaced, in a child, so that this process imports nothing."""
+    path = CACHE / "mutation_tests.json"
+    path.unlink(missing_ok=True)
 
-    def work(collected: Collected) -> None:
-        for number, mutant in enumerate(left):
-            if time.monotonic() > end:
-                break
-            if mutant.in_function:
-                result = collected.result(mutant)
-                if result == SURVIVED:
-                    slow.insert(0, mutant)
-                    result = UNDECIDED
+    def replaced(collected: Collected) -> None:
+        tests = collected.tests
+        for mutant in _shown(left, end):
+            result = None if tests.is_imported(mutant) else collected.result(mutant)
+            if result is not None:
                 known.put(mutant, result)
-            if number % 50 == 49:
-                known.keep()
-                print(f"{number + 1} of {len(left)}: {len(slow)} to import", flush=True)
+                tests.killers[result.by] += 1
+        found = {"seconds": tests.seconds, "killers": tests.killers}
+        path.write_text(json.dumps(found), encoding="utf-8")
 
-    if any(mutant.in_function for mutant in left):
-        # In a child, so that this process never imports what is changed.
-        path = STATE.with_name("mutation_slow.json")
-
-        def run() -> bool:
-            os.chdir(ROOT)
-            tests = [str(ROOT / name) for name in TESTS]
-            done = pytest.main([*PYTEST, *tests], plugins=[Collected(work)])
-            if done is not pytest.ExitCode.OK:
-                return False
-            known.keep()
-            numbers = {id(mutant): number for number, mutant in enumerate(left)}
-            path.write_text(json.dumps([numbers[id(one)] for one in slow]), encoding="utf-8")
-            return True
-
-        path.unlink(missing_ok=True)
-        if _in_child(run, limited=False) != SURVIVED or not path.exists():
-            raise SystemExit("the tests could not be run")
-        known.__init__()  # type: ignore[misc]
-        slow = [left[index] for index in json.loads(path.read_text(encoding="utf-8"))]
-    _warm()
-    if slow and time.monotonic() < end and _in_child(lambda: _imported_afresh(None)) != SURVIVED:
-        raise SystemExit("the tests fail without any change")
-    for number, mutant in enumerate(slow):
-        if time.monotonic() > end:
-            break
-        known.put(mutant, _in_child(lambda mutant=mutant: _imported_afresh(mutant)))  # type: ignore[misc]
-        if number % 20 == 19:
-            known.keep()
-            print(f"{number + 1} of {len(slow)} imported", flush=True)
-    known.keep()
-
-
-def _warm() -> None:
-    """Import what every child needs and no mutant changes."""
-    importlib.import_module("hypothesis.strategies")
+    if _in_child(lambda: None if _run(Collected(replaced)) else IMPORT, None).said != SURVIVED:
+        raise SystemExit("the tests fail without any change, or could not be collected")
+    known.read()
+    found = json.loads(path.read_text(encoding="utf-8"))
+    tests = Tests(seconds=found["seconds"], killers=Counter(found["killers"]))
+    importlib.import_module(
+        "hypothesis.strategies"
+    )  # what every child needs, and no mutant changes
     assert not [name for name in sys.modules if name.startswith("zerograd")]
-    os.chdir(ROOT)
+    afresh = Afresh(tests)
+    rest = [mutant for mutant in left if known.get(mutant) is None]
+    if rest and time.monotonic() < end and afresh.result(None).said != SURVIVED:
+        raise SystemExit("the tests fail in the order of their speed, without any change")
+    for mutant in _shown(rest, end):
+        result = afresh.result(mutant)
+        known.put(mutant, result)
+        tests.killers[result.by] += 1
 
 
-def _report(chosen: Sequence[Mutant], known: Known, total: int, result: Path | None) -> int:
+def _shown(some: Sequence[Mutant], end: float) -> Iterator[Mutant]:
+    """Mutants, until the time is over; how far they are is printed."""
+    for number, mutant in enumerate(some, 1):
+        if time.monotonic() > end:
+            return
+        yield mutant
+        if number % 50 == 0:
+            print(f"{number} of {len(some)}", file=sys.__stdout__, flush=True)
+
+
+def _report(all_of_them: Sequence[Mutant], known: Known, result: Path | None) -> int:
     explained: dict[str, str] = json.loads(EXPLAINED.read_text(encoding="utf-8"))
     counts: dict[str, Counter[str]] = {name: Counter() for name in PACKAGES}
     open_ = []
-    decided = [(mutant, known.get(mutant)) for mutant in chosen]
-    tried_ = [(mutant, said) for mutant, said in decided if said is not None]
-    for mutant, said in tried_:
-        said = SURVIVED if said == UNDECIDED else said
-        counts[mutant.path.parent.name][said] += 1
-        if said == SURVIVED:
-            why = explained.get(name_of(mutant))
-            if why is None:
-                open_.append(mutant)
-            else:
-                counts[mutant.path.parent.name]["explained"] += 1
+    for mutant in all_of_them:
+        said = known.get(mutant)
+        if said is None:
+            continue
+        counted = counts[mutant.path.parent.name]
+        counted["tried"] += 1
+        counted[said.said] += 1
+        if said.said == SURVIVED and name_of(mutant) in explained:
+            counted["explained"] += 1
+        elif said.said == SURVIVED:
+            open_.append(mutant)
     for mutant in open_:
         print(f"survives: {name_of(mutant)}  (line {mutant.line})")
     rows = []
     for name, counted in counts.items():
-        tried = counted[KILLED] + counted[SLOW] + counted[SURVIVED]
-        killed = counted[KILLED] + counted[SLOW]
+        tried = counted["tried"]
+        noticed = counted[KILLED] + counted[SLOW]
         rows += [
-            Row(f"{name}: mutants that a test notices", killed, of=tried, goal=GOAL * tried),
+            Row(f"{name}: mutants that a test notices", noticed, of=tried, goal=GOAL * tried),
             Row(f"{name}: of them, by running too long", counted[SLOW], of=tried),
             Row(f"{name}: survivors that no test can notice", counted["explained"], of=tried),
         ]
     for row in rows:
         print(f"{row.name}: {row.value:g} of {row.of:g}")
     if result is not None:
+        tried = sum(counted["tried"] for counted in counts.values())
         outcome.write(
             result,
             title="Mutation testing of core and rules",
-            method=f"{len(tried_)} of {total} mutants of the modules of core and rules, in an order drawn by a fixed "
-            "seed, those in functions first: "
-            f"{sum(not mutant.in_function for mutant, _ in tried_)} of them are executed at import. Each is tried with "
-            "the tests of these packages that need no torch: a comparison, logical operator, condition, number, text, "
+            method=f"{tried} of all {len(all_of_them)} mutants of the modules of core and rules. Each is tried with the "
+            "tests of these packages that need no torch: a comparison, logical operator, condition, number, text, "
             "argument, statement or result is changed. bench/survivors.json says why the explained ones cannot be "
             "noticed.",
             rows=rows,
