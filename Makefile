@@ -12,7 +12,7 @@ PINS := requirements/constraints.txt
 # Each file lists all that it needs, with hashes: a file that is not one of these is refused.
 HASHED := --require-hashes --no-deps
 
-.PHONY: help demo test test-all test-long test-coverage test-wheel test-libraries test-torch bench bench-full docs shots lint format pins clean
+.PHONY: help demo test test-all test-long test-coverage test-wheel test-libraries test-torch test-python bench bench-full docs shots lint format pins clean
 
 help:
 	@echo "make demo            install zerograd into .venv and let it find the bugs in examples/"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-wheel      build the wheel, and run the tests that do not read the source tree against it"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
 	@echo "make test-torch VERSION=2.6.0  run the runtime tests on another torch, in .venv-torch, which is deleted after"
+	@echo "make test-python VERSION=3.13  run the tests of the static half on another Python, in .venv-python, without torch"
 	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
 	@echo "make bench-full      measure the rest; it downloads packages, and can be resumed"
 	@echo "make docs            build the documentation into build/site, links checked"
@@ -46,7 +47,7 @@ test-long: test-coverage
 
 # Their own tests, without those that run torch, execute every line and branch of core and rules.
 test-coverage: $(VENV)/.dev
-	$(BIN)/coverage run -m pytest -q --tier fast tests/core tests/rules/test_edges.py tests/rules/test_selection.py
+	$(BIN)/coverage run -m pytest -q --tier fast tests/core tests/rules/test_edges.py tests/rules/test_selection.py tests/rules/test_which_rules.py
 	$(BIN)/coverage report
 
 # The wheel where there is no source tree, with the tests that do not read it.
@@ -65,6 +66,17 @@ test-torch: $(VENV)/.dev
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r requirements/dev.in
 	.venv-torch/bin/pytest -q -n 2 --tier fast tests/runtime tests/stepper tests/fold tests/launch
 	rm -rf .venv-torch
+
+# The half that reads source, on another Python and without torch. PYTHON names an interpreter that is not on the path.
+STATIC := core rules explore static check cli fix report
+test-python:
+	@test -n "$(VERSION)" || { echo "which Python? make test-python VERSION=3.13" >&2; exit 1; }
+	rm -rf .venv-python && $(if $(filter file,$(origin PYTHON)),python$(VERSION),$(PYTHON)) -m venv .venv-python
+	.venv-python/bin/python -c 'import platform; assert f"{platform.python_version()}.".startswith("$(VERSION)."), platform.python_version()'
+	.venv-python/bin/python -m pip --quiet --disable-pip-version-check install $(HASHED) -r requirements/build.txt -r requirements/dev.txt
+	.venv-python/bin/python -m pip --quiet --disable-pip-version-check install --no-build-isolation --no-deps -e .
+	.venv-python/bin/pytest -q -n 2 --dist worksteal --tier fast $(STATIC:%=tests/%)
+	rm -rf .venv-python
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/measure.py
@@ -104,7 +116,7 @@ COMPILE := .venv-pins/bin/uv pip compile --quiet --universal --generate-hashes -
 	@touch $@
 
 clean:
-	rm -rf $(VENVS) .venv-pins build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENVS) .venv-pins .venv-torch .venv-python build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp is newer than what it was made from, so that a second run installs nothing.
 $(VENVS:%=%/.python):

@@ -43,7 +43,12 @@ from own_mutants import Mutant, mutants
 
 SOURCE = ROOT / "src" / "zerograd"
 PACKAGES = ("core", "rules")
-TESTS = ("tests/core", "tests/rules/test_edges.py", "tests/rules/test_selection.py")
+TESTS = (
+    "tests/core",
+    "tests/rules/test_edges.py",
+    "tests/rules/test_selection.py",
+    "tests/rules/test_which_rules.py",
+)
 CACHE = ROOT / "bench" / ".cache"
 EXPLAINED = Path(__file__).with_name("survivors.json")
 GOAL = 0.9

@@ -470,7 +470,9 @@ def main() -> int:
         title = "Known bugs in public repositories"
         outcome.write(options.result, title=title, method=METHOD, rows=list(measured(score)))
     if options.json:
-        print(json.dumps({"goals_met": score.goals_met, **asdict(score)}, indent=1))
+        # asdict counts the items of a Counter anew.
+        loops = dict(score.loops)
+        print(json.dumps({"goals_met": score.goals_met, **asdict(score), "loops": loops}, indent=1))
     else:
         print(*render(score), sep="\n")
     return 0 if score.goals_met else 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support import tiers
+from support import tiers, without_torch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.chosen = config.getoption("tier")
+    without_torch.skip_what_imports_it()
     with contextlib.suppress(ImportError):  # the libraries' environment has no hypothesis
         from hypothesis import HealthCheck, settings
 

@@ -137,6 +137,9 @@ class WarmPython:
 @functools.cache
 def with_torch() -> WarmPython:
     """The Python that has imported torch. There is one for all tests of a process."""
+    from support import without_torch  # not in the process that is started
+
+    without_torch.skip()
     return _closed_at_exit(WarmPython("torch"))
 
 
