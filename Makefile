@@ -75,7 +75,7 @@ test-python:
 	.venv-python/bin/python -c 'import platform; assert f"{platform.python_version()}.".startswith("$(VERSION)."), platform.python_version()'
 	.venv-python/bin/python -m pip --quiet --disable-pip-version-check install $(HASHED) -r requirements/build.txt -r requirements/dev.txt
 	.venv-python/bin/python -m pip --quiet --disable-pip-version-check install --no-build-isolation --no-deps -e .
-	.venv-python/bin/pytest -q -n 2 --dist worksteal --tier fast $(STATIC:%=tests/%)
+	.venv-python/bin/pytest -q -n 2 --tier fast $(STATIC:%=tests/%)
 	rm -rf .venv-python
 
 bench: $(VENV)/.dev
