@@ -46,6 +46,8 @@ class Family:
     needs: Callable[[Loop], Loop]
     breaks: Callable[[list[Part], Loop], list[Part]]
     hoists: bool = False
+    refused: bool = False
+    """torch itself raises an error in every wrong program; the wrong programs of other families all run."""
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,11 @@ def _clipped(loop: Loop) -> Loop:
     return replace(loop, clip=loop.clip or "norm")
 
 
+def _without_gradients(loop: Loop) -> Loop:
+    """Without what torch refuses where no parameter has a gradient: a scaler's step, a clip of values."""
+    return replace(loop, clip="norm" if loop.clip else "", scaled=False, window=0)
+
+
 CLEAR = "zero_grad|clear|stale|accumulat"
 FAMILIES = (
     Family("forgotten clear", ("ZG101",), CLEAR, lambda loop: loop, _without("clear")),
@@ -282,7 +289,7 @@ FAMILIES = (
         "clear before the step",
         ("ZG102",),
         CLEAR + "|no gradients|backward",
-        _plain,
+        lambda loop: _plain(loop) if loop.clear == "in place" else _without_gradients(loop),
         _moved("clear", after="backward"),
     ),
     Family(
@@ -303,7 +310,7 @@ FAMILIES = (
         "clip before the backward",
         ("ZG202", "ZG203"),
         "clip",
-        lambda loop: replace(_clipped(loop), scaled=False, window=0),
+        lambda loop: _without_gradients(_clipped(loop)),
         _moved("clip", before="backward"),
     ),
     Family(
@@ -327,13 +334,20 @@ FAMILIES = (
         lambda loop: replace(loop, window=loop.window or 2),
         _moved("clear", before="forward"),
     ),
-    Family("forgotten backward", ("ZG104",), "backward|no gradients", _plain, _without("backward")),
+    Family(
+        "forgotten backward",
+        ("ZG104",),
+        "backward|no gradients",
+        _without_gradients,
+        _without("backward"),
+    ),
     Family(
         "forgotten update of the scaler",
         ("ZG207",),
         "update",
         lambda loop: replace(loop, scaled=True),
         _without("update"),
+        refused=True,
     ),
     Family(
         "window not divided",

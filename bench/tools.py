@@ -226,50 +226,92 @@ WORDS = re.compile(r"[a-z]{3}|ZG")
 SIGNS = re.compile(r"[\d.e+-]*\d[\d.e+-]*|[│┃─━┏┓┗┛└┘├┤╭╮╰╯]")
 MARK = "===== program ====="
 RUN = """
-import contextlib, io, json, os, signal, sys, time, warnings
+import contextlib, gc, io, json, os, signal, sys, time, warnings
 sys.path.insert(0, "STANDINS")
+import torch
 TOOL
 
-def made(on_optimizer):
-    # Calls `on_optimizer` after every optimizer of torch is made.
-    depth = [0]
-    def wrapped(init):
-        def wrapper(self, *given, **named):
-            depth[0] += 1
-            try:
-                init(self, *given, **named)
-            finally:
-                depth[0] -= 1
-            if not depth[0]:
-                on_optimizer(self)
-        return wrapper
-    for kind in {one for one in vars(torch.optim).values() if isinstance(one, type)}:
-        if issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer:
-            kind.__init__ = wrapped(kind.__init__)
+class Made:
+    # The modules and optimizers of a program, with the first batch of each module.
+    def __init__(self, on_optimizer=None):
+        self.nets, self.first, self.on_optimizer, self.depth = [], {}, on_optimizer, 0
 
-def net_of(optimizer, names):
-    # The module of the program that has the optimizer's parameters.
-    import gc
-    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    fitting = [
-        one for one in gc.get_objects()
-        if isinstance(one, torch.nn.Module) and own & {id(p) for p in one.parameters()}
-    ]
-    return max(fitting, key=lambda one: sum(p.numel() for p in one.parameters()), default=None)
+    def __enter__(self):
+        kinds = {one for one in vars(torch.optim).values() if isinstance(one, type)}
+        kinds = [one for one in kinds if issubclass(one, torch.optim.Optimizer)]
+        kinds.remove(torch.optim.Optimizer)
+        self.before = [(kind, kind.__init__) for kind in (torch.nn.Module, *kinds)]
+        for kind, init in self.before:
+            kind.__init__ = self.noting(init, self.optimizer if kind in kinds else self.nets.append)
+        self.hook = torch.nn.modules.module.register_module_forward_hook(self.called)
+        return self
+
+    def __exit__(self, *error):
+        self.hook.remove()
+        for kind, init in self.before:
+            kind.__init__ = init
+
+    def noting(self, init, note):
+        def wrapper(made, *given, **named):
+            self.depth += 1
+            try:
+                init(made, *given, **named)
+            finally:
+                self.depth -= 1
+            if note == self.nets.append or not self.depth:
+                note(made)
+        return wrapper
+
+    def called(self, net, given, result):
+        self.first.setdefault(id(net), (given, result))
+
+    def optimizer(self, made):
+        # Its net is the largest module that has its parameters.
+        own = {id(p) for group in made.param_groups for p in group["params"]}
+        sizes = {
+            number: sum(p.numel() for p in net.parameters())
+            for number, net in enumerate(self.nets)
+            if own & {id(p) for p in net.parameters()}
+        }
+        if sizes and self.on_optimizer:
+            self.on_optimizer(max(sizes, key=sizes.get), made)
+
+def attach_each(said):
+    # `audit` gets each net with its optimizer and, from a run before, its first batch.
+    ends = []
+    def add(number, optimizer):
+        end = audit(made.nets[number], optimizer, batches.get(number), said)
+        if end:
+            ends.append(end)
+    made = Made(add)
+    made.__enter__()
+    # What a module is called with is known from the run before.
+    made.hook.remove()
+    def done():
+        made.__exit__()
+        for end in ends:
+            end()
+    return done
+
+def execute(code, path):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+        exec(code, {"__name__": "__main__", "__file__": path})
 
 def run(path, attach):
-    names, said = {"__name__": "__main__", "__file__": path}, []
+    said = []
     warnings.showwarning = lambda message, *rest, **more: said.append(str(message))
     code = compile(open(path, encoding="utf-8-sig").read(), path, "exec")
-    done = attach(names, said)
-    # Only the second time is measured: the first operations of a process load much of torch.
+    batches.clear()
+    if attach is attach_each:
+        with Made() as made:
+            execute(code, path)
+        batches.update((at, made.first[id(net)]) for at, net in enumerate(made.nets) if id(net) in made.first)
+        said.clear()
+    done = attach(said)
+    # Only the last time is measured: the first operations of a process load much of torch.
     for _ in range(2 if rounds else 1):
         began = time.process_time()
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(code, dict(names))
-        except Exception:
-            pass
+        execute(code, path)
         took = time.process_time() - began
     done()
     return took, said
@@ -283,14 +325,21 @@ def forked(work):
         os._exit(0)
     os.waitpid(child, 0)
 
-def bare(names, said):
+def bare(said):
     return lambda: None
 
-# Optimizers load half of torch when the first is made: once, before the forks.
-torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
 torch.set_num_threads(1)
+batches = {}
+attach = globals().get("attach", attach_each)
 rounds = int(sys.argv[2])
-for path in json.load(open(sys.argv[1], encoding="utf-8")):
+paths = json.load(open(sys.argv[1], encoding="utf-8"))
+# What the first program of a process loads is loaded once, before the forks.
+run(paths[0], bare)
+if attach is not attach_each:
+    run(paths[0], attach)
+gc.collect()
+gc.freeze()
+for path in paths:
     if not rounds:
         print("===== program =====", flush=True)
         forked(lambda: print("\\n".join(run(path, attach)[1])))
@@ -301,8 +350,8 @@ for path in json.load(open(sys.argv[1], encoding="utf-8")):
 """
 
 ZEROGRAD = """
-import torch, zerograd
-def attach(names, said):
+import zerograd
+def attach(said):
     watch = zerograd.watch(on="collect")
     report = watch.start()
     def done():
@@ -312,57 +361,42 @@ def attach(names, said):
 """
 
 TORCH_AUDIT = """
-import torch, torch_audit
-def attach(names, said):
-    auditors = []
-    def add(optimizer):
-        net = net_of(optimizer, names)
-        if net is not None:
-            auditors.append(torch_audit.autopatch(net, optimizer=optimizer, every_n_steps=1, fail_level="FATAL"))
-    made(add)
+import torch_audit
+def audit(net, optimizer, batch, said):
+    auditor = torch_audit.autopatch(net, optimizer=optimizer, every_n_steps=1, fail_level="FATAL")
     def done():
-        for auditor in auditors:
-            said.extend(
-                f"{one.rule_id} {one.message}" for one in auditor.findings if one.severity.value != "INFO"
-            )
+        found = [one for one in auditor.findings if one.severity.value != "INFO"]
+        said.extend(f"{one.rule_id} {one.message}" for one in found)
     return done
 """
 
-GUARDTOWER = """
-import torch, guardtower
-def attach(names, said):
-    def add(optimizer):
-        net = net_of(optimizer, names)
-        if net is None:
-            return
-        x, y = torch.randn(3, 4), torch.randn(3, 2)
-        loss = lambda: torch.nn.functional.mse_loss(net(x), y)
+ONE_TENSOR = """
+def audit(net, optimizer, batch, said):
+    # The tool takes one batch of a net with one input and one output.
+    if batch and len(batch[0]) == 1 and all(map(torch.is_tensor, (*batch[0], batch[1]))):
+        x, y = batch[0][0].detach(), torch.randn(batch[1].shape)
         with torch.random.fork_rng():
-            report = guardtower.audit(net, loss, optimizer=optimizer, inputs=x)
-        said.extend(one.message for one in report.findings if one.severity.label != "INFO")
-        optimizer.zero_grad()
-        guardtower.monitor(net, on_nonfinite="warn").__enter__()
-    made(add)
-    return lambda: None
+            look(net, optimizer, x, y, said)
 """
 
-TORCHTEST2 = """
-import torch, torchtest2
-def attach(names, said):
-    def add(optimizer):
-        net = net_of(optimizer, names)
-        if net is None:
-            return
-        x, y = torch.randn(3, 4), torch.randn(3, 2)
-        loss = torch.nn.functional.mse_loss
-        with torch.random.fork_rng():
-            report = torchtest2.check_model(net, x, y, loss_fn=loss, optimizer=optimizer)
-        said.extend(
-            f"{one.name}: {one.message}" for one in report.results if one.status.name in ("WARN", "FAIL")
-        )
-    made(add)
-    return lambda: None
-"""
+GUARDTOWER = f"""
+import guardtower
+def look(net, optimizer, x, y, said):
+    loss = lambda: torch.nn.functional.mse_loss(net(x), y)
+    report = guardtower.audit(net, loss, optimizer=optimizer, inputs=x)
+    said.extend(one.message for one in report.findings if one.severity.label != "INFO")
+    optimizer.zero_grad()
+    guardtower.monitor(net, on_nonfinite="warn").__enter__()
+{ONE_TENSOR}"""
+
+TORCHTEST2 = f"""
+import torchtest2
+def look(net, optimizer, x, y, said):
+    loss = torch.nn.functional.mse_loss
+    report = torchtest2.check_model(net, x, y, loss_fn=loss, optimizer=optimizer)
+    found = [one for one in report.results if one.status.name in ("WARN", "FAIL")]
+    said.extend(f"{{one.name}}: {{one.message}}" for one in found)
+{ONE_TENSOR}"""
 
 
 def by_traincheck(tool: Tool, paths: list[Path]) -> Said:
@@ -418,15 +452,15 @@ TOOLS = (
     Tool("zerograd run", "runs", by_running, ONE_COMMAND, words=(ZEROGRAD,)),
     Tool("ruff 0.17.4, all rules", "source", by_line, ONE_COMMAND, words=("ruff", "check", "--isolated", "--preview", "--no-cache", "--output-format", "concise", "--select", "ALL")),
     Tool("flake8 7.5.0", "source", by_line, ONE_COMMAND, FLAKE8, ("flake8",)),
-    Tool("pylint 4.1.3", "source", by_line, ONE_COMMAND, ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), ("pylint", "--disable=duplicate-code"), sample=10),
-    Tool("TorchFix 0.7.0, all rules", "source", by_line, ONE_COMMAND, ("torchfix==0.7.0", *FLAKE8, "libcst==1.5.1", "pyyaml==6.0.3"), ("torchfix", "--select=ALL"), sample=10),
+    Tool("pylint 4.1.3", "source", by_line, ONE_COMMAND, ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), ("pylint", "--disable=duplicate-code")),
+    Tool("TorchFix 0.7.0, all rules", "source", by_line, ONE_COMMAND, ("torchfix==0.7.0", *FLAKE8, "libcst==1.5.1", "pyyaml==6.0.3"), ("torchfix", "--select=ALL")),
     Tool("torch-preflight 0.5.0", "source", by_preflight, ONE_COMMAND, ("torch-preflight==0.5.0", "libcst==1.5.1", "pyyaml==6.0.3", *RICH)),
     Tool("mldoct 1.0.0", "source", by_mldoct, ONE_COMMAND, ("mldoct==1.0.0",)),
     Tool("dslinter 2.0.9, rules for PyTorch", "source", by_line, ("have Python 3.9", "name its plug-in to pylint", "run a command"), DSLINTER, ("pylint", "--load-plugins=dslinter", "--disable=all", f"--enable={DSLINTER_RULES}"), "python3.9"),
     Tool("semgrep 1.180.0, rules of ours", "source", by_semgrep, ("write rules", "run a command"), SEMGREP),
     Tool("Trainlint", "source", by_line, (), absent="its public source is now a harness for coding agents, with no command that checks a file and no rule about zero_grad or clipping"),
     Tool("torch-audit 0.3.0, every step", "runs", by_running, ("attach it to each model and optimizer", "finish it"), ("torch-audit==0.3.0", "click==8.5.1", *RICH), (TORCH_AUDIT,)),
-    Tool("guardtower 0.1.0, audit and monitor", "runs", by_running, ("write a closure with a batch and a loss", "audit each model with it", "monitor the loop"), ("guardtower==0.1.0",), (GUARDTOWER,), mutants=False),
-    Tool("torchtest2 0.1.0", "runs", by_running, ("take a batch", "check each model with it and a loss"), ("torchtest2==0.1.0",), (TORCHTEST2,), mutants=False),
+    Tool("guardtower 0.1.0, audit and monitor", "runs", by_running, ("write a closure with a batch and a loss", "audit each model with it", "monitor the loop"), ("guardtower==0.1.0",), (GUARDTOWER,)),
+    Tool("torchtest2 0.1.0", "runs", by_running, ("take a batch", "check each model with it and a loss"), ("torchtest2==0.1.0",), (TORCHTEST2,)),
     Tool("TrainCheck 0.2.0", "runs", by_traincheck, ("have a right program", "trace it", "infer invariants", "trace the program", "check the trace"), TRAINCHECK, sample=1, mutants=False),
 )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import re
 from pathlib import Path
@@ -16,6 +18,7 @@ import grammar
 import prove
 import tools
 import zerograd
+from support import tiers
 from support.paths import ROOT
 from zerograd.rules.catalogue import BY_CODE
 
@@ -95,6 +98,25 @@ def test_a_drawn_loop_is_right_and_its_broken_twin_is_found(family: grammar.Fami
         assert not right, one.right
         wrong = zerograd.check_source(one.wrong, "train.py").findings
         assert {finding.code for finding in wrong} & set(one.codes), one.wrong
+
+
+@pytest.mark.parametrize("family", grammar.FAMILIES, ids=lambda family: family.name)
+def test_torch_runs_a_broken_twin_unless_its_family_says_otherwise(family: grammar.Family) -> None:
+    for one in grammar.programs("another seed of the tests", family, 6):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(one.right, {})
+            with pytest.raises(RuntimeError) if family.refused else contextlib.nullcontext():
+                exec(one.wrong, {})
+
+
+@tiers.long
+def test_a_watch_names_the_drawn_bugs_that_a_run_shows() -> None:
+    programs = detection.drawn("a seed of the tests", 2)
+    (run,) = (tool for tool in tools.TOOLS if tool.name == "zerograd run")
+    scores = detection.ask(run, programs).scores
+    # A run sees the sum of the losses, not that a division was meant.
+    assert {name for name, one in scores.items() if not one.named} == {"window not divided"}
+    assert not any(one.alarms for one in scores.values())
 
 
 def test_the_same_seed_draws_the_same_loops_and_another_seed_others() -> None:
