@@ -1,4 +1,4 @@
-"""Records with some fields changed."""
+"""Records with some fields changed, and objects that are given their parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from support.event_sequences import EVENTS
 from zerograd.core.events import Event, Zero
-from zerograd.core.records import Record, replace
+from zerograd.core.records import Composed, Record, replace
 from zerograd.explore.logic import Const, Name, Op, reads
 
 
@@ -128,3 +128,27 @@ def test_a_changed_record_keeps_its_kind_and_the_other_fields() -> None:
     assert type(changed) is Named
     with pytest.raises(TypeError, match="Point has no a, b"):
         replace(Point(1), b=1, a=2)
+
+
+class Engine(Composed):
+    cylinders: int
+    fuel: str
+    running = False
+
+    @cached_property
+    def shown(self) -> str:
+        return f"{self.cylinders} cylinders, {self.fuel}"
+
+
+def test_an_object_has_the_parts_that_its_class_annotates_in_order() -> None:
+    one, other = Engine(4, "petrol"), Engine(2, "diesel")
+    one.running = True
+    assert (one.shown, one.running) == ("4 cylinders, petrol", True)
+    assert (other.shown, other.running) == ("2 cylinders, diesel", False)
+    assert one != Engine(4, "petrol")
+
+
+@pytest.mark.parametrize("parts", [(4,), (4, "petrol", "red")])
+def test_an_object_without_all_of_its_parts_is_refused(parts: tuple[int, str]) -> None:
+    with pytest.raises(ValueError, match=r"zip\(\) argument 2 is"):
+        Engine(*parts)

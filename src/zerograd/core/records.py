@@ -1,4 +1,4 @@
-"""Frozen records, and records with some fields changed: what readers and explorers do all day."""
+"""Frozen records, records with some fields changed, and objects that are composed of parts."""
 
 from __future__ import annotations
 
@@ -70,6 +70,19 @@ class Record:
             if held[one] != self._defaults.get(one, held)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass_transform()
+class Composed:
+    """The base of an object that is given its parts: those that its class annotates, in order.
+
+    A dataclass would do the same, but to generate its methods takes 0.25 ms at import.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *parts: object) -> None:
+            self.__dict__.update(zip(type(self).__annotations__, parts, strict=True))
 
 
 def replace(record: T, **changes: object) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Set
 from zerograd.static.frameworks.table import Role
@@ -31,28 +31,17 @@ from zerograd.static.read.values import (
 )
 
 
-class Assignments:
+class Assignments(Composed):
     """Stores values."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        known: KnownObjects,
-        evaluator: Evaluator,
-        objects: Objects,
-        conditions: Conditions,
-        effects: Effects,
-        parameters: ParameterCalls,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.known = known
-        self.evaluator = evaluator
-        self.objects = objects
-        self.conditions = conditions
-        self.effects = effects
-        self.parameters = parameters
+    env: Environment
+    emitter: Emitter
+    known: KnownObjects
+    evaluator: Evaluator
+    objects: Objects
+    conditions: Conditions
+    effects: Effects
+    parameters: ParameterCalls
 
     def store(self, target: ast.expr, value: Value, source: ast.expr | None, node: ast.AST) -> None:
         """Gives a target its value; `source` is the expression that it was computed with."""

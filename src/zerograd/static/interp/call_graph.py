@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from zerograd.core.records import Composed
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read.budget import EXPRESSION, Budget
@@ -26,17 +27,14 @@ class KnownCalls:
         """Whether a function, or one that it calls, does this."""
 
 
-class CallGraph:
+class CallGraph(Composed):
     """Says what a function, or one that it calls, does."""
 
-    def __init__(
-        self, budget: Budget, known: KnownCalls, top: Module, names: Names, classes: Classes
-    ) -> None:
-        self.budget = budget
-        self.known = known
-        self.top = top
-        self.names = names
-        self.classes = classes
+    budget: Budget
+    known: KnownCalls
+    top: Module
+    names: Names
+    classes: Classes
 
     def touches_gradients(self, fn: Fn) -> bool:
         """Whether a function, or one it calls, does anything to gradients."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cached_property
 
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
@@ -57,50 +58,37 @@ _OPTIMIZER_READS = frozenset(
 Handler = Callable[[ast.Call, ast.Attribute, Value], "Value | None"]
 
 
-class Calls:
+class Calls(Composed):
     """Finds out what is called, and hands the call to the part that handles it."""
 
-    def __init__(
-        self,
-        env: Environment,
-        nesting: Nesting,
-        evaluator: Evaluator,
-        classes: Classes,
-        objects: Objects,
-        graph: CallGraph,
-        effects: Effects,
-        constructors: Constructors,
-        functions: Functions,
-        frameworks: FrameworkCalls,
-        parameters: ParameterCalls,
-        clears: ClearCalls,
-        backwards: BackwardCalls,
-        steps: StepCalls,
-        libraries: LibraryCalls,
-    ) -> None:
-        self.env = env
-        self.nesting = nesting
-        self.evaluator = evaluator
-        self.classes = classes
-        self.objects = objects
-        self.graph = graph
-        self.effects = effects
-        self.constructors = constructors
-        self.functions = functions
-        self.frameworks = frameworks
-        self.parameters = parameters
-        self.steps = steps
-        self.libraries = libraries
-        self.methods: dict[str, Handler] = {
-            "zero_grad": clears.zero_grad,
-            "backward": backwards.backward,
-            "step": steps.step,
-            "parameters": parameters.parameters,
-            "named_parameters": parameters.parameters,
-            "trainable_parameters": parameters.parameters,
-            "requires_grad_": parameters.requires_grad,
-        }
+    env: Environment
+    nesting: Nesting
+    evaluator: Evaluator
+    classes: Classes
+    objects: Objects
+    graph: CallGraph
+    effects: Effects
+    constructors: Constructors
+    functions: Functions
+    frameworks: FrameworkCalls
+    parameters: ParameterCalls
+    clears: ClearCalls
+    backwards: BackwardCalls
+    steps: StepCalls
+    libraries: LibraryCalls
+
+    @cached_property
+    def methods(self) -> dict[str, Handler]:
         """Methods of torch's own objects."""
+        return {
+            "zero_grad": self.clears.zero_grad,
+            "backward": self.backwards.backward,
+            "step": self.steps.step,
+            "parameters": self.parameters.parameters,
+            "named_parameters": self.parameters.parameters,
+            "trainable_parameters": self.parameters.parameters,
+            "requires_grad_": self.parameters.requires_grad,
+        }
 
     def call(self, node: ast.Call) -> Value:
         """The value of a call; what it does to gradients is emitted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from zerograd.core.records import Composed
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Emitter
@@ -24,26 +25,16 @@ from zerograd.static.read.values import (
 )
 
 
-class Constructors:
+class Constructors(Composed):
     """Makes objects."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        known: KnownObjects,
-        nesting: Nesting,
-        evaluator: Evaluator,
-        objects: Objects,
-        effects: Effects,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.known = known
-        self.nesting = nesting
-        self.evaluator = evaluator
-        self.objects = objects
-        self.effects = effects
+    env: Environment
+    emitter: Emitter
+    known: KnownObjects
+    nesting: Nesting
+    evaluator: Evaluator
+    objects: Objects
+    effects: Effects
 
     def make(
         self,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Flow, Seq, walk
 from zerograd.explore.logic import Opaque
@@ -34,24 +34,16 @@ from zerograd.static.read.values import (
 NOBODY: frozenset[Key] = frozenset()
 
 
-class Effects:
+class Effects(Composed):
     """Emits acts."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        known: KnownObjects,
-        nesting: Nesting,
-        mode: Mode,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.known = known
-        self.nesting = nesting
-        self.mode = mode
-        self.wrapped = False
-        """Accelerate, Fabric or an engine has run a backward."""
+    env: Environment
+    emitter: Emitter
+    known: KnownObjects
+    nesting: Nesting
+    mode: Mode
+    wrapped = False
+    """Accelerate, Fabric or an engine has run a backward."""
 
     def act_on(
         self, kind: type[Event], node: ast.AST, keys: frozenset[Key], **fields: object

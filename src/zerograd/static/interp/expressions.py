@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.explore.flow import Alt, Seq
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
@@ -31,28 +31,17 @@ from zerograd.static.read.values import (
 )
 
 
-class Expressions:
+class Expressions(Composed):
     """Evaluates expressions other than names, calls and comprehensions."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        nesting: Nesting,
-        mode: Mode,
-        evaluator: Evaluator,
-        objects: Objects,
-        conditions: Conditions,
-        assignments: Assignments,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.nesting = nesting
-        self.mode = mode
-        self.evaluator = evaluator
-        self.objects = objects
-        self.conditions = conditions
-        self.assignments = assignments
+    env: Environment
+    emitter: Emitter
+    nesting: Nesting
+    mode: Mode
+    evaluator: Evaluator
+    objects: Objects
+    conditions: Conditions
+    assignments: Assignments
 
     def constant(self, node: ast.Constant) -> Value:
         """A literal."""

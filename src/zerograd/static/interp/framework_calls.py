@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.events import Step, Unscale
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Seq, Set, walk
 from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
@@ -57,30 +57,18 @@ from zerograd.static.read.values import (
 )
 
 
-class FrameworkCalls:
+class FrameworkCalls(Composed):
     """Handles calls that a table knows."""
 
-    def __init__(
-        self,
-        emitter: Emitter,
-        known: KnownObjects,
-        gate: Gate,
-        evaluator: Evaluator,
-        objects: Objects,
-        conditions: Conditions,
-        effects: Effects,
-        constructors: Constructors,
-        activations: Activations,
-    ) -> None:
-        self.emitter = emitter
-        self.known = known
-        self.gate = gate
-        self.evaluator = evaluator
-        self.objects = objects
-        self.conditions = conditions
-        self.effects = effects
-        self.constructors = constructors
-        self.activations = activations
+    emitter: Emitter
+    known: KnownObjects
+    gate: Gate
+    evaluator: Evaluator
+    objects: Objects
+    conditions: Conditions
+    effects: Effects
+    constructors: Constructors
+    activations: Activations
 
     def method(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`x.name(…)`; None if no table knows it."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Block, Flow, Return, Seq, Set
 from zerograd.explore.logic import Const, Expr, Name
@@ -40,24 +40,15 @@ from zerograd.static.read.values import (
 )
 
 
-class Activations:
+class Activations(Composed):
     """Enters functions and leaves them."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        nesting: Nesting,
-        mode: Mode,
-        evaluator: Evaluator,
-        names: Names,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.nesting = nesting
-        self.mode = mode
-        self.evaluator = evaluator
-        self.names = names
+    env: Environment
+    emitter: Emitter
+    nesting: Nesting
+    mode: Mode
+    evaluator: Evaluator
+    names: Names
 
     def flow_of(self, fn: Fn) -> Flow:
         """A function as a flow, its parameters unknown."""
@@ -156,38 +147,22 @@ class Activations:
 DEEPEST_CALL = 10
 
 
-class Functions:
+class Functions(Composed):
     """Interprets functions where they are called."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        known: KnownObjects,
-        nesting: Nesting,
-        evaluator: Evaluator,
-        names: Names,
-        classes: Classes,
-        objects: Objects,
-        graph: CallGraph,
-        conditions: Conditions,
-        effects: Effects,
-        constructors: Constructors,
-        activations: Activations,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.known = known
-        self.nesting = nesting
-        self.evaluator = evaluator
-        self.names = names
-        self.classes = classes
-        self.objects = objects
-        self.graph = graph
-        self.conditions = conditions
-        self.effects = effects
-        self.constructors = constructors
-        self.activations = activations
+    env: Environment
+    emitter: Emitter
+    known: KnownObjects
+    nesting: Nesting
+    evaluator: Evaluator
+    names: Names
+    classes: Classes
+    objects: Objects
+    graph: CallGraph
+    conditions: Conditions
+    effects: Effects
+    constructors: Constructors
+    activations: Activations
 
     def construct(self, node: ast.Call, klass: Klass) -> Value:
         """An object of a project's class; its constructor is interpreted where it matters."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.explore.flow import walk
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Divided, Role, RunsBackward
@@ -38,26 +38,16 @@ from zerograd.static.read.values import (
 )
 
 
-class ClearCalls:
+class ClearCalls(Composed):
     """Handles `zero_grad()` of optimizers, modules and the project's own classes."""
 
-    def __init__(
-        self,
-        emitter: Emitter,
-        evaluator: Evaluator,
-        classes: Classes,
-        objects: Objects,
-        effects: Effects,
-        constructors: Constructors,
-        functions: Functions,
-    ) -> None:
-        self.emitter = emitter
-        self.evaluator = evaluator
-        self.classes = classes
-        self.objects = objects
-        self.effects = effects
-        self.constructors = constructors
-        self.functions = functions
+    emitter: Emitter
+    evaluator: Evaluator
+    classes: Classes
+    objects: Objects
+    effects: Effects
+    constructors: Constructors
+    functions: Functions
 
     def zero_grad(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`x.zero_grad()`, whatever x is."""
@@ -111,28 +101,17 @@ _WRAPPER = Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRA
 """What the `backward` of an unknown library's object does with a loss."""
 
 
-class BackwardCalls:
+class BackwardCalls(Composed):
     """Handles `backward` of losses, wrappers and torch."""
 
-    def __init__(
-        self,
-        known: KnownObjects,
-        env: Environment,
-        gate: Gate,
-        evaluator: Evaluator,
-        classes: Classes,
-        objects: Objects,
-        effects: Effects,
-        frameworks: FrameworkCalls,
-    ) -> None:
-        self.known = known
-        self.env = env
-        self.classes = classes
-        self.gate = gate
-        self.evaluator = evaluator
-        self.objects = objects
-        self.effects = effects
-        self.frameworks = frameworks
+    known: KnownObjects
+    env: Environment
+    gate: Gate
+    evaluator: Evaluator
+    classes: Classes
+    objects: Objects
+    effects: Effects
+    frameworks: FrameworkCalls
 
     def backward(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`loss.backward()`, `engine.backward(loss)`, `torch.autograd.backward(loss)`."""
@@ -202,24 +181,15 @@ class BackwardCalls:
         )
 
 
-class ParameterCalls:
+class ParameterCalls(Composed):
     """Handles what is done to parameters and gradients directly."""
 
-    def __init__(
-        self,
-        env: Environment,
-        mode: Mode,
-        evaluator: Evaluator,
-        objects: Objects,
-        effects: Effects,
-        constructors: Constructors,
-    ) -> None:
-        self.env = env
-        self.mode = mode
-        self.evaluator = evaluator
-        self.objects = objects
-        self.effects = effects
-        self.constructors = constructors
+    env: Environment
+    mode: Mode
+    evaluator: Evaluator
+    objects: Objects
+    effects: Effects
+    constructors: Constructors
 
     def method(
         self, node: ast.Call, func: ast.Attribute, owner: Params | Grad, arguments: list[Value]

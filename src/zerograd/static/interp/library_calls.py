@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TypeGuard
 
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, is_constant, keyword
@@ -36,13 +36,12 @@ from zerograd.static.read.values import (
 )
 
 
-class BuiltinCalls:
+class BuiltinCalls(Composed):
     """Handles `zip`, `enumerate`, `list`, `getattr` and their like."""
 
-    def __init__(self, evaluator: Evaluator, objects: Objects, parameters: ParameterCalls) -> None:
-        self.evaluator = evaluator
-        self.objects = objects
-        self.parameters = parameters
+    evaluator: Evaluator
+    objects: Objects
+    parameters: ParameterCalls
 
     def call(self, node: ast.Call, name: str) -> Value | None:
         """What a call of one of these gives back; None if it is none of them."""
@@ -184,24 +183,15 @@ _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {
 }
 
 
-class LibraryCalls:
+class LibraryCalls(Composed):
     """Handles calls of functions and classes from outside the project."""
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        effects: Effects,
-        constructors: Constructors,
-        frameworks: FrameworkCalls,
-        steps: StepCalls,
-        builtins: BuiltinCalls,
-    ) -> None:
-        self.evaluator = evaluator
-        self.effects = effects
-        self.constructors = constructors
-        self.frameworks = frameworks
-        self.steps = steps
-        self.builtins = builtins
+    evaluator: Evaluator
+    effects: Effects
+    constructors: Constructors
+    frameworks: FrameworkCalls
+    steps: StepCalls
+    builtins: BuiltinCalls
 
     def call(self, node: ast.Call, name: str) -> Value:
         """A call of something that is not part of the project, by its dotted name."""

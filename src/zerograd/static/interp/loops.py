@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from zerograd.core.records import Composed
 from zerograd.explore.flow import (
     Block,
     Break,
@@ -49,28 +50,17 @@ MOST_ITEMS = 8
 ForLoop = ast.For | ast.AsyncFor
 
 
-class Loops:
+class Loops(Composed):
     """Interprets loops."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        nesting: Nesting,
-        mode: Mode,
-        evaluator: Evaluator,
-        objects: Objects,
-        conditions: Conditions,
-        assignments: Assignments,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.nesting = nesting
-        self.mode = mode
-        self.evaluator = evaluator
-        self.objects = objects
-        self.conditions = conditions
-        self.assignments = assignments
+    env: Environment
+    emitter: Emitter
+    nesting: Nesting
+    mode: Mode
+    evaluator: Evaluator
+    objects: Objects
+    conditions: Conditions
+    assignments: Assignments
 
     def while_loop(self, node: ast.While) -> None:
         """`while test:`."""
@@ -312,24 +302,15 @@ def _looks_up(node: ForLoop) -> bool:
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
 
 
-class Comprehensions:
+class Comprehensions(Composed):
     """Evaluates comprehensions."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        nesting: Nesting,
-        evaluator: Evaluator,
-        assignments: Assignments,
-        loops: Loops,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.nesting = nesting
-        self.evaluator = evaluator
-        self.assignments = assignments
-        self.loops = loops
+    env: Environment
+    emitter: Emitter
+    nesting: Nesting
+    evaluator: Evaluator
+    assignments: Assignments
+    loops: Loops
 
     def sequence(self, node: Comprehension) -> Value:
         """`[x for …]`, `{x for …}`, `(x for …)`."""

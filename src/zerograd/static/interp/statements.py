@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import (
     RAISE,
@@ -47,30 +47,18 @@ from zerograd.static.read.values import (
 )
 
 
-class Contexts:
+class Contexts(Composed):
     """Interprets `with` blocks."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        nesting: Nesting,
-        mode: Mode,
-        gate: Gate,
-        evaluator: Evaluator,
-        objects: Objects,
-        assignments: Assignments,
-        conditions: Conditions,
-    ) -> None:
-        self.env = env
-        self.conditions = conditions
-        self.emitter = emitter
-        self.nesting = nesting
-        self.mode = mode
-        self.gate = gate
-        self.evaluator = evaluator
-        self.objects = objects
-        self.assignments = assignments
+    env: Environment
+    emitter: Emitter
+    nesting: Nesting
+    mode: Mode
+    gate: Gate
+    evaluator: Evaluator
+    objects: Objects
+    assignments: Assignments
+    conditions: Conditions
 
     def block(self, node: ast.With | ast.AsyncWith) -> None:
         """`with context:`."""
@@ -157,34 +145,20 @@ def _computes_a_loss(body: list[ast.stmt]) -> bool:
 EMPTY = Seq(())
 
 
-class Statements:
+class Statements(Composed):
     """Interprets statements."""
 
-    def __init__(
-        self,
-        env: Environment,
-        emitter: Emitter,
-        known: KnownObjects,
-        nesting: Nesting,
-        mode: Mode,
-        evaluator: Evaluator,
-        conditions: Conditions,
-        effects: Effects,
-        parameters: ParameterCalls,
-        assignments: Assignments,
-        expressions: Expressions,
-    ) -> None:
-        self.env = env
-        self.emitter = emitter
-        self.known = known
-        self.nesting = nesting
-        self.mode = mode
-        self.evaluator = evaluator
-        self.conditions = conditions
-        self.effects = effects
-        self.parameters = parameters
-        self.assignments = assignments
-        self.expressions = expressions
+    env: Environment
+    emitter: Emitter
+    known: KnownObjects
+    nesting: Nesting
+    mode: Mode
+    evaluator: Evaluator
+    conditions: Conditions
+    effects: Effects
+    parameters: ParameterCalls
+    assignments: Assignments
+    expressions: Expressions
 
     def expression(self, node: ast.Expr) -> None:
         """An expression as a statement."""

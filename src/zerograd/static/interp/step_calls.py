@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.events import Clip, Unscale
-from zerograd.core.records import replace
+from zerograd.core.records import Composed, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Role, Steps, Whose
@@ -35,28 +35,17 @@ _WRAPPER = Call("step", Steps(Whose.FIRST, scaled=None))
 """What the `step` of an unknown library's object does with an optimizer."""
 
 
-class StepCalls:
+class StepCalls(Composed):
     """Handles steps and clips."""
 
-    def __init__(
-        self,
-        known: KnownObjects,
-        evaluator: Evaluator,
-        classes: Classes,
-        objects: Objects,
-        effects: Effects,
-        constructors: Constructors,
-        functions: Functions,
-        frameworks: FrameworkCalls,
-    ) -> None:
-        self.known = known
-        self.evaluator = evaluator
-        self.classes = classes
-        self.objects = objects
-        self.effects = effects
-        self.constructors = constructors
-        self.functions = functions
-        self.frameworks = frameworks
+    known: KnownObjects
+    evaluator: Evaluator
+    classes: Classes
+    objects: Objects
+    effects: Effects
+    constructors: Constructors
+    functions: Functions
+    frameworks: FrameworkCalls
 
     def step(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`x.step(…)`: an optimizer, a scaler, an engine, or something else altogether."""
