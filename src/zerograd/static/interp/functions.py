@@ -395,8 +395,7 @@ def _defaults(fn: Fn) -> dict[str, Value]:
 
 def _gives_optimizer(fn: Fn) -> bool:
     """A factory of the project: its body says what the optimizer steps."""
-    if vocabulary.role_of_call(fn.name) is not Role.OPTIMIZER or isinstance(fn.node, ast.Lambda):
+    facts = fn.module.facts[fn.node]
+    if isinstance(fn.node, ast.Lambda) or not facts.returns:
         return False
-    return any(
-        vocabulary.role_of_call(name) is Role.OPTIMIZER for name in fn.module.facts[fn.node].calls
-    )
+    return any(vocabulary.role_of_call(name) is Role.OPTIMIZER for name in facts.calls)
