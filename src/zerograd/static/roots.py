@@ -71,6 +71,8 @@ class Roots:
         whole = module.facts[module.tree]
         called = {name.rpartition(".")[2] for name in whole.calls}
         functions.sort(key=lambda fn: fn.name in called)
+        for klass in module.classes.values():
+            yield from self._inherited(Klass(klass, module, klass.name), scout)
         for fn in functions:
             if fn.node in self._inlined or _is_optimizer_method(fn):
                 continue
@@ -92,8 +94,6 @@ class Roots:
             feeds = completed or neglects or _feeds(module.facts[fn.node])
             if feeds or scout.graph.may_step(fn):
                 yield from self._unit(fn, scout=scout)
-        for klass in module.classes.values():
-            yield from self._inherited(Klass(klass, module, klass.name), scout)
 
     def _is_completed(self, fn: Fn) -> bool:
         """Whether a method clips, and leaves the clear, the backward and the step to a framework."""
@@ -137,12 +137,8 @@ class Roots:
             return
         open_methods = _OpenMethods(lineage, scout)
         for fn in open_methods.roots(Thing(SELF, klass=klass)):
-            reached = [
-                one for one in open_methods.reached(fn) if scout.graph.touches_gradients(one)
-            ]
-            if any(map(scout.graph.may_step, reached)):
-                if not all(self._is_right(one, scout) for one in reached):
-                    yield from self._unit(fn, klass=klass)
+            if any(map(scout.graph.may_step, scout.graph.methods_reached(klass, fn.name))):
+                yield from self._unit(fn, klass=klass)
 
     def _unit(
         self, fn: Fn | None, *, scout: Interpreter | None = None, klass: Klass | None = None
@@ -294,25 +290,8 @@ class _OpenMethods:
 
     def touches(self, name: str) -> bool:
         """Whether a method does something to gradients."""
-        return any(map(self.scout.graph.touches_gradients, self.methods(name)))
-
-    def methods(self, name: str) -> Iterator[Fn]:
-        """The method of the object that has this name."""
-        base = self.owner[name]
-        method = base.method(name)
-        if method is not None:
-            yield Fn(method, base.module, name, None, None, base)
-
-    def reached(self, fn: Fn) -> list[Fn]:
-        """A method, and the methods of the object that it calls."""
-        seen: set[str] = set()
-        todo = [fn.name]
-        while todo:
-            name = todo.pop()
-            if name not in seen:
-                seen.add(name)
-                todo += self.called(name)
-        return [inner for name in sorted(seen) for inner in self.methods(name)]
+        methods = self.scout.graph.methods_named(self.owner[name], name)
+        return any(map(self.scout.graph.touches_gradients, methods))
 
 
 def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:

@@ -25,6 +25,8 @@ class KnownCalls:
         """By the facts of some code, the functions of its file that it may call."""
         self.reached: dict[tuple[ast.AST, str], bool] = {}
         """Whether a function, or one that it calls, does this."""
+        self.methods: dict[tuple[ast.ClassDef, str], list[Fn]] = {}
+        """By class and name of a method, the methods that it reaches."""
 
 
 class CallGraph(Composed):
@@ -50,6 +52,29 @@ class CallGraph(Composed):
                 for method in methods_of(base)
             )
             self.known.reached[(klass.node, "mentions")] = known
+        return known
+
+    def subclass_touches_gradients(self, fn: Fn) -> bool:
+        """Whether an inherited method calls one that the class of its object has, and that touches gradients."""
+        owner = fn.owner.klass if isinstance(fn.owner, Thing) else None
+        if owner is None or fn.klass is None or owner.node is fn.klass.node:
+            return False
+        return any(map(self.touches_gradients, self.methods_reached(owner, fn.name)))
+
+    def methods_reached(self, klass: Klass, name: str) -> list[Fn]:
+        """A method that objects of a class have, and those that it calls of the same object, by name."""
+        key = (klass.node, name)
+        known = self.known.methods.get(key)
+        if known is None:
+            seen: set[str] = set()
+            todo, known = [name], []
+            while todo:
+                name = todo.pop()
+                for method in self.methods_named(klass, name) if name not in seen else ():
+                    known.append(method)
+                    todo += sorted(method.module.facts[method.node].called)
+                seen.add(name)
+            self.known.methods[key] = known
         return known
 
     def steps_through(self, called: set[str], values: Iterable[Value]) -> bool:

@@ -208,6 +208,7 @@ class Functions(Composed):
         wanted = (
             force
             or self.graph.touches_gradients(fn)
+            or self.graph.subclass_touches_gradients(fn)
             or _gives_optimizer(fn)
             or self.graph.steps_through(facts.called, arguments)
             or self._holds_what_steps(fn)

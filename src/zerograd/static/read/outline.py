@@ -82,9 +82,11 @@ class Outline:
         )
 
     def repeating(self, names: Names) -> Names:
-        """Its functions that call one of these in a loop, or call a function that does."""
+        """Its functions that lead from a loop to one of these, or call a function that does."""
         if not any(name + b"(" in self.data for name in names):
             return NONE
+        once = {name: called for part in self.parts.values() for name, called in part.once.items()}
+        names = frozenset(_closure(once, names, NONE))
         repeated = {
             name
             for part in self.parts.values()
@@ -187,9 +189,7 @@ class Outlines:
         exported = self.imported(outline, self.farthest)
         if not exported:
             return False
-        parts = outline.parts.values()
-        own = {name: called for part in parts for name, called in part.once.items()}
-        if outline.repeating(frozenset(_closure(own, exported, NONE))):
+        if outline.repeating(exported):
             return True
         # The loop may be in a file of its own, which is handed the object that steps.
         loops: set[bytes] = set()
