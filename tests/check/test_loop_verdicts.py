@@ -260,6 +260,48 @@ def test_a_helper_that_two_loops_drive_gives_two_loops_and_none_of_its_own(tmp_p
     assert found == [("one.py", 2, "loop"), ("two.py", 2, "loop")]
 
 
+BASE = """\
+class Base:
+    def fit(self, loader):
+        for batch in loader:
+            self.one(batch)
+
+    def one(self, batch):
+        self.learn(self.model(batch).mean())
+
+    def learn(self, loss):
+        raise NotImplementedError
+"""
+SUBCLASS = """\
+class Trainer(Base):
+    def __init__(self, model):
+        self.model = model
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def learn(self, loss):
+        loss.backward()
+        self.opt.step()
+        self.opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("clear", ["", "self.opt.zero_grad()"], ids=["wrong", "right"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one-file", "two-files"])
+def test_the_loop_of_a_base_class_is_the_loop_of_a_step_in_its_subclass(
+    tmp_path: Path, apart: bool, clear: str
+) -> None:
+    subclass = SUBCLASS.replace("self.opt.zero_grad()", clear)
+    if apart:
+        files = {"base.py": BASE, "train.py": f"import torch\nfrom base import Base\n{subclass}"}
+    else:
+        files = {"train.py": f"import torch\n{BASE}{subclass}"}
+    write(tmp_path, files)
+    (one,) = loops(tmp_path, ".")
+    place = ("base.py", 3) if apart else ("train.py", 4)
+    assert (one["path"], one["line"]) == place
+    assert one["verdict"] == ("right" if clear else "wrong")
+
+
 @pytest.mark.parametrize(
     ("source", "name", "kind"),
     [
