@@ -8,6 +8,7 @@ import zerograd
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
 from zerograd.core.help_text import code, helped, with_help
+from zerograd.core.records import replace
 from zerograd.report import agent, github, html_fragment, junit, sarif, text
 from zerograd.report import json as json_format
 
@@ -56,6 +57,27 @@ for step, (x, y) in enumerate(batches):
         sgd.step()
         sgd.zero_grad()
 """
+
+
+CROSSED = """
+for x in loader:
+    fake = G(x)
+    D(fake).mean().backward()
+    opt_g.step()
+    opt_g.zero_grad()
+    D(fake.detach()).mean().backward()
+    opt_d.step()
+    opt_d.zero_grad()
+"""
+
+
+def test_the_clear_is_that_of_the_optimizer_whose_step_shows_it() -> None:
+    both = "opt_d = torch.optim.Adam(D.parameters())\nopt_g = torch.optim.Adam(G.parameters())"
+    one, said = found(both + CROSSED, "ZG106")
+    assert said.endswith(": opt_d.zero_grad()")
+    unnamed = replace(one, optimizer="")
+    lines = {"train.py": (HEAD + both + CROSSED).split("\n")}
+    assert helped(unnamed, lines) == said
 
 
 def test_the_clear_is_that_of_the_programs_optimizer() -> None:

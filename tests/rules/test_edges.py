@@ -128,7 +128,7 @@ CROSSED = Violation(
     "backward() adds to gradients that another optimizer's phase left here",
     "adds to .grad",
     evidence((7, "left by this backward"), (8, "which was meant for this step")),
-    "clear this optimizer before its own backward",
+    "clear this optimizer before its own backward: optimizer.zero_grad()",
     step=at(5),
 )
 LEAKED = Violation(

@@ -53,8 +53,9 @@ def code(text: str) -> str:
 
 
 def _lines(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> Iterator[str]:
-    sites = [finding.site, *(note.site for note in finding.notes)]
-    for site in (*sites, *((finding.step,) if finding.step is not None else ())):
+    """The lines that a finding marks; first its own step, because the notes may name another optimizer's."""
+    own = [finding.site] if finding.step is None else [finding.site, finding.step]
+    for site in (*own, *(note.site for note in finding.notes)):
         yield from sources.get(source_key(site), ())[max(site.line, 1) - 1 : site.line]
 
 

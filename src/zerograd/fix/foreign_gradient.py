@@ -11,14 +11,13 @@ from zerograd.fix.context import Repair, Scene
 from zerograd.fix.edits import Refused, Span
 from zerograd.fix.syntax import CLEAR_WORDS, calls, cleared
 
-LEAK_NOTES = 3
-"""A leak names three lines besides its own: the other's step, the own backward, the own step."""
 MOST_PROPOSALS = 8
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """A clear right after the step is moved; without one, a clear is inserted."""
-    if len(scene.finding.notes) == LEAK_NOTES:
+    finding = scene.finding
+    if any(note.site == finding.step for note in finding.notes):  # only a leak names its own step
         yield from _detached(scene)
         return
     code, backward, step = scene.code, scene.here, scene.statement(scene.step)

@@ -71,7 +71,7 @@ def check(before: State, event: Event) -> Violation | None:
             Evidence(left.site, "left by this backward"),
             Evidence(step.site, "which was meant for this step"),
         ),
-        help="clear this optimizer before its own backward",
+        help="clear this optimizer before its own backward: optimizer.zero_grad()",
         step=event.site,
         measured=seen.measured,
     )
