@@ -76,8 +76,7 @@ def test_the_clear_is_that_of_the_optimizer_whose_step_shows_it() -> None:
     one, said = found(both + CROSSED, "ZG106")
     assert said.endswith(": opt_d.zero_grad()")
     unnamed = replace(one, optimizer="")
-    lines = {"train.py": (HEAD + both + CROSSED).split("\n")}
-    assert helped(unnamed, lines) == said
+    assert helped(unnamed, {one.site.path: (HEAD + both + CROSSED).split("\n")}) == said
 
 
 def test_the_clear_is_that_of_the_programs_optimizer() -> None:
