@@ -21,7 +21,7 @@ INTRODUCTION = """\
 # Benchmarks
 
 Every number on this page is read from `bench/results/`, which `make bench` and `make bench-full` write. Ratios come
-from one interleaved run, and a control stands beside them: the same thing measured twice. Its distance from 1 is the
+from one interleaved run, and a control is beside them: the same thing measured twice. Its distance from 1 is the
 error of that machine.
 """
 

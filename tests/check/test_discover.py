@@ -145,7 +145,7 @@ def test_a_closed_directory_is_said(here: Path) -> None:
     assert [one.path for one in discovery.found.problems] == ["closed"]
 
 
-def test_exclude_patterns_count_from_where_one_stands(here: Path) -> None:
+def test_exclude_patterns_are_relative_to_the_working_directory(here: Path) -> None:
     write(here, dict.fromkeys(["src/a.py", "src/gen/b.py", "gen/c.py", "old.py"], CODE))
     assert taken("src", exclude=("src/gen",)) == ["src/a.py"]
     assert taken(".", exclude=("gen", "/old.py")) == ["src/a.py"]
@@ -195,7 +195,7 @@ def test_what_is_excluded_by_default_can_be_taken_back(here: Path) -> None:
     assert taken(".", exclude=("!build",)) == ["build/a.py"]
 
 
-def test_settings_hold_below_the_file_they_stand_in(here: Path) -> None:
+def test_settings_hold_below_their_file(here: Path) -> None:
     write(
         here,
         {

@@ -61,7 +61,7 @@ def test_what_lies_in_an_excluded_directory_cannot_be_taken_back() -> None:
 NAMES = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "[a]", "a b"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 PIECES = st.sampled_from(["a", "b", ".py", "*", "?", "[ab]", "[!a]", "\\*", "\\", " "])
-# `a**` is left out: git takes it for `a*` or for more, depending on what stands before it.
+# `a**` is left out: git takes it for `a*` or for more, depending on what comes before it.
 PARTS = st.just("**") | st.lists(PIECES, min_size=1, max_size=3).map("".join)
 LINES = st.lists(
     st.builds(

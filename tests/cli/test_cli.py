@@ -377,7 +377,7 @@ def test_help_teaches_by_examples(here: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["chekc", "."], ["check", ".", "--formt=json"]])
-def test_words_that_make_no_command_end_with_two(here: Path, words: list[str]) -> None:
+def test_arguments_that_make_no_command_end_with_two(here: Path, words: list[str]) -> None:
     done = zerograd(*words, cwd=here)
     assert done.returncode == 2
     assert "usage: zerograd" in done.stderr

@@ -23,7 +23,7 @@ from zerograd.cli.commands import COMMANDS
         (["explain", "stale-gradent"], "did you mean stale-gradient (ZG101)"),
     ],
 )
-def test_a_word_that_is_not_known_gets_a_suggestion(
+def test_an_unknown_command_or_option_gets_a_suggestion(
     tmp_path: Path, words: list[str], said: str
 ) -> None:
     done = zerograd(*words, cwd=tmp_path)
@@ -31,7 +31,7 @@ def test_a_word_that_is_not_known_gets_a_suggestion(
     assert said in done.stderr
 
 
-def test_a_word_that_is_like_no_other_gets_none(tmp_path: Path) -> None:
+def test_an_argument_that_is_like_no_other_gets_no_suggestion(tmp_path: Path) -> None:
     done = zerograd("check", "--xyzzy", cwd=tmp_path)
     assert done.returncode == 2
     assert "unrecognized arguments: --xyzzy" in done.stderr

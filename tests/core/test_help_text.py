@@ -95,7 +95,7 @@ def test_the_guard_has_the_programs_counter() -> None:
 
 
 @pytest.mark.parametrize("source", [STALE, GUARDED])
-def test_a_guard_is_never_said_to_stand_where_the_step_does(source: str) -> None:
+def test_a_guard_is_never_said_to_be_where_the_step_is(source: str) -> None:
     report = zerograd.check_source(HEAD + source, path="train.py")
     lines = (HEAD + source).split("\n")
     for finding in report.findings:

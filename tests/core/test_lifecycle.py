@@ -88,7 +88,7 @@ spent     none  zero           stale     live    spent    spent    spent    spen
 stale     none  zero           stale     live    stale    stale    spent    stale    stale    stale    stale    stale    stale    none  unknown
 """
 
-LETTERS = {
+EVENTS_OF_THE_TABLE = {
     "zero": ZERO,
     "zero-in-place": ZERO_IN_PLACE,
     "backward": BACKWARD,
@@ -107,20 +107,20 @@ LETTERS = {
 }
 
 HEAD, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
-CELLS = [(row[0], letter, to) for row in ROWS for letter, to in zip(HEAD, row[1:], strict=True)]
+CELLS = [(row[0], event, to) for row in ROWS for event, to in zip(HEAD, row[1:], strict=True)]
 
 
-@pytest.mark.parametrize(("before", "letter", "then"), CELLS)
-def test_the_transition_table_holds(before: str, letter: str, then: str) -> None:
+@pytest.mark.parametrize(("before", "event", "then"), CELLS)
+def test_the_transition_table_holds(before: str, event: str, then: str) -> None:
     assert WAYS[before].grads.value == before
-    assert advance(WAYS[before], LETTERS[letter]).grads.value == then
+    assert advance(WAYS[before], EVENTS_OF_THE_TABLE[event]).grads.value == then
 
 
-def test_the_table_has_every_state_and_every_letter() -> None:
+def test_the_table_has_every_state_and_every_event() -> None:
     assert [row[0] for row in ROWS] == list(WAYS)
     assert set(WAYS) == {grads.value for grads in Grads}
-    assert list(LETTERS) == HEAD
-    assert {event.kind for event in LETTERS.values()} == set(KINDS)
+    assert list(EVENTS_OF_THE_TABLE) == HEAD
+    assert {event.kind for event in EVENTS_OF_THE_TABLE.values()} == set(KINDS)
 
 
 # Windows

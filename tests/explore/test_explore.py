@@ -95,7 +95,7 @@ class Maker:
     """Builds a flow from choices; every loop, block and `try` has a number of its own."""
 
     choose: Choices
-    letters: Sequence[Event]
+    events: Sequence[Event]
     labels: list[Label] = field(default_factory=lambda: [RAISE])
     count: int = 0
 
@@ -109,13 +109,13 @@ class Maker:
     def flow(self, depth: int) -> Flow:
         kind = self.choose.below(14 if depth else 8)
         if kind < 5:
-            return Emit(self.choose.of(self.letters))
+            return Emit(self.choose.of(self.events))
         if kind == 5:
             return Set(Name(self.choose.of("xy")), self.choose.of(SETTINGS))
         if kind < 8:
             inner = self.labels[-2:] if self.choose.below(4) else self.labels
             jump = self.choose.below(3) == 2
-            return Jump(self.choose.of(inner)) if jump else Emit(self.choose.of(self.letters))
+            return Jump(self.choose.of(inner)) if jump else Emit(self.choose.of(self.events))
         if kind < 10:
             return self.alt(depth - 1)
         if kind < 12:

@@ -295,7 +295,7 @@ def test_an_assignment_takes_away_all_that_was_known_through_the_variable(
 
 @many
 @given(tests)
-def test_a_test_reads_the_variables_that_stand_in_it(expr: Expr) -> None:
+def test_a_test_reads_the_variables_in_it(expr: Expr) -> None:
     found = {part for part in logic.parts(expr) if isinstance(part, Variable)}
     unseen = {Name("c")} if any(isinstance(part, Opaque) for part in logic.parts(expr)) else set()
     assert logic.reads(expr) == found | unseen

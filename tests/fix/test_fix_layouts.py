@@ -205,11 +205,11 @@ def test_a_declared_encoding_stays() -> None:
         pytest.param(
             "for x in data:\n    optimizer.zero_grad()\n    (model(x) + 1).sum().backward()\n    scaler.step(optimizer)\n    scaler.update()\n",
             "for x in data:\n    optimizer.zero_grad()\n    scaler.scale((model(x) + 1).sum()).backward()\n    scaler.step(optimizer)\n    scaler.update()\n",
-            id="an expression is scaled as it stands",
+            id="an expression is scaled as it is",
         ),
     ],
 )
-def test_what_is_written_unusually_is_repaired_where_it_stands(before: str, after: str) -> None:
+def test_what_is_written_unusually_is_repaired_in_place(before: str, after: str) -> None:
     done = repaired(HEAD + before, unsafe=False)
     assert done.document.text[len(HEAD) :] == after
     assert done.verdict.findings == ()

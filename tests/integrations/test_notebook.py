@@ -148,7 +148,7 @@ def test_a_comment_in_a_cell_allows_a_rule(executed: Executed) -> None:
     assert executed.outputs(14) == []
 
 
-def test_a_word_that_the_magic_does_not_know_is_said_with_the_way_out(executed: Executed) -> None:
+def test_an_unknown_argument_of_the_magic_is_named_with_the_way_out(executed: Executed) -> None:
     printed = executed.printed(17)
     assert "UsageError: %zerograd perhaps is not known" in printed
     assert "%zerograd off" in printed

@@ -82,8 +82,8 @@ def test_a_page_shows_the_whole_run(here: Path) -> None:
         assert words in page.shown, words
     (rank,) = page.data["ranks"]
     assert (rank["ticks"], rank["each"], len(rank["lanes"])) == (20, 1, 1)
-    found = [letter for letter in rank["letters"] if letter[4]]
-    assert [letter[1:2] for letter in found] == [["step"]], "marked where the mix is used"
+    found = [moment for moment in rank["moments"] if moment[4]]
+    assert [moment[1:2] for moment in found] == [["step"]], "marked where the mix is used"
 
 
 def test_the_recording_is_enough(here: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_allow_comment_in_the_recorded_source_holds(here: Path) -> None:
     assert zerograd("report", "run.jsonl", cwd=here).returncode == 0
     page = Parsed(here / "report.html")
     assert "Nothing wrong" in page.shown
-    assert not any(letter[4] for letter in page.data["ranks"][0]["letters"])
+    assert not any(moment[4] for moment in page.data["ranks"][0]["moments"])
     assert zerograd("replay", "run.jsonl", cwd=here).returncode == 0
 
 
@@ -121,7 +121,7 @@ def test_errors_come_before_advice_and_are_counted_as_in_the_terminal(here: Path
     assert "seen 50 times · first at step 1 · on rank 0, rank 1" in page.shown
     for rank in page.data["ranks"]:
         levels = {
-            page.data["findings"][one]["level"] for mark in rank["letters"] for one in mark[4]
+            page.data["findings"][one]["level"] for mark in rank["moments"] for one in mark[4]
         }
         assert levels == {"error", "advice"}, "the marks have the numbers of the cards"
 
@@ -149,7 +149,7 @@ def test_gradients_that_were_not_finite_show_in_the_verdict(here: Path) -> None:
         said = "1 step used gradients that are inf or nan" if few else "ZG110"
         page = Parsed(here / "report.html")
         assert said in page.shown
-        marks = [mark for mark in page.data["ranks"][0]["letters"] if mark[4]]
+        marks = [mark for mark in page.data["ranks"][0]["moments"] if mark[4]]
         assert len(marks) == (0 if few else 1), "the steps of the finding are marked"
 
 
@@ -174,7 +174,7 @@ def test_several_recordings_are_ranks(here: Path) -> None:
     assert len(page.data["findings"]) == 1
 
 
-def test_numbers_stand_beside_the_finding_that_speaks_of_them(here: Path) -> None:
+def test_numbers_are_beside_the_finding_that_mentions_them(here: Path) -> None:
     recorder = Recorder(str(here / "run.jsonl"))
     measured = Measured(5.0, 8.0, ("weight",), 1)
     for one in (event(Backward), event(Step)):
@@ -244,7 +244,7 @@ def test_what_is_no_recording_makes_no_page(here: Path, content: str | bytes, sa
         '{"define": 99999, "subject": "a", "event": {"kind": "step", "site": {"path": "a", "line": 1}}}',
     ],
 )
-def test_what_stands_before_damage_is_shown(here: Path, line: str) -> None:
+def test_what_comes_before_damage_is_shown(here: Path, line: str) -> None:
     lines = stale_run(here / "run.jsonl", 20, [5]).read_text().splitlines()
     write(here, {"run.jsonl": "\n".join([*lines[:-1], line, *lines[-1:]]) + "\n"})
     done = zerograd("report", "run.jsonl", cwd=here)

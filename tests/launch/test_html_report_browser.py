@@ -271,7 +271,7 @@ def test_one_stale_step_among_100_000_is_seen(show: Any) -> None:
 
 
 @tiers.long
-def test_ranks_stand_side_by_side(show: Any) -> None:
+def test_ranks_are_side_by_side(show: Any) -> None:
     page = show("ranks").page
     names = page.locator("#names span").all_inner_texts()
     assert [name.split(" · ")[0] for name in names] == ["rank 0", "rank 1"]

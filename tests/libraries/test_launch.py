@@ -55,6 +55,6 @@ def test_the_ranks_of_accelerate_are_watched(
         check=False,
     )
     assert done.returncode == int(bool(found)), done.stderr
-    told = json.loads(report.read_text(encoding="utf-8"))["findings"]
-    assert [(one["code"], one["rank"]) for one in told] == found
+    reported = json.loads(report.read_text(encoding="utf-8"))["findings"]
+    assert [(one["code"], one["rank"]) for one in reported] == found
     assert "watched 4 steps on 2 ranks" in done.stderr

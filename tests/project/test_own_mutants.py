@@ -74,7 +74,7 @@ def test_what_is_changed(tmp_path: Path, text: str, changes: list[str]) -> None:
     assert [change for _, change, _ in changed(tmp_path, text)] == changes
 
 
-def test_mutants_of_our_own_modules_can_be_told_apart() -> None:
+def test_mutants_of_our_own_modules_can_be_distinguished() -> None:
     path = ROOT / "src" / "zerograd" / "core" / "lifecycle.py"
     found = list(own_mutants.mutants(path))
     assert len({(one.key, one.number) for one in found}) == len(found) > 200

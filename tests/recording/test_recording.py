@@ -263,7 +263,7 @@ def test_a_line_cut_by_a_crash_is_tolerated(here: Path) -> None:
         ),
     ],
 )
-def test_damage_is_placed_and_what_stands_before_it_is_judged(
+def test_damage_is_placed_and_what_comes_before_it_is_judged(
     here: Path, line: str, said: str
 ) -> None:
     lines = recorded(here / "whole.jsonl", FORGOTTEN).read_text().splitlines()

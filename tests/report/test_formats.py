@@ -103,7 +103,7 @@ def test_a_note_without_its_source_is_printed_all_the_same() -> None:
     assert "at    train.py:7:9  used here, in the previous iteration" in bare
 
 
-def test_two_marks_on_one_line_stand_below_each_other() -> None:
+def test_two_marks_on_one_line_are_below_each_other() -> None:
     note = Note(Site("train.py", 5, 5, 5, 9), "made here")
     lines = excerpt(changed(notes=(note,)))
     assert lines[1].endswith("^^^^^^^^^^^^^^^ adds to .grad")
@@ -118,7 +118,7 @@ def test_two_marks_on_one_line_stand_below_each_other() -> None:
         ("'損失'; loss.backward()", 7, 22, " " * 8 + "^" * 15),
     ],
 )
-def test_marks_stand_under_the_call(line: str, column: int, end: int, marks: str) -> None:
+def test_marks_are_under_the_call(line: str, column: int, end: int, marks: str) -> None:
     finding = changed(site=Site("a.py", 1, column, 1, end), notes=(), label="")
     lines = excerpt(finding, **{"a.py": [line]})
     assert lines[1] == f"      | {marks}"

@@ -63,7 +63,7 @@ def test_such_a_string_would_be_found(text: str) -> None:
     assert any(is_code_or_name(str(node.value)) for node in constants(text))
 
 
-def test_docstrings_and_other_words_are_not() -> None:
+def test_docstrings_and_other_strings_are_not() -> None:
     text = '"""ZG101"""\nx = 1\n"""stale-gradient"""\ny = ["Z", "stale gradient", "zg101"]\n'
     assert not any(is_code_or_name(str(node.value)) for node in constants(text))
 

@@ -2,7 +2,7 @@
 
 A case is a `##` heading (the claim, one sentence) followed by one or more ```python blocks. A block
 may begin with `# file: pkg/train.py`; without it the case is the single file `train.py`. What is
-expected stands as a comment at the end of the line it is about:
+expected is a comment at the end of the line it is about:
 
     loss.backward()  # ZG101        a certain finding (an error or an advice)
     loss.backward()  # ZG101?       a possible finding, shown only with --pedantic

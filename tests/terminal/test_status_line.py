@@ -17,7 +17,7 @@ from zerograd.core.finding import Finding
 from zerograd.core.lifecycle import Grads
 from zerograd.terminal.status_line import Glance, Live
 
-FOOT = "── zerograd ──"
+BORDER = "── zerograd ──"
 SCRIPT = """\
 import os, time, torch
 model = torch.nn.Linear(2, 1)
@@ -43,16 +43,16 @@ def here(tmp_path: Path) -> Path:
     return write(tmp_path / "project", {"train.py": SCRIPT})
 
 
-def foot(lines: list[str]) -> str:
-    """The foot of the screen, if there is one."""
-    at = next((number for number, line in enumerate(lines) if line.startswith(FOOT)), len(lines))
+def status(lines: list[str]) -> str:
+    """The status lines at the end of the screen, if there are any."""
+    at = next((number for number, line in enumerate(lines) if line.startswith(BORDER)), len(lines))
     return "\n".join(lines[at:])
 
 
 def test_the_status_lines_show_the_run_and_leave_the_script_its_lines(here: Path) -> None:
     terminal = Terminal("run", "--live", "train.py", cwd=here)
-    lines = terminal.until(lambda lines: "ZG101" in foot(lines) and "says 40" in "\n".join(lines))
-    shown = foot(lines)
+    lines = terminal.until(lambda lines: "ZG101" in status(lines) and "says 40" in "\n".join(lines))
+    shown = status(lines)
     assert re.search(r"[\d,]+ steps ── [\d.]+ steps/s ── 1 error", shown)
     assert re.search(r"SGD, 2 parameters  . (empty|live|spent|stale) +window \d", shown)
     assert re.search(r"windows \d+ of 2", shown)
@@ -63,7 +63,7 @@ def test_the_status_lines_show_the_run_and_leave_the_script_its_lines(here: Path
     assert terminal.close() == 1
     screen = "\n".join(terminal.lines)
     assert terminal.scrolls() is None
-    assert FOOT not in screen
+    assert BORDER not in screen
     assert "the last words of the script" in screen
     assert screen.rstrip().endswith("1 error")
 
@@ -71,7 +71,7 @@ def test_the_status_lines_show_the_run_and_leave_the_script_its_lines(here: Path
 @pytest.mark.parametrize("way", tiers.sample(["interrupt", "crash", "terminate", "kill"]))
 def test_nothing_is_left_broken(here: Path, way: str) -> None:
     terminal = Terminal("run", "--live", "train.py", cwd=here)
-    terminal.until(lambda lines: "steps/s" in foot(lines) and "says 9" in "\n".join(lines))
+    terminal.until(lambda lines: "steps/s" in status(lines) and "says 9" in "\n".join(lines))
     assert terminal.scrolls() is not None
     if way == "crash":
         write(here, {"crash": ""})
@@ -80,17 +80,17 @@ def test_nothing_is_left_broken(here: Path, way: str) -> None:
         os.kill(terminal.pid, signals[way])
     terminal.close()
     assert terminal.scrolls() is None
-    assert FOOT not in "\n".join(terminal.lines)
+    assert BORDER not in "\n".join(terminal.lines)
     if way == "crash":
         assert "the script has crashed" in "\n".join(terminal.lines)
 
 
 @tiers.long
-def test_there_is_no_foot_without_a_terminal(here: Path) -> None:
+def test_there_are_no_status_lines_without_a_terminal(here: Path) -> None:
     write(here, {"stop": ""})
     done = zerograd("run", "--live", "train.py", cwd=here)
     assert done.returncode == 0
-    assert FOOT not in done.stderr
+    assert BORDER not in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
 
 

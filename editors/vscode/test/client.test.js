@@ -60,7 +60,7 @@ test("a finding of the server becomes a diagnostic, with its page and its quick 
   await extension.deactivate();
 });
 
-test("a command that is not there is told with the way out", async () => {
+test("a command that is not there is reported with the way out", async () => {
   settings.command = ["/no/such/zerograd", "server"];
   await extension.activate({ subscriptions: [] });
   await until(() => shown.errors.length);

@@ -59,7 +59,7 @@ class NotebookWatch:
         self._watching = False
         self._cells: dict[str, tuple[int, str]] = {}
         """The executed cells by what they are known by, the latest last: number and text."""
-        self._told: set[Place] = set()
+        self._reported: set[Place] = set()
         """What the check has reported so far."""
         self._output = Output(shell)
         self._checked: list[Finding] = []
@@ -206,8 +206,8 @@ class NotebookWatch:
         if not worth_parsing(joined.encode("utf-8", "replace")):
             return
         report = check_cells(list(self._cells.values()), IN_KERNEL)
-        fresh = [one for one in report.findings if one.place not in self._told]
-        self._told.update(one.place for one in fresh)
+        fresh = [one for one in report.findings if one.place not in self._reported]
+        self._reported.update(one.place for one in fresh)
         if fresh:
             self._checked += fresh
             self._sources = report.sources

@@ -51,7 +51,7 @@ class WatchGradients(_Callback):  # type: ignore[misc]  # the library may be mis
         self._watch.stop()
 
     def _go_first(self, handler: Any) -> None:
-        """Stand before the callbacks that report, so that they see what `on_log` adds.
+        """Move before the callbacks that report, so that they see what `on_log` adds.
 
         A trainer puts the callbacks of its user last, and no event says which handler has called.
         """

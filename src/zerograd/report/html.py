@@ -501,7 +501,7 @@ def _rank_data(rank: Rank) -> dict[str, object]:
         ],
         "paths": [visible(path) for path in paths],
         "sites": [[number[path], at] for path, at in line.sites],
-        "letters": [
+        "moments": [
             [one.lane, one.kind, one.site, one.state, [rank.findings[at] for at in one.findings]]
             for one in line.marks
         ],

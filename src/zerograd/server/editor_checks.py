@@ -120,7 +120,7 @@ def _same(finding: Finding) -> tuple[str, object]:
 
 
 def allowing(text: Text, finding: Finding) -> Edit | None:
-    """The edit that adds an allow comment for a finding; None where no comment can stand."""
+    """The edit that adds an allow comment for a finding; None where no comment is possible."""
     site = finding.site
     lines = lines_of_text(text.part(site.cell))
     comment = f"# zerograd: allow[{finding.name}]"

@@ -86,7 +86,7 @@ def test_a_bypassed_library_has_a_name_only_where_no_variable_names_it() -> None
     assert registry.bypassed_name(Role.NONE) == ""
 
 
-def test_names_of_calls_that_touch_gradients_are_words() -> None:
+def test_names_of_calls_that_touch_gradients_are_gradient_names() -> None:
     assert {
         "first_step",
         "optimizer_step",

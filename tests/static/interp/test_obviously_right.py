@@ -75,7 +75,7 @@ def test_an_example_has_the_same_findings_when_all_of_it_is_read(rule: Rule, whi
         assert short == findings()
 
 
-LETTERS = (ZERO, BACKWARD, STEP, CLIP, "aux_opt.zero_grad()", "aux_opt.step()")
+CALLS = (ZERO, BACKWARD, STEP, CLIP, "aux_opt.zero_grad()", "aux_opt.step()")
 ELSE = ("continue", "break", "on = not on", "opt.zero_grad(set_to_none=True)", "model.zero_grad()")
 
 
@@ -92,8 +92,8 @@ PROGRAMS = st.recursive(
     st.one_of(
         st.just([ZERO, BACKWARD, STEP]),
         st.just([BACKWARD, STEP, ZERO]),
-        st.lists(st.sampled_from(LETTERS), min_size=1, max_size=6),
-        st.lists(st.sampled_from(LETTERS + ELSE), min_size=1, max_size=6),
+        st.lists(st.sampled_from(CALLS), min_size=1, max_size=6),
+        st.lists(st.sampled_from(CALLS + ELSE), min_size=1, max_size=6),
     ),
     nested,
     max_leaves=4,

@@ -44,7 +44,7 @@ def described(facts: Facts) -> dict[str, Any]:
     return found
 
 
-def told(file: FileFacts) -> dict[str, Any]:
+def plain(file: FileFacts) -> dict[str, Any]:
     return {
         "imports": file.imports,
         "stars": file.stars,
@@ -74,7 +74,7 @@ def assert_same(parsed: ParsedFile, text: str) -> bool:
         return False
     made, facts = parsed.read(source)
     assert ast.dump(made, include_attributes=True) == ast.dump(tree, include_attributes=True)
-    right, found = told(file_index.read(tree)), told(facts)
+    right, found = plain(file_index.read(tree)), plain(facts)
     # In which order tests are met does not matter.
     right["asked"].sort()
     found["asked"].sort()

@@ -74,10 +74,10 @@ def test_no_string_or_comment_before_it_hides_a_loop(before: str) -> None:
     assert worth_parsing(f"# {comment}\n{LOOP}".encode())
 
 
-def test_the_code_of_a_notebook_stands_in_strings() -> None:
+def test_the_code_of_a_notebook_is_in_strings() -> None:
     book = json.dumps({"cells": [{"cell_type": "code", "source": LOOP}]}).encode()
     assert worth_parsing(book, notebook=True)
 
 
-def test_an_allow_comment_is_read_whatever_stands_beside_it() -> None:
+def test_an_allow_comment_is_read_whatever_is_beside_it() -> None:
     assert worth_parsing(b"x = 1  # zerograd: allow[stale-gradient]")

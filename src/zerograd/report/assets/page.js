@@ -72,25 +72,25 @@ function opened(rank) {
   return { ...rank, runs, counts, starts, motifs, stepsBefore: steps, norms };
 }
 function motif(rank, first, flat, lanes) {
-  const letters = [];
+  const moments = [];
   for (let i = 0; i < flat.length; i += 2) {
-    const [lane, kind, site, state, found] = flat[i] < 0 ? [-1, "more", -1, 0, []] : rank.letters[flat[i]];
-    letters.push({ lane, kind, site, state, found, times: flat[i + 1] });
+    const [lane, kind, site, state, found] = flat[i] < 0 ? [-1, "more", -1, 0, []] : rank.moments[flat[i]];
+    moments.push({ lane, kind, site, state, found, times: flat[i + 1] });
   }
   const starts = Array.from({ length: lanes }, (_, lane) => first[lane] || 0);
   const shares = starts.map(() => new Float32Array(STATES.length));
   const steps = new Uint8Array(lanes), found = new Uint8Array(lanes), now = [...starts];
-  for (const letter of letters) {
-    letter.level = Math.max(0, ...letter.found.map(levelOf));
-    if (letter.lane >= 0) found[letter.lane] = Math.max(found[letter.lane], letter.level);
+  for (const moment of moments) {
+    moment.level = Math.max(0, ...moment.found.map(levelOf));
+    if (moment.lane >= 0) found[moment.lane] = Math.max(found[moment.lane], moment.level);
   }
-  letters.forEach((letter) => {
-    for (let lane = 0; lane < lanes; lane++) shares[lane][drawn(now[lane], found[lane])] += 1 / letters.length;
-    if (letter.lane < 0) return;
-    now[letter.lane] = letter.state;
-    if (letter.kind === "step") steps[letter.lane] = 1;
+  moments.forEach((moment) => {
+    for (let lane = 0; lane < lanes; lane++) shares[lane][drawn(now[lane], found[lane])] += 1 / moments.length;
+    if (moment.lane < 0) return;
+    now[moment.lane] = moment.state;
+    if (moment.kind === "step") steps[moment.lane] = 1;
   });
-  return { letters, starts, shares, steps, found };
+  return { moments, starts, shares, steps, found };
 }
 function levelOf(number) { return data.findings[number].level === "error" ? ERROR : ADVICE; }
 function drawn(state, found) { return state === LEFTOVER && found === ERROR ? STALE : state; }
@@ -176,7 +176,7 @@ function nextFinding(way, wanted = -1, from = view.chosen) {
      Advice is passed over where there are errors. */
   let best = -1;
   for (const rank of ranks) {
-    const has = (run) => rank.motifs[rank.runs[run]].letters.some((l) => wanted < 0 ? l.level && l.level === worst : l.found.includes(wanted));
+    const has = (run) => rank.motifs[rank.runs[run]].moments.some((l) => wanted < 0 ? l.level && l.level === worst : l.found.includes(wanted));
     const here = Math.max(0, from);
     for (let run = from < 0 ? 0 : runAt(rank, here); run >= 0 && run < rank.runs.length; run += way) {
       if (!has(run)) continue;
@@ -250,9 +250,9 @@ function read(place) {
   else if (place.row) {
     const { row, tick } = place, motif = motifAt(row.rank, Math.floor(tick));
     if (motif) {
-      const at = Math.floor((tick % 1) * motif.letters.length - .5);
+      const at = Math.floor((tick % 1) * motif.moments.length - .5);
       let state = motif.starts[row.at];
-      for (let i = 0; i <= at; i++) if (motif.letters[i].lane === row.at) state = motif.letters[i].state;
+      for (let i = 0; i <= at; i++) if (motif.moments[i].lane === row.at) state = motif.moments[i].state;
       state = STATES[drawn(state, motif.found[row.at])];
       words = `${shortOf(row)}, ${stepsIn(row, Math.floor(tick), Math.floor(tick) + 1)}: ${state}, ${MEANING[state]}.`;
     }
@@ -383,18 +383,18 @@ function drawTicks(ctx, { rank, at }, y, x, per, width) {
   /* With room for them, signs stand above what the gradients hold; else they are lines in it. */
   const signs = per >= SIGNS_FROM, top = signs ? y + SIGN_ROW : y, band = signs ? BAND - SIGN_ROW : BAND;
   for (let tick = Math.max(0, Math.floor(view.from)); tick < last; tick++) {
-    const { letters, starts, found } = motifAt(rank, tick), slot = per / letters.length, left = x(tick);
+    const { moments, starts, found } = motifAt(rank, tick), slot = per / moments.length, left = x(tick);
     let state = starts[at], begin = left;
     const until = (end) => { if (end > begin) { ctx.fillStyle = look.fill[drawn(state, found[at])]; ctx.fillRect(begin, top, end - begin, band); } begin = end; };
-    letters.forEach((letter, i) => { if (letter.lane === at) { until(left + (i + .5) * slot); state = letter.state; } });
+    moments.forEach((moment, i) => { if (moment.lane === at) { until(left + (i + .5) * slot); state = moment.state; } });
     until(left + per);
     if (per > 14 && tick > view.from) { ctx.fillStyle = look.surface; ctx.fillRect(left - .75, top, 1.5, band); }
-    letters.forEach((letter, i) => { if (letter.lane === at) sign(ctx, letter, left + (i + .5) * slot, y, slot, signs); });
+    moments.forEach((moment, i) => { if (moment.lane === at) sign(ctx, moment, left + (i + .5) * slot, y, slot, signs); });
   }
 }
-function sign(ctx, letter, x, y, slot, signs) {
-  const mark = SIGNS[letter.kind], step = letter.kind === "step", middle = y + 8.5;
-  if (letter.level) badge(ctx, letter.level, x, y - 5.5);
+function sign(ctx, moment, x, y, slot, signs) {
+  const mark = SIGNS[moment.kind], step = moment.kind === "step", middle = y + 8.5;
+  if (moment.level) badge(ctx, moment.level, x, y - 5.5);
   if (!mark) return;
   ctx.fillStyle = look.ink;
   if (!signs) {
@@ -408,10 +408,10 @@ function sign(ctx, letter, x, y, slot, signs) {
   ctx.font = `600 ${wide ? 12 : slot < 15 ? 9 : 10.5}px ${look.sans}`;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  const words = (wide ? letter.kind : mark) + (letter.times > 1 && slot > 26 ? " ×" + letter.times : "");
+  const words = (wide ? moment.kind : mark) + (moment.times > 1 && slot > 26 ? " ×" + moment.times : "");
   const half = Math.max(Math.min(8, slot / 2 - .5), ctx.measureText(words).width / 2 + (wide ? 8 : slot < 22 ? 1.5 : 4));
   ctx.beginPath();
-  if (ctx.roundRect) ctx.roundRect(x - half, middle - 9, half * 2, 18, letter.kind === "step" ? 3 : 9);
+  if (ctx.roundRect) ctx.roundRect(x - half, middle - 9, half * 2, 18, moment.kind === "step" ? 3 : 9);
   else ctx.rect(x - half, middle - 9, half * 2, 18);
   ctx.fillStyle = step ? look.ink : look.surface;
   ctx.fill();
@@ -676,7 +676,7 @@ function drawDetail() {
       small.textContent = others.map((one) => { const n = stepAt(one, view.chosen) - 1; return n ? ` · after step ${count(n)} of ${one.lane.name}` : ` · before step 1 of ${one.lane.name}`; }).join("");
       title.append(small);
     }
-    for (const letter of motif.letters) list.append(item(rank, letter, motif));
+    for (const moment of motif.moments) list.append(item(rank, moment, motif));
     box.append(title, list);
     if (row) {
       const words = normWords(row, stepAt(row, view.chosen) - 1);
@@ -684,16 +684,16 @@ function drawDetail() {
     }
   }
 }
-function item(rank, letter, motif) {
+function item(rank, moment, motif) {
   const li = document.createElement("li"), name = document.createElement("b");
-  name.textContent = (NAMES[letter.kind] || letter.kind) + (letter.times > 1 ? ` ×${letter.times}` : "");
+  name.textContent = (NAMES[moment.kind] || moment.kind) + (moment.times > 1 ? ` ×${moment.times}` : "");
   li.append(name);
   const add = (words, kind) => { const s = document.createElement("small"); s.textContent = words; if (kind) s.className = kind; li.append(s); };
-  if (letter.lane < 0) return li;
-  if (rank.lanes.length > 1) add(rank.lanes[letter.lane].name);
-  if (letter.site >= 0) { const [path, line] = rank.sites[letter.site]; add(`${rank.paths[path]}:${line}`); }
-  add("→ " + STATES[drawn(letter.state, motif.found[letter.lane])], "after");
-  for (const number of letter.found) { if (letter.level === ERROR) li.className = "found"; else li.className = "hinted"; const f = data.findings[number]; add(`${f.code} ${f.name}`); }
+  if (moment.lane < 0) return li;
+  if (rank.lanes.length > 1) add(rank.lanes[moment.lane].name);
+  if (moment.site >= 0) { const [path, line] = rank.sites[moment.site]; add(`${rank.paths[path]}:${line}`); }
+  add("→ " + STATES[drawn(moment.state, motif.found[moment.lane])], "after");
+  for (const number of moment.found) { if (moment.level === ERROR) li.className = "found"; else li.className = "hinted"; const f = data.findings[number]; add(`${f.code} ${f.name}`); }
   return li;
 }
 function normWords(row, step) {
