@@ -208,24 +208,24 @@ def main() -> int:
     seed = options.seed or commit()
     print(f"seed {seed}, {options.count} wrong and {options.count} right programs of each family\n")
     programs = drawn(seed, options.count)
-    wrong = broken() if options.mutants else []
+    wrong = _mutants(seed, options.parts) if options.mutants else []
     measured: list[outcome.Row] = []
     families: list[outcome.Row] = []
     for tool in chosen(options):
         part = options.parts and options.parts / f"{tool.home.name}.json"
         count = tool.sample or (options.runs if tool.reads == "runs" else None)
-        shown = first(programs, count)
-        of = f"{seed}, {len(shown)} programs, {len(wrong) if tool.mutants else 0} mutants"
+        shown, mutated = first(programs, count), first(wrong if tool.mutants else (), count)
+        of = f"{seed}, {len(shown)} programs, {len(mutated)} mutants"
         known = _known(part, of)
         if known is None:
             progress("asking", 1, 1, tool.name)
-            known = _measure(tool, shown, wrong, options.missed)
+            known = _measure(tool, shown, mutated, options.missed)
             if part:
                 _keep(part, of, known)
         measured += known[0]
         families += known[1]
         if tool.sample:
-            options.notes.append(f"{tool.name} is slow, so it saw {tool.sample} of each family.")  # fmt: skip
+            options.notes.append(f"{tool.name} is slow, so it saw {tool.sample} of each family and each kind of mutant.")  # fmt: skip
     if options.result:
         what = f"{options.count} wrong and {options.count} right programs of each family"
         if options.runs:
@@ -251,7 +251,7 @@ def _measure(tool: Tool, programs: list[Program], wrong: list[Program], missed: 
     found = list(rows(tool, answers))
     if tool.reads == "runs" and tool.ask is by_running:
         found += overhead(tool, first(programs, 1)[:TIMED])
-    if wrong and tool.mutants:
+    if wrong:
         mutated = ask(tool, wrong)
         show(tool, mutated)
         found += rows(tool, mutated, "mutants ")
@@ -260,6 +260,20 @@ def _measure(tool: Tool, programs: list[Program], wrong: list[Program], missed: 
             for number in score.missed:
                 print(f"--- {tool.name} misses {programs[number].codes}\n{programs[number].wrong}")
     return found, list(by_family(tool, answers))
+
+
+def _mutants(seed: str, parts: Path | None) -> list[Program]:
+    """The mutants, which are run to see which of them are bugs; once, if parts are kept."""
+    kept = parts and parts / "mutants.json"
+    if kept and kept.exists():
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        if found["of"] == seed:
+            return [Program(**{**one, "codes": tuple(one["codes"])}) for one in found["mutants"]]
+    mutated = broken()
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"of": seed, "mutants": [vars(one) for one in mutated]}), encoding="utf-8")  # fmt: skip
+    return mutated
 
 
 def _known(part: Path | None, of: str) -> Rows | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from zerograd.static.read.recent import Recent
+
 
 def locate(path: str, dotted: str) -> tuple[str, str] | None:
     """The file that `dotted`, imported in the file at `path`, is in, and the rest of the name.
@@ -49,7 +51,7 @@ def _below(base: str, parts: list[str], least: int) -> tuple[str, str] | None:
 def _search_path(here: str) -> list[str]:
     """A folder, then upwards to the project's root, with `src/` beside."""
     now = time.monotonic()
-    since, roots = _PATHS.get(here, (-FRESH, []))
+    since, roots = _PATHS.get(here) or (-FRESH, [])
     if now - since < FRESH:
         return roots
     roots = []
@@ -65,7 +67,7 @@ def _search_path(here: str) -> list[str]:
         if parent == folder:
             break
         folder = parent
-    _PATHS[here] = (now, roots)
+    _PATHS.put(here, (now, roots))
     return roots
 
 
@@ -91,7 +93,9 @@ def project_folders(path: str) -> list[str]:
 
 _SAYS = ("README", "LICENSE", "requirements")
 
-_PATHS: dict[str, tuple[float, list[str]]] = {}
+MOST_FOLDERS = 1_000
+"""How many folders are remembered."""
+_PATHS: Recent[str, tuple[float, list[str]]] = Recent(MOST_FOLDERS)
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 OUTSIDE = frozenset(
@@ -106,7 +110,7 @@ OUTSIDE = frozenset(
 def listing(folder: str) -> frozenset[str]:
     """What a folder holds; files of one project ask for the same few folders."""
     now = time.monotonic()
-    since, changed, names = _LISTINGS.get(folder, (-FRESH, None, frozenset()))
+    since, changed, names = _LISTINGS.get(folder) or (-FRESH, None, frozenset())
     if now - since >= FRESH:
         try:
             last = os.stat(folder).st_mtime_ns
@@ -114,11 +118,11 @@ def listing(folder: str) -> frozenset[str]:
                 changed, names = last, frozenset(os.listdir(folder))
         except OSError:
             changed, names = None, frozenset()
-        _LISTINGS[folder] = (now, changed, names)
+        _LISTINGS.put(folder, (now, changed, names))
     return names
 
 
-_LISTINGS: dict[str, tuple[float, int | None, frozenset[str]]] = {}
+_LISTINGS: Recent[str, tuple[float, int | None, frozenset[str]]] = Recent(MOST_FOLDERS)
 FRESH = 2.0
 """Seconds for which a folder is taken to hold what it held.
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.locate import OUTSIDE, locate
 from zerograd.static.read.prefilter import worth_parsing
+from zerograd.static.read.recent import Recent
 from zerograd.static.read.source import Unreadable
 
 FARTHEST = 3
@@ -222,13 +223,16 @@ def outline_of(path: str) -> Outline | None:
         if known is None or known[0] != stamp:
             if status.st_size > LARGEST:
                 return None
-            known = _OUTLINES[path] = (stamp, Outline(read_bytes(path), path))
+            known = (stamp, Outline(read_bytes(path), path))
+            _OUTLINES.put(path, known, status.st_size)
     except (OSError, Unreadable):
         return None
     return known[1]
 
 
-_OUTLINES: dict[str, tuple[tuple[int, int], Outline]] = {}
+MOST_OUTLINED = 8_000_000
+"""Bytes of files whose outlines are kept."""
+_OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""

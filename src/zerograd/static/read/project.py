@@ -17,6 +17,7 @@ from zerograd.static.read.module import Module, index
 from zerograd.static.read.outline import Outline, Outlines
 from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.prefilter import speaks
+from zerograd.static.read.recent import Recent
 from zerograd.static.read.source import Source, Unreadable, parse
 
 LARGEST_IMPORT = 600_000
@@ -25,6 +26,10 @@ LARGEST_IMPORT = 600_000
 SMALL = 20_000
 MOST_RECENT = 1_000_000
 """Characters of modules that are kept parsed; their trees take a hundred times as much."""
+EACH = 2_000
+"""Characters that a module counts for besides its own: a short one is an object all the same."""
+MOST_SILENT = 20_000
+"""How many files without gradients are remembered."""
 MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
 
@@ -103,12 +108,12 @@ class Project:
 
     def _imported(self, path: str, stamp: tuple[str, int, int]) -> Module:
         """The module in a file; an empty one if nothing in the file touches gradients or leads to a step."""
-        if stamp not in _SILENT:
+        if not _SILENT.get(stamp):
             data = read_bytes(path)
             small_package = path.endswith("__init__.py") and len(data) < SMALL
             if small_package or speaks(data):
                 return _indexed(path, from_bytes(data, path))
-            _SILENT.add(stamp)
+            _SILENT.put(stamp, True)
         if self._outlines.is_led(path, self.leading_names()):
             return _indexed(path, from_bytes(read_bytes(path), path))
         return Module(path, ast.Module([], []))
@@ -122,14 +127,14 @@ class Project:
         return self.leading
 
 
-_SILENT: set[tuple[str, int, int]] = set()
+_SILENT: Recent[tuple[str, int, int], bool] = Recent(MOST_SILENT)
 """Files, as they were then, in which nothing touches gradients: most of what is imported."""
 
 
 def _indexed(path: str, source: Source, parsed: ParsedFile | None = None) -> Module:
     """The module in a source, parsed once for all files of a project that import it."""
     stamp = (path, source.text)
-    module = _RECENT.pop(stamp, None)
+    module = _RECENT.get(stamp)
     if module is None:
         if parsed is not None:
             # The trees of its earlier texts are going to change.
@@ -137,17 +142,12 @@ def _indexed(path: str, source: Source, parsed: ParsedFile | None = None) -> Mod
             module = index(path, *parsed.read(source))
         else:
             module = index(path, parse(source))
-        held = sum(len(text) for _, text in (stamp, *_RECENT))
-        while _RECENT and held > MOST_RECENT:
-            oldest = next(iter(_RECENT))
-            held -= len(oldest[1])
-            del _RECENT[oldest]
-    _RECENT[stamp] = module
+        _RECENT.put(stamp, module, len(source.text) + EACH)
     return module
 
 
-_RECENT: dict[tuple[str, str], Module] = {}
-"""Modules that were read lately, the latest last."""
+_RECENT: Recent[tuple[str, str], Module] = Recent(MOST_RECENT)
+"""Modules that were read lately."""
 
 
 def forget_modules(path: str | None = None) -> None:
@@ -155,5 +155,4 @@ def forget_modules(path: str | None = None) -> None:
 
     A check that did not come to its end may have left one half indexed.
     """
-    for key in [key for key in _RECENT if path in (None, key[0])]:
-        del _RECENT[key]
+    _RECENT.drop(lambda key: path in (None, key[0]))
