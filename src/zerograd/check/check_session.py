@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -141,7 +142,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     if memory:
         memory.save()
     report = chooser.report
-    chooser.add_loops([target.path for target in found.targets])
+    chooser.add_loops(discovery.taken)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
     add_sources(report)
@@ -387,12 +388,12 @@ class _Chooser:
         selection = self._selection(finding.site.path, self.understood(settings))
         return selection is not None and finding.code in selection.explicit
 
-    def add_loops(self, checked: list[str]) -> None:
+    def add_loops(self, checked: AbstractSet[str]) -> None:
         """Add the verdicts on the training loops of the checked files."""
         from zerograd.check.loop_verdicts import verdicts
 
-        names = [*checked, *self._settings]
-        self.report.loops = verdicts(self._loops, names, self.report.findings, self._grade)
+        files = (checked, self._settings.keys())
+        self.report.loops = verdicts(self._loops, files, self.report.findings, self._grade)
 
     def _grade(self, path: str, found: Found) -> Grade:
         """What a finding in a training loop counts for, whether a comment allows it or not."""

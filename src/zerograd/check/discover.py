@@ -83,7 +83,8 @@ class Discovery:
         self._include_tests = include_tests
         self._loader = loader
         self._settings: dict[str, Settings | None] = {}
-        self._taken: set[str] = set()
+        self.taken: set[str] = set()
+        """The paths of all targets."""
         self._met = 0
         self._tests_left_out = False
         self._fixed: Settings | None = None
@@ -239,8 +240,8 @@ class Discovery:
         self, path: str, status: os.stat_result, settings: Settings, *, named: bool = False
     ) -> None:
         self._met += 1
-        if path not in self._taken:
-            self._taken.add(path)
+        if path not in self.taken:
+            self.taken.add(path)
             target = Target(path, status.st_mtime_ns, status.st_size, settings, named)
             self.found.targets.append(target)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -27,11 +28,11 @@ Seen = tuple[str, TrainingLoop]
 
 def verdicts(
     seen: Iterable[Seen],
-    checked: Iterable[str],
+    checked: Sequence[AbstractSet[str]],
     findings: list[Finding],
     grade: Callable[[str, Found], Grade],
 ) -> list[LoopVerdict]:
-    """One verdict per loop; `grade` says what a finding in a loop of a file counts for."""
+    """One verdict per loop of these files; `grade` says what a finding in a loop of a file counts for."""
     files = _Files(checked)
     inside = [one for one in seen if one[1].site.path in files]
     grades: dict[tuple[str, Found], Grade] = {}
@@ -45,15 +46,15 @@ def verdicts(
 class _Files:
     """A set of files: paths as they are given, or absolute."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._given = frozenset(paths)
+    def __init__(self, given: Sequence[AbstractSet[str]]) -> None:
+        self._given = given
 
     def __contains__(self, path: str) -> bool:
-        return path in self._given or os.path.abspath(path) in self._absolute
+        return any(path in some for some in self._given) or os.path.abspath(path) in self._absolute
 
     @cached_property
     def _absolute(self) -> frozenset[str]:
-        return frozenset(map(os.path.abspath, self._given))
+        return frozenset(os.path.abspath(path) for some in self._given for path in some)
 
 
 def _driven(seen: list[Seen]) -> Iterable[TrainingLoop]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.locate import project_folders
-from zerograd.static.read.recent import Recent
+from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Unreadable
 
 MOST_FILES = 3_000
@@ -114,7 +114,7 @@ def _pieces(path: str, names: Collection[bytes] = ()) -> list[Piece]:
         if known is None or known.stamp != stamp:
             data = read_bytes(path) if status.st_size <= LARGEST else b""
             known = _Known(stamp, data if len(data) < SMALL else None)
-            _KNOWN.put(path, known, status.st_size)
+            _KNOWN.put(path, known, status.st_size + EACH)
             if b"grad" in data and _CLEAR.search(data):
                 known.cut(data)
         if known.pieces is None and names:
@@ -139,7 +139,7 @@ class _Known:
         self.pieces, self.data = list(_cut(data)), b""
 
 
-MOST_KNOWN = 8_000_000
+MOST_KNOWN = 4_000_000
 """Bytes of files whose pieces are kept."""
 _KNOWN: Recent[str, _Known] = Recent(MOST_KNOWN)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.locate import OUTSIDE, locate
 from zerograd.static.read.prefilter import worth_parsing
-from zerograd.static.read.recent import Recent
+from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Unreadable
 
 FARTHEST = 3
@@ -224,13 +224,13 @@ def outline_of(path: str) -> Outline | None:
             if status.st_size > LARGEST:
                 return None
             known = (stamp, Outline(read_bytes(path), path))
-            _OUTLINES.put(path, known, status.st_size)
+            _OUTLINES.put(path, known, status.st_size + EACH)
     except (OSError, Unreadable):
         return None
     return known[1]
 
 
-MOST_OUTLINED = 8_000_000
+MOST_OUTLINED = 4_000_000
 """Bytes of files whose outlines are kept."""
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 

@@ -17,7 +17,7 @@ from zerograd.static.read.module import Module, index
 from zerograd.static.read.outline import Outline, Outlines
 from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.prefilter import speaks
-from zerograd.static.read.recent import Recent
+from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Source, Unreadable, parse
 
 LARGEST_IMPORT = 600_000
@@ -26,8 +26,6 @@ LARGEST_IMPORT = 600_000
 SMALL = 20_000
 MOST_RECENT = 1_000_000
 """Characters of modules that are kept parsed; their trees take a hundred times as much."""
-EACH = 2_000
-"""Characters that a module counts for besides its own: a short one is an object all the same."""
 MOST_SILENT = 20_000
 """How many files without gradients are remembered."""
 MOST_IMPORTS = 40

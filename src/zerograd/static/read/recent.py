@@ -6,6 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+EACH = 2_000
+"""What a value that was made from a file weighs at least, in bytes of files: a short file becomes objects, too."""
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
