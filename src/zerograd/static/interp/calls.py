@@ -18,7 +18,7 @@ from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
 from zerograd.static.interp.library_calls import LibraryCalls
-from zerograd.static.interp.objects import Classes, Objects
+from zerograd.static.interp.objects import Classes, Objects, is_super
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
@@ -288,13 +288,6 @@ class Calls(Composed):
         stepped = self.objects.known.params.values()
         parts = (part for params in stepped for part in params or ())
         return any(part != module.key and part.is_inside(module.key) for part in parts)
-
-
-def is_super(node: ast.expr) -> bool:
-    """Whether an expression is `super()`."""
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-    )
 
 
 def _table_method(func: ast.Attribute, owner: Table, arguments: list[Value]) -> Value:

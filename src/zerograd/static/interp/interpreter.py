@@ -104,7 +104,7 @@ class Interpreter:
             known, env, gate, evaluator, classes, objects, effects, frameworks
         )
         steps = StepCalls(
-            known, evaluator, classes, objects, effects, constructors, functions, frameworks
+            known, evaluator, names, classes, objects, effects, constructors, functions, frameworks
         )
         builtins = BuiltinCalls(evaluator, objects, parameters)
         libraries = LibraryCalls(evaluator, effects, constructors, frameworks, steps, builtins)

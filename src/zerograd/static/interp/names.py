@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.read import vocabulary
@@ -59,15 +60,33 @@ class Names:
             return self.imported(module, module.imports[name], depth)
         if name in module.globals:
             return self.variable_of(module, name)
-        for star in module.stars:
-            found = self.project.resolve(module, star)
-            if found is not None and not found[1] and depth < _FARTHEST:
-                inner = found[0]
-                if name in inner.functions or name in inner.classes:
-                    return self.of_module(inner, name, depth + 1)
+        starred = self._starred(module, name, depth)
+        if starred is not None:
+            return starred
         if name in _BUILTINS:
             return Origin(name)
         return Origin(vocabulary.USUAL[name]) if name in vocabulary.USUAL else Thing(local(name))
+
+    def is_misspelt(self, node: ast.expr) -> bool:
+        """Whether a name has no value anywhere, and another optimizer of the file has one and is cleared."""
+        module = self.env.frame.module
+        if (
+            not isinstance(node, ast.Name)
+            or module.stars
+            or "zero_grad" in module.methods.get(node.id, ())
+        ):
+            return False
+        others = (
+            text.partition(".")[0]
+            for text, methods in module.methods.items()
+            if "zero_grad" in methods and vocabulary.role_of_use(text, methods) is Role.OPTIMIZER
+        )
+        cleared = list(others)
+        return (
+            bool(cleared)
+            and node.id not in module.bound
+            and any(name in module.bound for name in cleared)
+        )
 
     def imported(self, module: Module, dotted: str, depth: int = 0) -> Value:
         """What an import gives."""
@@ -81,7 +100,18 @@ class Names:
         known = head in inner.functions or head in inner.classes or head in inner.imports
         if not tail and (known or head in inner.globals):
             return self.of_module(inner, head, depth + 1)
-        return Origin(dotted.lstrip("."))
+        starred = None if tail else self._starred(inner, head, depth + 1)
+        return Origin(dotted.lstrip(".")) if starred is None else starred
+
+    def _starred(self, module: Module, name: str, depth: int) -> Value | None:
+        """The function or class of this name that `from module import *` brings."""
+        for star in module.stars if depth < _FARTHEST else ():
+            found = self.project.resolve(module, star)
+            if found is not None and not found[1]:
+                inner = found[0]
+                if name in inner.functions or name in inner.classes:
+                    return self.of_module(inner, name, depth + 1)
+        return None
 
     def class_of(self, module: Module, node: ast.expr, *, anyway: bool = False) -> Klass | None:
         """The class of the project that an annotation names, or that an expression makes an object of.
@@ -100,13 +130,26 @@ class Names:
         if not (first in module.classes or first in module.imports):
             return None
         if anyway and first in module.imports:
-            self.project.open(module, module.imports[first])
+            self._open(module, module.imports[first])
         value = self.of_module(module, first)
         for attr in rest.split(".") if rest else ():
             if not isinstance(value, Origin):
                 return None
             value = self.attribute(value, attr)
         return value if isinstance(value, Klass) else None
+
+    def _open(self, module: Module, dotted: str, depth: int = 0) -> None:
+        """Reads the file of a class, and those in between that only hand its name on."""
+        self.project.open(module, dotted)
+        found = self.project.resolve(module, dotted)
+        if found is None or depth >= _FARTHEST:
+            return
+        inner, name = found
+        if name in inner.imports:
+            self._open(inner, inner.imports[name], depth + 1)
+        elif name and name not in inner.classes:
+            for star in inner.stars:
+                self._open(inner, star, depth + 1)
 
     def variable_of(self, module: Module, name: str) -> Value:
         """What a variable of a module holds, as seen from a function."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
@@ -43,6 +43,8 @@ class KnownClasses:
     def __init__(self) -> None:
         self.lineages: dict[ast.ClassDef, list[Klass]] = {}
         self.methods: dict[ast.ClassDef, list[Fn]] = {}
+        self.kept: dict[Function, dict[str, str]] = {}
+        """By method: the attribute that holds each argument."""
 
 
 class Classes:
@@ -116,6 +118,30 @@ class Classes:
         return method.klass is not None and self.role(method.klass) is Role.OPTIMIZER
 
 
+def _handed_up(call: ast.Call, method: Function) -> Iterator[tuple[str, str]]:
+    """Names that `super().method(…)` or `Base.method(self, …)` hands over: the parameter, and the name."""
+    formal = [arg.arg for arg in (*method.args.posonlyargs, *method.args.args)]
+    bound = isinstance(call.func, ast.Attribute) and is_super(call.func.value)
+    given = zip(formal[1:] if bound else formal, call.args, strict=False)
+    named = ((one.arg, one.value) for one in call.keywords if one.arg is not None)
+    for name, value in (*given, *named):
+        if isinstance(value, ast.Name):
+            yield name, value.id
+
+
+def _given(calls: list[ast.Call]) -> Iterator[ast.expr]:
+    for call in calls:
+        yield from call.args
+        yield from (one.value for one in call.keywords)
+
+
+def is_super(node: ast.expr) -> bool:
+    """Whether an expression is `super()`."""
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    )
+
+
 def methods_of(klass: Klass) -> Iterator[Fn]:
     """The methods in a class's body, in order."""
     for node in klass.node.body:
@@ -123,6 +149,7 @@ def methods_of(klass: Klass) -> Iterator[Fn]:
             yield Fn(node, klass.module, node.name, None, None, klass)
 
 
+_NONE: frozenset[str] = frozenset()
 _EMPTY = (Lit(None), Many(()), Table(()))
 
 
@@ -275,15 +302,53 @@ class Objects:
 
     def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
         """Arguments that a method stores, by the attribute that holds each, with the class that it has to have."""
-        me = method.args.args[0].arg
         formal = {arg.arg: arg for arg in parameters(method)}
         return {
             name: Thing(
                 owner.key.attribute(attr), klass=self.class_of_argument(klass, method, formal[name])
             )
-            for name, holder, attr in klass.module.facts[method].stored
-            if holder == me and name in formal
+            for name, attr in self.holders(klass, method).items()
         }
+
+    def holders(self, klass: Klass, method: Function) -> dict[str, str]:
+        """The attribute that holds each argument which a method stores, itself or in the method of a base."""
+        kept = self.classes.known.kept
+        known = kept.get(method)
+        if known is None:
+            kept[method] = {}
+            formal = {arg.arg for arg in parameters(method)}
+            me = method.args.args[0].arg
+            stored = klass.module.facts[method].stored
+            known = {name: attr for name, holder, attr in stored if holder == me and name in formal}
+            used = {
+                name: attr
+                for name, attr in known.items()
+                if klass.module.methods.get(f"{me}.{attr}", _NONE) & vocabulary.HELD_METHODS
+            }
+            if used and klass.node.bases:
+                known |= self._held_by_bases(klass, method, used)
+            kept[method] = known
+        return known
+
+    def _held_by_bases(
+        self, klass: Klass, method: Function, names: Container[str]
+    ) -> dict[str, str]:
+        """What the method of the same name in a base stores of the arguments that it is handed."""
+        calls = [
+            call
+            for call in nodes(*method.body)
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == method.name
+        ]
+        if not any(isinstance(one, ast.Name) and one.id in names for one in _given(calls)):
+            return {}
+        for node in klass.node.bases:
+            base = self.names.class_of(klass.module, node, anyway=True)
+            inherited = base.method(method.name) if base is not None else None
+            if base is not None and inherited is not None and inherited.args.args:
+                held = self.holders(base, inherited)
+                pairs = (pair for call in calls for pair in _handed_up(call, inherited))
+                return {name: held[arg] for arg, name in pairs if arg in held and name in names}
+        return {}
 
     def parts(self, module: Key) -> list[Key]:
         """What a module of the project is seen to build for itself."""

@@ -11,12 +11,13 @@ from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Role, Steps, Whose
 from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import Effects, is_constant, keyword
+from zerograd.static.interp.effects import NOBODY, Effects, is_constant, keyword
 from zerograd.static.interp.environment import KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import seen_to_clear
+from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.values import (
@@ -40,6 +41,7 @@ class StepCalls(Composed):
 
     known: KnownObjects
     evaluator: Evaluator
+    names: Names
     classes: Classes
     objects: Objects
     effects: Effects
@@ -60,9 +62,13 @@ class StepCalls(Composed):
         arguments = self.evaluator.arguments(node)
         role = self.objects.role(owner, func.value)
         call = registry.call_on("step", role)
-        if (call is None or call.needs_owner) and self.frameworks.is_given(
-            Role.OPTIMIZER, node, arguments
-        ):
+        given = self.frameworks.is_given(Role.OPTIMIZER, node, arguments)
+        handed = (given or role is SCALER) and bool(node.args)
+        stepped = node.args[0] if handed else func.value
+        if (handed or role is Role.OPTIMIZER) and self.names.is_misspelt(stepped):
+            self.effects.unseen(node, NOBODY, NotFollowed.UNSEEN_STEP)  # it ends in a NameError
+            return Lit(None)
+        if given and (call is None or call.needs_owner):
             call = _WRAPPER
         if call is not None:
             return self.frameworks.perform(call, node, owner, arguments)

@@ -595,6 +595,10 @@ def _class(file: FileFacts, node: ast.ClassDef, chain: Chain) -> None:
 
 def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> None:
     chain[-1].assigns.append(node)
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    if isinstance(target, ast.Attribute) and isinstance(node.value, ast.BinOp):
+        if any(getattr(inner, "attr", None) == target.attr for inner in nodes(node.value)):
+            file.counted.add(target.attr)
 
 
 def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:

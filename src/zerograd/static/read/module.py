@@ -97,6 +97,19 @@ class Module:
             and not any(klass is other for other, _ in self.methods_named("zero_grad"))
         }
 
+    @cached_property
+    def bound(self) -> set[str]:
+        """All names that something in the file gives a value."""
+        found = {*self.imports}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            elif isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(node.name)
+        return found
+
     @property
     def packages(self) -> set[str]:
         """The top-level packages that the file imports from."""
