@@ -105,7 +105,7 @@ format: $(VENV)/.dev
 pins: .venv-pins/.uv
 	grep -v '^torch==' $(PINS) > .venv-pins/constraints.txt
 	for name in build base dev; do $(COMPILE) --python-version 3.10 requirements/$$name.in -o requirements/$$name.txt || exit; done
-	for name in docs libraries; do $(COMPILE) --python-version 3.11.7 --no-deps requirements/$$name.in -o requirements/$$name.txt || exit; done
+	for name in bench docs libraries; do $(COMPILE) --python-version 3.11.7 --no-deps requirements/$$name.in -o requirements/$$name.txt || exit; done
 
 COMPILE := .venv-pins/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	--custom-compile-command "make pins" -c .venv-pins/constraints.txt
@@ -141,7 +141,7 @@ $(VENV)/.dev: $(VENV)/.zerograd requirements/dev.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
-	$(PIP) install -r requirements/bench.txt
+	$(PIP) install $(HASHED) -r requirements/bench.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev requirements/docs.txt

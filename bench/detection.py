@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import resource
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +25,7 @@ import mutants
 import outcome
 from corpus import progress
 from grammar import FAMILIES, Program
-from mutation import operators
+from mutation import operators, trial
 from tools import ABOUT, TOOLS, Tool, Unavailable, by_running, timed
 
 METHOD = (
@@ -37,6 +38,7 @@ METHOD = (
 )
 PLAINEST = ("zero deleted", "zero hoisted a loop level")
 """Kinds of mutants that a search for zero_grad in a loop can find."""
+MUTANTS = {"plainest": PLAINEST, "all": tuple(kind.name for kind in operators.KINDS)}
 ROUNDS, TIMED = 3, 4
 """How often so many programs are timed."""
 
@@ -66,16 +68,25 @@ def drawn(seed: str, count: int) -> list[Program]:
     return [one for family in FAMILIES for one in grammar.programs(seed, family, count)]
 
 
-def broken(only: str = "") -> list[Program]:
-    """The mutants of bench/right that fail or learn other weights, with their originals."""
-    paths = [path for path in sorted(mutants.RIGHT.glob("*.py")) if only in path.name]
-    judged = mutants.judge_all([(path, True, False) for path in paths], os.cpu_count() or 1)
+def broken(kinds: Collection[str]) -> list[Program]:
+    """The mutants of bench/right, of these kinds, that fail or learn other weights; with their originals."""
+    paths = sorted(mutants.RIGHT.glob("*.py"))
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(os.cpu_count() or 1, initializer=trial.prepare) as pool:
+        found = pool.map(_broken, [(path, kinds) for path in paths], chunksize=1)
+    return [one for some in found for one in some]
+
+
+def _broken(task: tuple[Path, Collection[str]]) -> list[Program]:
+    path, kinds = task
+    text = path.read_bytes().decode("utf-8-sig")
+    right = trial.run(text, path)
     found = []
-    for path, one in zip(paths, judged, strict=True):
-        text = path.read_bytes().decode("utf-8-sig")
-        for mutant, verdict in zip(operators.mutants(text), one.verdicts, strict=True):
-            if verdict.real:
-                kind = mutant.kind
+    for mutant in operators.mutants(text):
+        kind = mutant.kind
+        if kind.name in kinds:
+            run = trial.run(mutant.text, path)
+            if not run.nonsense and not run.same(right):
                 found.append(Program(kind.name, kind.codes, _names(kind.codes), text, mutant.text))
     return found
 
@@ -135,8 +146,9 @@ def rows(tool: Tool, answers: Answers, what: str = "") -> Iterator[outcome.Row]:
     """The values of the page of results."""
     scores = answers.scores.values()
     total = sum(one.total for one in scores)
-    yield outcome.Row(f"{tool.name}: {what}found", sum(one.found for one in scores), of=total)
-    yield outcome.Row(f"{tool.name}: {what}named", sum(one.named for one in scores), of=total)
+    if not what or answers.scores.keys() - set(PLAINEST):
+        yield outcome.Row(f"{tool.name}: {what}found", sum(one.found for one in scores), of=total)
+        yield outcome.Row(f"{tool.name}: {what}named", sum(one.named for one in scores), of=total)
     if what:
         plain = [one for kind, one in answers.scores.items() if kind in PLAINEST]
         yield outcome.Row(f"{tool.name}: deleted or hoisted zero_grad", sum(one.named for one in plain), of=sum(one.total for one in plain))  # fmt: skip
@@ -199,7 +211,7 @@ def main() -> int:
     parser.add_argument("--ours", action="store_true", help="only zerograd")
     parser.add_argument("--only", default="", metavar="NAME", help="tools whose name contains this")
     parser.add_argument("--reads", default="", choices=("", "source", "runs"), help="only such tools")  # fmt: skip
-    parser.add_argument("--mutants", action="store_true", help="also the mutants of bench/right")
+    parser.add_argument("--mutants", choices=MUTANTS, help="also the mutants of bench/right")
     parser.add_argument("--missed", action="store_true", help="print the programs zerograd misses")
     parser.add_argument("--parts", type=Path, metavar="DIR", help="keep what was measured for each tool here, and do not measure it again")  # fmt: skip
     outcome.add_argument(parser)
@@ -208,7 +220,7 @@ def main() -> int:
     seed = options.seed or commit()
     print(f"seed {seed}, {options.count} wrong and {options.count} right programs of each family\n")
     programs = drawn(seed, options.count)
-    wrong = _mutants(seed, options.parts) if options.mutants else []
+    wrong = _mutants(options.mutants, seed, options.parts) if options.mutants else []
     measured: list[outcome.Row] = []
     families: list[outcome.Row] = []
     for tool in chosen(options):
@@ -262,14 +274,14 @@ def _measure(tool: Tool, programs: list[Program], wrong: list[Program], missed: 
     return found, list(by_family(tool, answers))
 
 
-def _mutants(seed: str, parts: Path | None) -> list[Program]:
+def _mutants(name: str, seed: str, parts: Path | None) -> list[Program]:
     """The mutants, which are run to see which of them are bugs; once, if parts are kept."""
-    kept = parts and parts / "mutants.json"
+    kept = parts and parts / f"mutants-{name}.json"
     if kept and kept.exists():
         found = json.loads(kept.read_text(encoding="utf-8"))
         if found["of"] == seed:
             return [Program(**{**one, "codes": tuple(one["codes"])}) for one in found["mutants"]]
-    mutated = broken()
+    mutated = broken(MUTANTS[name])
     if kept:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({"of": seed, "mutants": [vars(one) for one in mutated]}), encoding="utf-8")  # fmt: skip

@@ -223,7 +223,7 @@ def one_process() -> float:
     worst = 0.0
     for name, (needs, train) in METHODS.items():
         if not importlib.util.find_spec(needs):
-            print(f"{name:22}not installed: pip install -r requirements/bench.txt")
+            print(f"{name:22}not installed: pip install --no-deps -r requirements/bench.txt")
             continue
         for kind in ("SGD", "AdamW"):
             for lengths, sizes in (("equal", EQUAL), ("variable", VARIABLE)):

@@ -52,7 +52,7 @@ MEASUREMENTS = (
     Measurement(
         "detection",
         "detection.py",
-        ("--mutants", "--parts", str(HERE / ".cache" / "detection")),
+        ("--mutants", "all", "--parts", str(HERE / ".cache" / "detection")),
         full=True,
     ),
     Measurement("check_speed_packages", "check_speed.py", full=True),

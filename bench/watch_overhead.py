@@ -407,12 +407,16 @@ def _tools(result: Result) -> dict[str, Tool]:
         tools["torch-audit, each step"] = lambda loop: _audited(audit, loop, 1)
         tools["torch-audit, as it comes"] = lambda loop: _audited(audit, loop, 1000)
     except ImportError:
-        result.missing.append("torch-audit is missing: pip install -r requirements/bench.txt")
+        result.missing.append(
+            "torch-audit is missing: pip install --no-deps -r requirements/bench.txt"
+        )
     try:
         guardtower = importlib.import_module("guardtower")
         tools["guardtower.monitor"] = lambda loop: _monitored(guardtower, loop)
     except ImportError:
-        result.missing.append("guardtower is missing: pip install -r requirements/bench.txt")
+        result.missing.append(
+            "guardtower is missing: pip install --no-deps -r requirements/bench.txt"
+        )
     return tools
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.paths import ROOT
 
 FOLDER = ROOT / "requirements"
-HASHED = ("build", "base", "dev", "docs", "libraries")
+HASHED = ("build", "base", "dev", "bench", "docs", "libraries")
 PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[\w.]+)\s*(?:;(?P<marker>[^\\#]*))?")
 
 
