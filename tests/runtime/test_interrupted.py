@@ -23,10 +23,10 @@ from zerograd.core.interruptions import Tolerating, interrupts
 from zerograd.recording.writer import Recorder
 from zerograd.runtime.call_sites import OURS
 from zerograd.runtime.gradient_probe import GradientProbe, Touch
-from zerograd.runtime.hook_guard import is_ours
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.steady_loop import SteadyLoop
 from zerograd.runtime.step_and_clear import StepAndClear
+from zerograd.runtime.unnoticed import is_ours
 from zerograd.runtime.watcher import Watcher
 
 

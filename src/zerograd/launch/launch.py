@@ -68,7 +68,7 @@ def run(program: Program, watching: Watching) -> Ended:
     """Run a program to its end: join its threads, and call its exit handlers."""
     start = _prepare(program)
     with _at_torch(watching), _clean_threads():
-        ended = _guarded(start)
+        ended = _run(start)
         _finish()
     return ended
 
@@ -173,7 +173,7 @@ def _first_path(path: str, *, always: bool = False) -> None:
         sys.path.insert(0, path)
 
 
-def _guarded(start: Callable[[], object]) -> Ended:
+def _run(start: Callable[[], object]) -> Ended:
     """Run the program, and show an uncaught exception as `python` does."""
     error = _outcome(start)
     if error is None:

@@ -44,7 +44,7 @@ class _Optimizer:
         self.held: tuple[str, ...] | None = None
         """The names under which objects of the program hold it, once they were searched for."""
         self.items: tuple[str, ...] | None = None
-        """The items of a list that it is, likewise."""
+        """The list items that hold it, once they were searched for."""
         self.name: str | None = None
         """Its name, once it is certain that it keeps it."""
 

@@ -1,7 +1,7 @@
 """Patches torch so that a listener is called for every backward, step, clear, clip and scaler call.
 
 It is the only module that changes torch, and it puts everything back. Every patch calls the original
-and returns or raises what that does. What the listener does is not noticed (`hook_guard`), nor are the
+and returns or raises what that does. What the listener does is not noticed (`unnoticed`), nor are the
 patches (`disguise`).
 """
 
@@ -71,7 +71,7 @@ class Listener(Protocol):
     """What is called when something happens to gradients; a frame is the one above torch."""
 
     heard: Callable[..., Any]
-    """Calls a method of the listener, so that the program does not notice (`hook_guard`)."""
+    """Calls a method of the listener, so that the program does not notice (`unnoticed`)."""
     unseen: Unseen
 
     @property

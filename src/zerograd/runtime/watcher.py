@@ -25,7 +25,6 @@ from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
-from zerograd.runtime.hook_guard import guarded, is_ours
 from zerograd.runtime.lanes import Lane, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
@@ -39,6 +38,7 @@ from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import Subject
+from zerograd.runtime.unnoticed import is_ours, unnoticed
 from zerograd.runtime.untrained import Untrained
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Watcher:
         self._failed = False
         self._failing = threading.Lock()
         """Taken by the thread whose fault ends the watching."""
-        self.heard = guarded(torch, self.fault)
+        self.heard = unnoticed(torch, self.fault)
         self.unseen = Unseen()
         self.compiled: set[str] = set()
         """What the subjects are called that have stepped in compiled code."""

@@ -2,7 +2,7 @@
 
 The status lines are outside the scrolling part of the terminal, so they never disturb the output of
 the program. The training never waits for them: a thread draws them a few times per second. If the
-process is killed, a separate guard process restores the terminal.
+process is killed, a separate process restores the terminal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SIGNS = {
 _SAVE, _BACK = "\x1b7", "\x1b8"
 _FREE = f"{_SAVE}\x1b[r{_BACK}\x1b[J"
 """Lets the whole terminal scroll again, and erases everything below the cursor."""
-_GUARD = (
+_RESTORE = (
     r"""exec 3<&0; { read -r said <&3; [ "$said" ] || printf '\0337\033[r\0338\033[J\n' >&2; } &"""
 )
 
@@ -73,7 +73,7 @@ class Live:
         self._color = color
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._guard = -1
+        self._restorer = -1
         self._room = (0, 0, 0)
         """Rows and columns of the terminal, and the number of status lines, at the last drawing."""
         self._began = time.monotonic()
@@ -81,7 +81,7 @@ class Live:
 
     def start(self) -> None:
         """Start drawing."""
-        self._guard = _guard(self._fd)
+        self._restorer = _restorer(self._fd)
         self._thread = threading.Thread(target=self._draw_on, name="zerograd live", daemon=True)
         self._thread.start()
 
@@ -94,10 +94,10 @@ class Live:
         self._thread = None
         if self._room[2]:
             self._write(_FREE)
-        if self._guard >= 0:
+        if self._restorer >= 0:
             with contextlib.suppress(OSError):
-                os.write(self._guard, b"over\n")
-            os.close(self._guard)
+                os.write(self._restorer, b"over\n")
+            os.close(self._restorer)
 
     def _draw_on(self) -> None:
         # The data can change while the thread reads it. Then the next drawing is right.
@@ -173,16 +173,16 @@ def _fit(text: str, columns: int) -> str:
     return plain if len(plain) <= columns else plain[: max(0, columns - 1)] + "…"[:columns]
 
 
-def _guard(fd: int) -> int:
-    """Start the guard process. Returns the end of the pipe that it reads, or -1."""
+def _restorer(fd: int) -> int:
+    """Start the process that restores the terminal. Returns the end of the pipe that it reads, or -1."""
     try:
         waiting, ours = os.pipe()
     except OSError:
         return -1
     try:
-        # The guard is not a child of this process, because a program may wait for all its children.
+        # The process is not a child of this process, because a program may wait for all its children.
         subprocess.run(
-            ["/bin/sh", "-c", _GUARD],
+            ["/bin/sh", "-c", _RESTORE],
             stdin=waiting,
             stdout=subprocess.DEVNULL,
             stderr=fd,
@@ -199,6 +199,6 @@ def _guard(fd: int) -> int:
 
 
 def _close(fd: int) -> None:
-    # A child process that outlives this one must not keep the guard waiting.
+    # A child process that outlives this one must not keep that process waiting.
     with contextlib.suppress(OSError):
         os.close(fd)

@@ -33,7 +33,7 @@ class Listener(Protocol):
     """What is called when torch.distributed is used."""
 
     heard: Callable[..., Any]
-    """Calls a method of the listener, so that the program does not notice (`hook_guard`)."""
+    """Calls a method of the listener, so that the program does not notice (`unnoticed`)."""
 
     def look_for_wrappers(self) -> None:
         """Find the modules that were wrapped before."""

@@ -22,13 +22,13 @@ def is_ours(error: BaseException) -> bool:
     return home in _OURS and not interrupts(error)
 
 
-def guarded(torch: Any, fault: Callable[[BaseException], bool]) -> Callable[..., Any]:
+def unnoticed(torch: Any, fault: Callable[[BaseException], bool]) -> Callable[..., Any]:
     """The function that calls our code; `fault` gets its errors, and is false if they have to be raised."""
     dispatch_modes = torch._C._len_torch_dispatch_stack
     function_modes = torch._C._len_torch_function_stack
     compiler = torch._C._dynamo.eval_frame
     compile_by = compiler.set_eval_frame
-    # torch 2.4 tells what compiles only in exchange for another.
+    # torch 2.4 says what compiles only in exchange for another.
     compiling = getattr(compiler, "get_eval_frame_callback", None) or _asked_by(compile_by)
 
     def heard(call: Callable[..., Any], *args: Any) -> Any:
