@@ -114,6 +114,8 @@ class Cache:
         self._load()
         self._new: dict[str, Entry] = {}
         self._quiet: dict[str, Stamp] = {}
+        self._stamps: dict[str, Stamp] = {}
+        """Of what verdicts depend on, as it was when the first of them was asked for."""
 
     def _load(self) -> None:
         try:
@@ -147,7 +149,7 @@ class Cache:
         if len(entry) == 3:
             self._new[path] = entry
             return Verdict(unparsed=entry[2])
-        if any(stamp(other) != (time, size) for other, time, size in entry[3]):
+        if any(self._stamp(other) != (time, size) for other, time, size in entry[3]):
             return None
         self._new[path] = entry
         verdict = unpack(entry[2])
@@ -156,7 +158,8 @@ class Cache:
 
     def put(self, path: str, mtime: int, size: int, verdict: Verdict) -> None:
         """Remember the verdict on a file that had this stamp before it was read."""
-        depends = tuple((other, *stamp(other)) for other in verdict.depends)
+        # Many verdicts depend on the same files: an interned path is written once.
+        depends = tuple((sys.intern(other), *self._stamp(other)) for other in verdict.depends)
         latest = max((mtime, *(time for _, time, _ in depends)))
         if latest > self._start - RACY_NS or not verdict.lasting:
             return
@@ -166,6 +169,12 @@ class Cache:
             self._new[path] = (mtime, size, verdict.unparsed)
         else:
             self._new[path] = (mtime, size, pack(verdict), depends)
+
+    def _stamp(self, path: str) -> Stamp:
+        known = self._stamps.get(path)
+        if known is None:
+            known = self._stamps[path] = stamp(path)
+        return known
 
     def load_settings(self, path: str) -> tuple[Settings | None, list[Problem]]:
         """`settings.load`, without reading a file again that is known to have no settings."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from zerograd.check.gitignore import Patterns
 from zerograd.core.finding import Problem
+from zerograd.core.records import dataclass
 
 FILE = "pyproject.toml"
 _LISTS = ("select", "ignore", "exclude")

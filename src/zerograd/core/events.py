@@ -6,11 +6,10 @@ of torch or of source trees.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from zerograd.core.records import Record
+from zerograd.core.records import Record, dataclass
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerograd.core.events import Measured, Site
-from zerograd.core.records import Record
+from zerograd.core.records import Record, dataclass
 from zerograd.core.training_loop import LoopVerdict
 
 if TYPE_CHECKING:

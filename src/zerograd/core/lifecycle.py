@@ -7,7 +7,6 @@ so that a reader of source can fork it and a watched run can be folded into it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -27,7 +26,7 @@ from zerograd.core.events import (
     Update,
     Zero,
 )
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 
 
 class Grads(Enum):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
@@ -23,7 +22,7 @@ from zerograd.core.events import (
     Unscale,
 )
 from zerograd.core.lifecycle import FIELDS, State
-from zerograd.core.records import Record
+from zerograd.core.records import Record, dataclass
 
 
 class Evidence(Record):

@@ -9,11 +9,12 @@ the same result on every machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from zerograd.core.automaton import UNLIMITED, Automaton
 from zerograd.core.lifecycle import START, State
+from zerograd.core.records import dataclass
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.decisions import (

@@ -6,10 +6,9 @@ A flow is a tree. `children` and `walk` go through it, `rebuild` makes a changed
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
 from zerograd.core.events import Event, Site, Step
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.logic import Const, Expr, Variable
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 
 Value = bool | int | float | str | None
 

@@ -6,8 +6,9 @@ Advice fails a check only if its rule was selected; `ignore` is stronger than `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from zerograd.core.records import dataclass
 
 EVERYTHING = ("ALL", "ZG")
 

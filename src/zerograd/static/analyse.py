@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from zerograd.core.events import Backward, End, Event, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.rule import Evidence, Rule
 from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
 from zerograd.explore import logic
@@ -41,7 +41,7 @@ from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
-from zerograd.static.read.callers import first_that_clears
+from zerograd.static.read.callers import first_that_clears, searched
 from zerograd.static.read.keys import Key, Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -63,13 +63,11 @@ class Analysis:
     findings: list[Finding] = field(default_factory=list)
     """All of them, also those that are only possible."""
     depends: list[str] = field(default_factory=list)
-    """The paths of the other files that were read."""
+    """The paths of the other files and folders that were read."""
     cut: str | None = None
     """What was left out, and why."""
     loops: list[TrainingLoop] = field(default_factory=list)
     """Where gradients are used again and again."""
-    asked_callers: bool = False
-    """Whether it depends on files that this one does not import, and that may come or go."""
 
 
 def analyse(source: Source, *, explain: bool = False, memory: Memory | None = None) -> Analysis:
@@ -110,6 +108,8 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
             memory.forget()
             return analyse(source, memory=memory)
         reuse.end()
+    if asked_callers:
+        project.read.update(searched(module.path))
     depends = sorted(project.read - {module.path})
     if not module.facts[module.tree].mentions:
         # The file does nothing to gradients itself: that it leads to a step was only a guess.
@@ -125,7 +125,6 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         depends,
         ", ".join(cut) or None,
         _training_loops(module, roots, loops, findings) if memory is None else [],
-        asked_callers,
     )
 
 

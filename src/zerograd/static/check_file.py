@@ -9,10 +9,11 @@ import ast
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
+from zerograd.core.records import dataclass
 from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
 from zerograd.static.read.outline import Outline, Outlines, import_lines
@@ -34,7 +35,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     problems: tuple[Problem, ...] = ()
     depends: tuple[str, ...] = ()
-    """The other files that the verdict depends on."""
+    """The other files and folders that the verdict depends on."""
     lasting: bool = True
     """Whether the same bytes would get the same verdict again."""
     loops: tuple[TrainingLoop, ...] = ()
@@ -189,7 +190,6 @@ def _verdict(
         tuple(findings),
         tuple(problems),
         tuple(analysis.depends),
-        lasting=not analysis.asked_callers,
         loops=tuple(loops),
     )
 

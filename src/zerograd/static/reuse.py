@@ -14,11 +14,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from zerograd.core.events import Site
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.explore import Outcome
 from zerograd.static.entry_states import scales_only
 from zerograd.static.frameworks import registry

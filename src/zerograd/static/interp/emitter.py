@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from zerograd.core.events import Backward, Event, Site, Step, Zero
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Emit, Flow, Seq
 from zerograd.explore.logic import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from zerograd.core.records import dataclass
 
 FILE = 120_000
 """Steps for one file. A step takes about ten microseconds, so that this is near a second."""

@@ -44,7 +44,7 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
 
     `followed` are the functions of the file at `path` whose effects are known.
     """
-    files = next(filter(None, map(_files, project_folders(path))), None)
+    files = _project_files(path)
     if files is None:
         return True
     own = os.path.abspath(path)
@@ -84,7 +84,7 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
         return ""
     defined = re.compile(rb"\bdef\s+(?:" + b"|".join(map(re.escape, sorted(wanted))) + rb")\b")
     found: set[bytes] = set()
-    for file in next(filter(None, map(_files, project_folders(path))), None) or ():
+    for file in _project_files(path) or ():
         with contextlib.suppress(OSError, Unreadable):
             data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
             if b"grad" in data and defined.search(data) and _CLEAR.search(data):
@@ -92,17 +92,39 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
     return min(found, default=b"").decode()
 
 
-def _files(folder: str) -> list[str] | None:
-    """The Python files below a folder, unless there are too many."""
+def searched(path: str) -> Iterator[str]:
+    """The files that are looked at for callers, and the folders: a file may come or go in each of them."""
+    for folder in project_folders(path):
+        yield os.path.dirname(folder)
+        walked = _walk(folder)
+        if walked is None:
+            yield folder
+        else:
+            yield from walked[0]
+            yield from walked[1]
+            if walked[1]:
+                break
+
+
+def _project_files(path: str) -> list[str] | None:
+    """The Python files of the project that a file is part of, unless there are too many."""
+    found = (walked[1] for walked in map(_walk, project_folders(path)) if walked is not None)
+    return next(filter(None, found), None)
+
+
+def _walk(folder: str) -> tuple[list[str], list[str]] | None:
+    """The folders and the Python files below a folder, unless there are too many."""
+    around: list[str] = []
     found: list[str] = []
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in _NOT_ITS_OWN
         )
+        around.append(here)
         found += [os.path.join(here, name) for name in sorted(names) if name.endswith(".py")]
         if len(found) > MOST_FILES:
             return None
-    return found
+    return around, found
 
 
 def _pieces(path: str, names: Collection[bytes] = ()) -> list[Piece]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from zerograd.core.records import dataclass
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.registry import CLIPS, GRADIENT_NAMES, STEPS
 from zerograd.static.frameworks.torch import SCALER_NAME

@@ -10,9 +10,9 @@ import ast
 import re
 import sys
 import warnings
-from dataclasses import dataclass
 
 from zerograd.core.finding import Problem
+from zerograd.core.records import dataclass
 
 MAX_BYTES = 2_000_000
 """A larger file is not parsed: it was generated, not written."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.logic import Expr
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import Function
