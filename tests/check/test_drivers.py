@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zerograd.check.cache import Cache, stamp
 from zerograd.check.check_session import Options, run
 from zerograd.check.drivers import drivers
 from zerograd.static.check_file import Verdict, verdict_on_file
@@ -48,6 +49,12 @@ def put(path: Path, text: str, when: int = LONG_AGO) -> None:
     os.utime(path, (when, when))
 
 
+def old(folder: Path, when: int = LONG_AGO) -> None:
+    """Let a folder, and the one above it, look as if nothing had changed in them for long."""
+    for one in (folder, folder.parent):
+        os.utime(one, (when, when))
+
+
 def test_a_finding_names_the_loop_that_repeats_its_step(here: Path) -> None:
     put(here / "engine.py", ENGINE + "    def reset(self):\n        self.opt.zero_grad()\n")
     put(here / "bad.py", LOOP)
@@ -87,6 +94,26 @@ def test_an_unchanged_loop_is_read_again_if_the_step_appears(here: Path) -> None
     assert found() == [STALE]
     put(here / "engine.py", QUIET, LONG_AGO + 2)
     assert found() == []
+
+
+def test_a_verdict_that_asked_for_callers_is_kept_until_one_comes_or_goes(here: Path) -> None:
+    put(here / "setup.py", "")
+    put(here / "engine.py", ENGINE.replace("train_step", "improve"))
+    old(here)
+    assert found() == [STALE]
+    assert Cache((".",)).get("engine.py", *stamp("engine.py")) is not None
+    assert found() == [STALE]
+    clears = "def run(engine, batch):\n    engine.opt.zero_grad()\n    engine.improve(batch)\n"
+    put(here / "other.py", clears)
+    old(here, LONG_AGO + 1)
+    assert found() == found(cache=False) == []
+    put(here / "other.py", "x = 1\n", LONG_AGO + 2)
+    assert found() == [STALE]
+    put(here / "other.py", clears, LONG_AGO + 3)
+    assert found() == []
+    (here / "other.py").unlink()
+    old(here, LONG_AGO + 4)
+    assert found() == [STALE]
 
 
 def test_the_order_of_files_does_not_matter(here: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass
+import dataclasses
+import pickle
+from dataclasses import FrozenInstanceError, field
 from functools import cached_property
 
 import pytest
 
 from support.event_sequences import EVENTS
 from zerograd.core.events import Event, Zero
-from zerograd.core.records import Composed, Record, replace
+from zerograd.core.records import Composed, Record, dataclass, replace
 from zerograd.explore.logic import Const, Name, Op, reads
 
 
@@ -152,3 +154,105 @@ def test_an_object_has_the_parts_that_its_class_annotates_in_order() -> None:
 def test_an_object_without_all_of_its_parts_is_refused(parts: tuple[int, str]) -> None:
     with pytest.raises(ValueError, match=r"zip\(\) argument 2 is"):
         Engine(*parts)
+
+
+@dataclass
+class Bag:
+    name: str
+    items: list[int] = field(default_factory=list)
+    count: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    first: int
+    second: int = field(default=0, hash=False)
+
+
+@dataclass(frozen=True)
+class Twig(Leaf):
+    third: int = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labelled:
+    name: str
+    length: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length", len(self.name))
+
+
+@dataclass
+class Own:
+    x: int
+
+    def __init__(self, given: int) -> None:
+        self.x = given + 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and abs(self.x - other.x) < 2
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __repr__(self) -> str:
+        return "own"
+
+
+def test_a_dataclass_is_made_of_its_fields_and_defaults() -> None:
+    assert (Bag("a").items, Bag("b", [1], 2).items) == ([], [1])
+    assert Bag("a").items is not Bag("a").items
+    assert (Twig(1).second, Twig(1, third=4).third) == (0, 4)
+    assert Labelled(name="four").length == 4
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
+        Leaf()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        Labelled("four")  # type: ignore[call-arg]
+
+
+def test_dataclasses_are_equal_by_what_is_compared() -> None:
+    assert Bag("a", [1], 2) == Bag("a", [1], 3) != Bag("a", [2], 2)
+    assert Leaf(1) != Twig(1)
+    assert Leaf(1) != (1, 0)  # type: ignore[comparison-overlap]
+    assert Labelled(name="a") != Labelled(name="a")
+
+
+def test_a_frozen_dataclass_has_a_hash_and_another_one_has_none() -> None:
+    assert hash(Leaf(1, 2)) == hash(Leaf(1, 5)) == hash((1,))
+    assert len({Twig(1), Twig(1), Twig(1, third=4)}) == 2
+    with pytest.raises(TypeError, match="unhashable type: 'Bag'"):
+        hash(Bag("a"))
+    same = Labelled(name="a")
+    assert hash(same) == object.__hash__(same)
+
+
+def test_a_dataclass_keeps_its_own_methods() -> None:
+    assert Own(1).x == 2
+    assert Own(1) == Own(2) != Own(9)
+    assert (hash(Own(1)), repr(Own(1))) == (7, "own")
+
+
+def test_a_dataclass_is_shown_as_it_is_made() -> None:
+    assert repr(Twig(1)) == "Twig(first=1, second=0, third=3)"
+
+
+def test_what_is_compared_first_need_not_have_been_made_here() -> None:
+    """A process that gets its records from another one calls no constructor."""
+
+    @dataclass(frozen=True)
+    class Local:
+        x: int
+
+    one, other = (object.__new__(Local) for _ in range(2))
+    for local in (one, other):
+        local.__dict__["x"] = 1
+    assert one == other
+    assert len({one, other}) == 1
+    assert pickle.loads(pickle.dumps(Twig(1))) == Twig(1)
+
+
+def test_the_standard_library_takes_it_for_a_dataclass() -> None:
+    assert dataclasses.is_dataclass(Bag)
+    assert dataclasses.asdict(Twig(1)) == {"first": 1, "second": 0, "third": 3}
+    assert dataclasses.replace(Leaf(1), first=2) == Leaf(2)

@@ -6,7 +6,6 @@ line number. Equal ones are counted, so that one more of them is new.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -67,6 +66,8 @@ def identity(finding: Finding, root: str, files: Files) -> Known:
 
 def write(path: str, findings: Iterable[Finding], files: Files) -> None:
     """Write a baseline that knows these findings."""
+    import json
+
     counts = Counter(identity(finding, _root(path), files) for finding in findings)
     known = [{**one._asdict(), "count": count} for one, count in sorted(counts.items())]
     text = json.dumps({"version": VERSION, "findings": known}, indent=2) + "\n"
@@ -82,6 +83,8 @@ def _root(path: str) -> str:
 
 
 def _load(path: str) -> Counter[Known]:
+    import json
+
     again = f"write it again: zerograd check --write-baseline {path}"
     try:
         with open(path, encoding="utf-8") as stream:

@@ -30,6 +30,7 @@ else:
         """
         if kind is None:
             return lambda kind: dataclass(kind, frozen=frozen, eq=eq, kw_only=kw_only)
+        kind.__doc__ = kind.__doc__ or kind.__name__  # else it gets a signature, which takes long
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
         methods = {"__init__": _init, "__eq__": _equal, "__hash__": _hashed}
         own = {name for name, method in vars(kind).items() if method is not None}

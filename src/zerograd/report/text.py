@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from string import digits
 
 from zerograd.core.finding import Finding, Problem, Report, Watched, source_key
-from zerograd.core.help_text import helped
 from zerograd.core.rule import Feature
 from zerograd.report.excerpt import Mark, Paint, excerpt
 from zerograd.report.location import visible, where, where_problem
@@ -69,6 +67,8 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     if finding.seen is not None or finding.site.iteration is not None:
         yield _row("seen", seen(finding), paint)
     if finding.help:
+        from zerograd.core.help_text import helped
+
         yield _row("help", visible(helped(finding, report.sources)) + fixable(finding), paint)
     if finding.refused and report.fixed is not None:
         yield _row("fix ", f"none: {visible(finding.refused)}", paint)
@@ -275,7 +275,7 @@ def _codes(codes: Iterable[str]) -> str:
     """Codes in order, as ranges: `ZG101–ZG106, ZG108`."""
     numbers: dict[str, list[int]] = {}
     for code in codes:
-        letters = code.rstrip(digits)
+        letters = code.rstrip("0123456789")
         numbers.setdefault(letters, []).append(int(code[len(letters) :]))
     return ", ".join(_runs(some, letters) for letters, some in sorted(numbers.items()))
 

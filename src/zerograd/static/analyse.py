@@ -34,14 +34,12 @@ from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
 from zerograd.static.entry_states import begins_with_clip, entered
-from zerograd.static.hooks import hook_names
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
-from zerograd.static.read.callers import first_that_clears, searched
 from zerograd.static.read.keys import Key, Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -109,6 +107,8 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
             return analyse(source, memory=memory)
         reuse.end()
     if asked_callers:
+        from zerograd.static.read.callers import searched
+
         project.read.update(searched(module.path))
     depends = sorted(project.read - {module.path})
     if not module.facts[module.tree].mentions:
@@ -275,6 +275,9 @@ class _Search:
     @cached_property
     def clearing_hook(self) -> str:
         """The name of a callback that may clear; else nothing."""
+        from zerograd.static.hooks import hook_names
+        from zerograd.static.read.callers import first_that_clears
+
         names = hook_names(self.root, self.module)
         if not names:
             return ""

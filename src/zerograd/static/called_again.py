@@ -12,7 +12,6 @@ from zerograd.core.events import Backward, Step
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
-from zerograd.static.read.callers import may_be_cleared
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import SELF, Key, Part
 from zerograd.static.read.values import Fn, Klass, Thing
@@ -61,6 +60,8 @@ def callers_may_clear(root: Root) -> bool:
     fn = root.fn
     if fn is None or fn.klass is None or _has_own_clear(root, fn, fn.klass):
         return True
+    from zerograd.static.read.callers import may_be_cleared
+
     followed = {getattr(node, "name", "") for node in root.interpreter.nesting.inlined}
     return may_be_cleared(fn.module.path, (fn.name,), followed - {""})
 

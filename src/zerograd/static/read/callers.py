@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from zerograd.static.read.load import read_bytes
-from zerograd.static.read.locate import project_folders
+from zerograd.static.read.locate import is_marked, project_folders
 from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Unreadable
 
@@ -94,8 +94,10 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
 
 def searched(path: str) -> Iterator[str]:
     """The files that are looked at for callers, and the folders: a file may come or go in each of them."""
-    for folder in project_folders(path):
-        yield os.path.dirname(folder)
+    folders = project_folders(path)
+    if not is_marked(folders[0]):
+        yield os.path.dirname(folders[0])  # it holds no code yet
+    for folder in folders:
         walked = _walk(folder)
         if walked is None:
             yield folder

@@ -78,7 +78,7 @@ def project_folders(path: str) -> list[str]:
     """
     here = os.path.dirname(os.path.abspath(path))
     for folder in _search_path(here):
-        if not listing(folder).isdisjoint(_ROOT_MARKS):
+        if is_marked(folder):
             return [folder]
     folders = [here]
     for _ in range(8):
@@ -89,6 +89,11 @@ def project_folders(path: str) -> list[str]:
         folders.append(parent)
         here = parent
     return folders[::-1]
+
+
+def is_marked(folder: str) -> bool:
+    """Whether something in a folder says that it is the root of a project."""
+    return not listing(folder).isdisjoint(_ROOT_MARKS)
 
 
 _SAYS = ("README", "LICENSE", "requirements")
