@@ -13,7 +13,6 @@ import os
 import re
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
@@ -174,12 +173,6 @@ def show(tool: Tool, answers: Answers) -> None:
     print(flush=True)
 
 
-def commit() -> str:
-    """The commit of this tree."""
-    command = ["git", "-C", str(outcome.ROOT), "rev-parse", "--short=12", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def chosen(options: argparse.Namespace) -> Iterator[Tool]:
     """The tools that are asked for and can be had; the others are named."""
     for tool in TOOLS:
@@ -217,7 +210,7 @@ def main() -> int:
     outcome.add_argument(parser)
     options = parser.parse_args()
     options.notes = []
-    seed = options.seed or commit()
+    seed = options.seed or outcome.setting()["commit"]
     print(f"seed {seed}, {options.count} wrong and {options.count} right programs of each family\n")
     programs = drawn(seed, options.count)
     wrong = _mutants(options.mutants, seed, options.parts) if options.mutants else []

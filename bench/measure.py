@@ -5,7 +5,7 @@
     python bench/measure.py --only watch_overhead   one of them
 
 A benchmark that misses a goal is measured all the same: its result says so. `--resume` leaves out those whose
-result was written for this commit.
+result was measured with the code of this tree.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> int:
         if one.full is not options.full if options.only is None else one.name != options.only:
             continue
         result = outcome.RESULTS / f"{one.name}.json"
-        if options.resume and _is_of_this_commit(result):
+        if options.resume and _is_current(result):
             print(f"{one.name}: measured already")
             continue
         print(f"== {one.name}", flush=True)
@@ -114,11 +114,11 @@ def _took(result: Path) -> str:
     return f"{given['seconds']} s{load}" if "seconds" in given else "measured alone"
 
 
-def _is_of_this_commit(result: Path) -> bool:
+def _is_current(result: Path) -> bool:
     if not result.exists():
         return False
     found = json.loads(result.read_text(encoding="utf-8"))
-    return bool(found["setting"]["commit"] == outcome.setting()["commit"])
+    return outcome.is_current(found["setting"]["commit"])
 
 
 if __name__ == "__main__":

@@ -83,19 +83,26 @@ def setting() -> dict[str, Any]:
     }
 
 
+MADE = (":!bench/results", ":!README.md", ":!docs/*.md")
+"""What measurements write, which is no change of what is measured."""
+
+
 def _commit() -> str:
-    command = [
-        "git",
-        "-C",
-        str(ROOT),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=12",
-        "--exclude=*",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """The commit, and whether more than results was changed since."""
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *MADE)
+    return f"{commit}-dirty" if changed else commit or "unknown"
+
+
+def is_current(commit: str) -> bool:
+    """Whether the code of this tree is that of a commit, results aside."""
+    known = _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    return bool(known) and not _git("diff", "--stat", known, "--", "src", "bench", *MADE)
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _installed(name: str) -> str | None:

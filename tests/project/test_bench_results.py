@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import re
+import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import detection
 import grammar
+import outcome
 import prove
 import tools
 import zerograd
@@ -127,8 +129,6 @@ def test_the_same_seed_draws_the_same_loops_and_another_seed_others() -> None:
 
 
 def test_a_value_is_shown_with_its_unit_its_spread_and_its_goal(tmp_path: Path) -> None:
-    import outcome
-
     rows = [
         outcome.Row("found", 7, of=8, goal=7.6),
         outcome.Row("time", 1.2345, "×", 1.1, 1.3, goal=2),
@@ -184,8 +184,6 @@ def test_a_loop_with_two_optimizers_is_not_cut_out() -> None:
 
 
 def test_tables_have_a_line_for_each_tool_and_each_family(tmp_path: Path) -> None:
-    import outcome
-
     rows = [
         outcome.Row("one: found", 7, of=8),
         outcome.Row("one: overhead", 1.5, "×", 1.4, 1.6),
@@ -201,6 +199,33 @@ def test_tables_have_a_line_for_each_tool_and_each_family(tmp_path: Path) -> Non
     assert "| two | 0 of 8 (0%) |  |" in page
     assert "| family (ZG101) | 3 of 4 (75%) |" in page
     assert "- three: not run: it is not there." in page
+
+
+def test_a_result_is_of_its_commit_until_the_code_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        names = ("-c", "user.name=x", "-c", "user.email=x@x")
+        subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    for name in ("src/code.py", "bench/results/one.json", "docs/benchmarks.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "first")
+    monkeypatch.setattr(outcome, "ROOT", tmp_path)
+    commit = outcome.setting()["commit"]
+    (tmp_path / "bench/results/one.json").write_text("measured")
+    (tmp_path / "docs/benchmarks.md").write_text("a page")
+    assert outcome.setting()["commit"] == commit
+    git("commit", "-a", "-m", "results")
+    assert outcome.setting()["commit"] != commit
+    assert outcome.is_current(commit)
+    (tmp_path / "src/code.py").write_text("after")
+    assert outcome.setting()["commit"].endswith("-dirty")
+    assert not outcome.is_current(commit)
+    assert not outcome.is_current("0123456789ab")
 
 
 BY_HAND = {
