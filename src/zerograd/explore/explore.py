@@ -46,7 +46,6 @@ from zerograd.explore.flow import (
     Try,
     has_step,
 )
-from zerograd.explore.liveness import Keys, Liveness, liveness
 from zerograd.explore.logic import (
     Const,
     Expr,
@@ -161,7 +160,6 @@ class _Exploration:
     automaton: Automaton
     executed: Executed | None
     """Where guards are executed: the events as they are then."""
-    live: Liveness
     enclosures: Enclosures
     window: Window | None
     constants: Known
@@ -174,7 +172,6 @@ class _Exploration:
     """By decision: the branches that it was taken at, by identity, and whether their test is invariant."""
     outer: set[Decision] = field(default_factory=set)
     """The decisions outside of all loops on whether a loop runs at all."""
-    bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
 
     @property
     def cut(self) -> bool:
@@ -200,7 +197,6 @@ class _Exploration:
             for watcher in self.watchers if flow.label == RAISE else ():
                 merge(watcher, entry)
             return {}
-        entry = self.forget(entry, self.live.before[id(flow)])
         if isinstance(flow, Alt):
             return self.branch(flow, entry)
         if isinstance(flow, Loop):
@@ -210,20 +206,6 @@ class _Exploration:
             merge(out, self.jumps.pop(flow.label, {}))
             return out
         return self.attempt(flow, entry)
-
-    def forget(self, entry: Configurations, keys: Keys) -> Configurations:
-        """The configurations without what is not live; they become fewer."""
-        if len(entry) < 2:
-            return entry
-        out: Configurations = {}
-        for (state, known), paths in entry.items():
-            mark = (id(keys), known)
-            bare = self.bare.get(mark)
-            if bare is None:
-                bare = frozenset(item for item in known if item[0] in keys) | self.constants
-                self.bare[mark] = bare
-            add(out, (state, bare), paths)
-        return out
 
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
@@ -331,7 +313,7 @@ class _Exploration:
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
         out = self.run(loop.body, entry)
         merge(out, self.jumps.pop(Continue(loop.ident), {}))
-        return self.forget(out, self.live.again[id(loop)])
+        return out
 
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
         seen: Configurations = {}
@@ -461,8 +443,7 @@ def explore(
     if is_clean(flow, automaton, first, executed):
         return Result([], False, 0)
     constants = window.constants() if window else logic.NOTHING
-    live, enclosures = liveness(flow), Enclosures(flow)
-    search = _Exploration(automaton, executed, live, enclosures, window, constants, budget)
+    search = _Exploration(automaton, executed, Enclosures(flow), window, constants, budget)
     known = window.known() if window else logic.NOTHING
     search.run(flow, {(first, known): {frozenset()}})
     spent = budget - search.budget
