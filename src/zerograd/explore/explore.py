@@ -94,10 +94,6 @@ def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
     """What is known once a variable has its value; `constants` where guards are executed."""
     values = dict(known)
     value = logic.evaluate(flow.value, values) if flow.value else logic.UNKNOWN
-    if value is logic.UNKNOWN and flow.value and flow.counts and constants is not None:
-        # A guard means the same under a name.
-        truth = _guard(flow.value, values, flow.counts)
-        value = logic.UNKNOWN if truth is None else truth
     after = logic.assigned(known, flow.variable)
     if constants is not None:
         after = after | constants

@@ -128,8 +128,6 @@ class Set:
 
     variable: Variable
     value: Expr | None = None
-    counts: int = 0
-    """The loop whose accumulation guard reads the variable; 0 is none."""
 
 
 Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set

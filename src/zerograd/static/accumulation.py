@@ -396,16 +396,7 @@ def _mark(flow: Flow, guards: _Guards, paced: dict[int, tuple[Alt, Site]]) -> Fl
     """The flow with what the exploration has to know about its guards and paced loops."""
     counted = guards.counted()
 
-    named = {
-        name: guards.loop_of[id(alt)]
-        for alt in guards.alts.values()
-        for name in logic.reads(alt.test) - guards.counting.counters
-        if any(guards.counting.modulo(value) for value in guards.counting.meanings.get(name, ()))
-    }
-
     def again(part: Flow) -> Flow:
-        if isinstance(part, Set) and part.variable in named:
-            return replace(part, counts=named[part.variable])
         if isinstance(part, Emit):
             own = paced.get(part.event.loop)
             if own is not None and isinstance(part.event, Step):
