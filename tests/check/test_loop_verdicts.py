@@ -285,6 +285,73 @@ class Trainer(Base):
 """
 
 
+STEP = """\
+import torch
+class Step:
+    def __init__(self, model):
+        self.model = model
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def __call__(self, batch):
+        self.model(batch).mean().backward()
+        self.opt.step()
+"""
+DRIVER = """\
+from step import Step
+def main(model, loader):
+    learn = Step(model)
+    for batch in loader:
+        learn(batch)
+"""
+
+
+def test_a_loop_that_calls_an_object_of_another_file_repeats_its_step(tmp_path: Path) -> None:
+    write(tmp_path, {"step.py": STEP, "main.py": DRIVER})
+    (one,) = loops(tmp_path, ".")
+    assert (one["path"], one["line"], one["verdict"]) == ("main.py", 4, "wrong")
+    cleared = STEP.replace(
+        "        self.model(", "        self.opt.zero_grad()\n        self.model("
+    )
+    write(tmp_path, {"step.py": cleared})
+    (one,) = loops(tmp_path, ".")
+    assert (one["path"], one["line"], one["verdict"]) == ("main.py", 4, "right")
+
+
+LEARNER = """\
+import torch
+class Learner:
+    def __init__(self, model, callbacks=()):
+        self.model = model
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.callbacks = callbacks
+
+    def fit(self, loader):
+        for batch in loader:
+            self.model(batch).mean().backward()
+            self.opt.step()
+            for callback in self.callbacks:
+                callback(self)
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "expected"),
+    [
+        ("def clear(learner):\n    learner.opt.zero_grad()\nkept = [clear]", "not followed"),
+        ("def clear(learner):\n    learner.opt.zero_grad()\nkept = [print]", "wrong"),
+        ("class Clear:\n    def __call__(self, one):\n        one.opt.zero_grad()", "not followed"),
+        ("kept = [print]", "wrong"),
+    ],
+    ids=["handed-on", "not-handed-on", "an-object", "none"],
+)
+def test_a_function_that_the_project_hands_on_may_be_the_callback_that_clears(
+    tmp_path: Path, main: str, expected: str
+) -> None:
+    write(tmp_path, {"learner.py": LEARNER, "main.py": main, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    assert (one["path"], one["line"], one["verdict"]) == ("learner.py", 9, expected)
+
+
 @pytest.mark.parametrize("clear", ["", "self.opt.zero_grad()"], ids=["wrong", "right"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one-file", "two-files"])
 def test_the_loop_of_a_base_class_is_the_loop_of_a_step_in_its_subclass(

@@ -1,6 +1,7 @@
 """Callbacks: the code names only the method that it calls, so which function runs cannot be seen.
 
 `for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
+`callback(self)` clears if the project hands on a function that does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from zerograd.static.read.callers import CALLED
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.roots import Root
@@ -38,7 +40,10 @@ _CALLBACK = re.compile(
 
 
 def _hooks(function: ast.AST) -> set[str]:
-    """Methods that a function calls in a loop over objects, and names that it hands to its own object."""
+    """Methods that a function calls in a loop over objects, and names that it hands to its own object.
+
+    `__call__` stands for objects that are called themselves.
+    """
     parts = list(nodes(function))
     each = {
         name.id
@@ -51,12 +56,14 @@ def _hooks(function: ast.AST) -> set[str]:
     for call in parts:
         if isinstance(call, ast.Call):
             owner, _, name = text_of(call.func).rpartition(".")
-            if owner in each:
+            if not owner and name in each:
+                found.add(CALLED)
+            elif owner in each:
                 found.add(name)
             elif (owner or name).split(".")[0] == "self":
                 texts = (one.value for one in call.args if isinstance(one, ast.Constant))
                 found.update(text for text in texts if isinstance(text, str))
-    return set(filter(_CALLBACK.search, found))
+    return {name for name in found if name == CALLED or _CALLBACK.search(name)}
 
 
 def _called(function: ast.AST) -> set[str]:

@@ -305,6 +305,8 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
     for inner in callees:
         if not inner.module.facts[inner.module.tree].mentions:
             called |= _called_in_loops(inner)
+    if called:
+        called |= {"__call__"}  # an object may be called by any name
     return [inner for inner in callees if inner.name in called and graph.reaches(inner, "steps", 2)]
 
 

@@ -37,6 +37,7 @@ from zerograd.static.read.values import (
     Value,
     join,
     parameters_of,
+    parts,
 )
 
 
@@ -213,6 +214,7 @@ class Functions(Composed):
             or self.graph.steps_through(facts.called, arguments)
             or self._holds_what_steps(fn)
             or self._calls_by_name(fn, arguments)
+            or self._calls_what_it_keeps(fn)
         )
         if not visible or not wanted or self.emitter.quiet > 3:
             if wanted and not self.emitter.quiet:
@@ -255,6 +257,17 @@ class Functions(Composed):
         names = [one.value for one in arguments if isinstance(one, Lit)]
         methods = (self.objects.attribute(fn.owner, one) for one in names if isinstance(one, str))
         return any(isinstance(one, Fn) and self.graph.touches_gradients(one) for one in methods)
+
+    def _calls_what_it_keeps(self, fn: Fn) -> bool:
+        """Whether a method may call a function out of a collection of its object: `for hook in self.hooks: hook()`."""
+        facts = fn.module.facts[fn.node]
+        if not isinstance(fn.owner, Thing) or facts.called.isdisjoint(facts.assigned):
+            return False
+        me = fn.node.args.args[0].arg if fn.node.args.args else ""
+        mentioned = sorted(attr for name, attr in facts.attributes if name == me)
+        kept = (self.objects.attribute(fn.owner, attr) for attr in mentioned)
+        functions = (part for value in kept for part in parts(value) if isinstance(part, Fn))
+        return any(map(self.graph.touches_gradients, functions))
 
     def _holds_what_steps(self, fn: Fn) -> bool:
         """Whether the object of a method keeps another one through which its methods step."""

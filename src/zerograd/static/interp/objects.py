@@ -233,6 +233,7 @@ class Objects:
         if mark in self.evaluating:
             return None
         self.evaluating.add(mark)
+        empty: Value | None = None
         try:
             for base in self.classes.lineage(klass):
                 method = base.method(attr)
@@ -241,12 +242,16 @@ class Objects:
                         return self.property_value(owner, base, method)
                     return Fn(method, base.module, attr, owner, None, base)
                 value = self.assigned(owner, base, attr)
-                if value is not None:
+                # What one class leaves empty, a method of another one may fill.
+                if value is not None and value != Lit(None):
                     self.env.heap[mark] = value
                     return value
+                empty = value or empty
         finally:
             self.evaluating.discard(mark)
-        return None
+        if empty is not None:
+            self.env.heap[mark] = empty
+        return empty
 
     def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
         """What a property returns."""

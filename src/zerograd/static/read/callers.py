@@ -23,6 +23,7 @@ LARGEST = 400_000
 """Bytes of a file that is looked at."""
 SMALL = 20_000
 """A smaller file stays in memory: it may be asked about other functions."""
+CALLED = "__call__"
 FARTHEST = 2
 """Calls that are followed from a function to those around it."""
 
@@ -78,18 +79,31 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
 
 
 def first_that_clears(path: str, names: Collection[str]) -> str:
-    """The first of these names that a function of the project has which clears gradients; else ""."""
+    """The first of these names that a function of the project has which clears gradients; else "".
+
+    With `CALLED`, also the first function that clears and is handed on, or kept, without being called.
+    """
     wanted = {name.encode() for name in names} - _COMMON
-    if not wanted:
+    anyone = CALLED in names
+    if not wanted and not anyone:
         return ""
-    defined = re.compile(rb"\bdef\s+(?:" + b"|".join(map(re.escape, sorted(wanted))) + rb")\b")
-    found: set[bytes] = set()
-    for file in _project_files(path) or ():
-        with contextlib.suppress(OSError, Unreadable):
-            data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
-            if b"grad" in data and defined.search(data) and _CLEAR.search(data):
-                found.update(one.name for one in _cut(data) if one.clears and one.name in wanted)
+    files = _project_files(path) or []
+    clearing = {one.name for file in files for one in _pieces(file) if one.clears}
+    found = clearing & wanted
+    if anyone and (clearing := clearing - _COMMON | clearing & {CALLED.encode()}):
+        found |= {name for file in files for name in _kept(file, clearing)}
     return min(found, default=b"").decode()
+
+
+def _kept(path: str, names: Collection[bytes]) -> Iterator[bytes]:
+    """Those of these functions that a file mentions as values; objects that are called are taken to be kept."""
+    if CALLED.encode() in names:
+        yield CALLED.encode()
+    with contextlib.suppress(OSError, Unreadable):
+        data = read_bytes(path) if os.path.getsize(path) <= LARGEST else b""
+        for name in names:
+            if name in data and re.search(_VALUE % re.escape(name), data):
+                yield name
 
 
 def searched(path: str) -> Iterator[str]:
@@ -200,6 +214,7 @@ _LINE = re.compile(rb"^([ \t]*)([^\s#)\]}][^\n]*)", re.MULTILINE)
 _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
 _NAMES = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
 _HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)
+_VALUE = rb"[(,=:\[][ \t\n]*(?:\w+\.)*%s[ \t]*(?:[,)\]}]|\r?\n|$)"
 _CLEAR = re.compile(
     rb"(?:zero|clear|reset|clean)_?grad|\.grad\s*=\s*None|grad(?:\.data)?\.zero_|\.grad\s*\*=\s*0"
 )

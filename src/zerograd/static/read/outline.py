@@ -82,6 +82,10 @@ class Outline:
             if name and any(map(_STEP.search, called))
         )
 
+    def objects_of(self, klass: bytes) -> Names:
+        """The names that the file gives to objects of a class."""
+        return frozenset(re.findall(rb"(\w+)\s*=\s*" + re.escape(klass) + rb"\s*\(", self.data))
+
     def repeating(self, names: Names) -> Names:
         """Its functions that lead from a loop to one of these, or call a function that does."""
         if not any(name + b"(" in self.data for name in names):
@@ -146,7 +150,8 @@ class Outlines:
             return NONE
         path, rest = found
         if rest:
-            return self.leading(path, rest.partition(".")[0].encode(), farthest)
+            leading = self.leading(path, rest.partition(".")[0].encode(), farthest)
+            return leading | outline.objects_of(name) if b"__call__" in leading else leading
         known = self.of(path)
         if known is None or not known.steps:
             return NONE
@@ -237,7 +242,7 @@ _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""
 _STEP = re.compile(rb"(?:^|_)step$|caler$")
-_DUNDER = re.compile(rb"__\w+__$")
+_DUNDER = re.compile(rb"__(?!call__)\w+__$")
 _IMPORT = re.compile(
     rb"[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(.*)|import[ \t]+(.+))", re.DOTALL
 )

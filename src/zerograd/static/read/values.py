@@ -7,7 +7,7 @@ in, so frames are here, too.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
@@ -210,6 +210,16 @@ def called(value: Value, key: Key) -> Value:
     if isinstance(value, Lit) or (isinstance(value, Tensor) and value.roots):
         return value
     return Thing(key)
+
+
+def parts(value: Value) -> Iterator[Value]:
+    """What a collection holds, or a collection in it; of any other value, the value."""
+    if isinstance(value, Many):
+        yield from (part for item in value.items for part in parts(item))
+    elif isinstance(value, Table):
+        yield from (part for _, item in value.items for part in parts(item))
+    else:
+        yield value
 
 
 def parameters_of(value: Value) -> frozenset[Key] | None:
