@@ -337,7 +337,10 @@ class Learner:
 @pytest.mark.parametrize(
     ("main", "expected"),
     [
-        ("def clear(learner):\n    learner.opt.zero_grad()\nkept = [clear]", "not followed"),
+        (
+            "def clear(learner):\n    learner.opt.zero_grad()\nkept = [clear]\nopt.zero_grad()",
+            "not followed",
+        ),
         ("def clear(learner):\n    learner.opt.zero_grad()\nkept = [print]", "wrong"),
         ("class Clear:\n    def __call__(self, one):\n        one.opt.zero_grad()", "not followed"),
         ("kept = [print]", "wrong"),

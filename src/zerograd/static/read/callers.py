@@ -88,7 +88,7 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
     if not wanted and not anyone:
         return ""
     files = _project_files(path) or []
-    clearing = {one.name for file in files for one in _pieces(file) if one.clears}
+    clearing = {one.name for file in files for one in _pieces(file) if one.clears} - {b""}
     found = clearing & wanted
     if anyone and (clearing := clearing - _COMMON | clearing & {CALLED.encode()}):
         found |= {name for file in files for name in _kept(file, clearing)}
