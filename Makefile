@@ -47,7 +47,7 @@ test-long: test-coverage
 
 # Their own tests, without those that run torch, execute every line and branch of core and rules.
 test-coverage: $(VENV)/.dev
-	$(BIN)/coverage run -m pytest -q --tier fast tests/core tests/rules/test_edges.py tests/rules/test_selection.py tests/rules/test_which_rules.py
+	$(BIN)/coverage run -m pytest -q --tier fast tests/core tests/rules/test_edges.py tests/rules/test_selection.py tests/rules/test_unused_allow.py tests/rules/test_which_rules.py
 	$(BIN)/coverage report
 
 # The wheel where there is no source tree, with the tests that do not read it.

@@ -47,6 +47,7 @@ TESTS = (
     "tests/core",
     "tests/rules/test_edges.py",
     "tests/rules/test_selection.py",
+    "tests/rules/test_unused_allow.py",
     "tests/rules/test_which_rules.py",
 )
 CACHE = ROOT / "bench" / ".cache"

@@ -84,6 +84,12 @@ def test_an_error_of_the_code_does_not_interrupt() -> None:
     assert not interrupts(Stop())
 
 
+def test_an_error_whose_cause_is_another_of_the_code_does_not_interrupt() -> None:
+    error = Stop()
+    error.__cause__ = raised(fails)
+    assert not interrupts(error)
+
+
 def test_an_error_of_a_function_that_holds_another_frame_does_not_interrupt() -> None:
     own = sys._getframe()
 

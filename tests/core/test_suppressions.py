@@ -205,6 +205,11 @@ def test_a_text_that_ends_in_a_string_has_no_comments() -> None:
     assert find_allows(f"'''  {ALLOW}\n", "train.py", ast.parse(""), ()) == []
 
 
+def test_a_string_over_two_lines_holds_no_comment() -> None:
+    text = f"x = 'a\\\n{ALLOW}'\n"
+    assert find_allows(text, "train.py", ast.parse(text), ()) == []
+
+
 def test_a_comment_inside_a_statement_speaks_for_the_one_below_it() -> None:
     text = f"f(\n    {ALLOW}\n    x)\nloss.backward()\n"
     assert [allows(text, found(line)) for line in (1, 3, 4)] == [False, False, True]

@@ -41,22 +41,38 @@ def test_a_code_a_name_or_a_prefix_selects_rules(selector: str, codes: set[str])
     assert expand(selector, RULES) == codes
 
 
+LISTS_THEM = "`zerograd explain` lists them"
+
+
 @pytest.mark.parametrize(
-    ("selector", "printed"),
+    ("selector", "hint"),
     [
-        ("stale-gradients", "did you mean stale-gradient (ZG101)"),
-        ("clip", "clip-before-unscale"),
-        ("ZG999", "unknown rule"),
-        ("ZG01", "ZG101 (stale-gradient)"),
-        ("E501", "unknown rule"),
-        ("", "unknown rule"),
-        ("Z", "unknown rule"),
+        ("stale-gradients", "stale-gradient (ZG101) or discarded-gradient (ZG102)"),
+        ("clip", "clip-before-unscale (ZG201)"),
+        (" Clip ", "clip-before-unscale (ZG201)"),
+        ("gradient", "stale-gradient (ZG101) or discarded-gradient (ZG102)"),
+        (
+            "ZG01",
+            "ZG301 (unscaled-window) or ZG201 (clip-before-unscale) or ZG101 (stale-gradient)",
+        ),
+        ("ZG999", ""),
+        ("E501", ""),
+        ("", ""),
+        ("Z", ""),
     ],
 )
-def test_an_unknown_rule_gets_suggestions(selector: str, printed: str) -> None:
-    with pytest.raises(UnknownRule, match=r"unknown rule") as caught:
+def test_an_unknown_rule_gets_suggestions(selector: str, hint: str) -> None:
+    with pytest.raises(UnknownRule) as caught:
         expand(selector, RULES)
-    assert printed in str(caught.value)
+    said = f"did you mean {hint}?" if hint else LISTS_THEM
+    assert str(caught.value) == f"unknown rule {selector.strip()!r}; {said}"
+
+
+def test_no_more_than_three_rules_are_suggested() -> None:
+    rules = [Rule(f"ZG10{number}", f"some-rule-{end}") for number, end in enumerate("abcde")]
+    with pytest.raises(UnknownRule) as caught:
+        expand("some-rule-x", rules)
+    assert str(caught.value).count("some-rule-") == 4
 
 
 def test_without_select_everything_counts_and_nothing_is_explicit() -> None:
