@@ -29,6 +29,14 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not i
         ("src/**/a.py", "src/b/c/a.py", True),
         ("**/gen/*", "x/gen/a.py", True),
         ("gen/**", "gen/a/b.py", True),
+        ("**/a/**/b", "a/x/a/y/b", True),
+        ("**/a/**/b", "b/a/x/a", False),
+        ("x/**/a/**/b/c", "x/a/b/a/q/b/c", True),
+        ("*a*b*.py", "xaxbx.py", True),
+        ("*a*b*.py", "xbxax.py", False),
+        ("a*b*b", "abb", True),
+        ("a*b*b", "ab", False),
+        ("lib/*a*b", "lib/cabab", True),
         ("a?.py", "ab.py", True),
         ("a?.py", "a/.py", False),
         ("[ab].py", "a.py", True),
@@ -58,11 +66,19 @@ def test_what_lies_in_an_excluded_directory_cannot_be_taken_back() -> None:
     assert Patterns(["build/", "!build/a.py"]).matches("build/a.py")
 
 
+@pytest.mark.parametrize("pattern", ["*a" * 40 + "b", "/" + "*a" * 40 + "b", "**/a/" * 40 + "b"])
+def test_a_pattern_of_many_stars_is_decided_at_once(pattern: str) -> None:
+    # By trying all ways this would take longer than the universe is old.
+    assert not Patterns([pattern]).matches("a" * 200)
+    assert not Patterns([pattern]).matches("a/" * 200 + "a")
+    assert Patterns([pattern]).matches(pattern.replace("*", "x").removeprefix("/"))
+
+
 NAMES = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "[a]", "a b"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 PIECES = st.sampled_from(["a", "b", ".py", "*", "?", "[ab]", "[!a]", "\\*", "\\", " "])
 # `a**` is left out: git takes it for `a*` or for more, depending on what comes before it.
-PARTS = st.just("**") | st.lists(PIECES, min_size=1, max_size=3).map("".join)
+PARTS = st.just("**") | st.lists(PIECES, min_size=1, max_size=5).map("".join)
 LINES = st.lists(
     st.builds(
         "{}{}{}".format,

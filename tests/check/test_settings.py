@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,16 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     settings, (problem,) = load(str(tmp_path / "pyproject.toml"))
     assert settings is None
     assert "cannot be read" in problem.message
+
+
+def test_a_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pyproject.toml")
+    settings, (problem,) = load(str(tmp_path / "pyproject.toml"))
+    assert settings is None
+    assert problem.message == "is not a file; its settings are not used"
+    extends = tmp_path / "more.toml"
+    extends.write_text('extend = "/dev/zero"\npedantic = true\n')
+    settings, (problem,) = load(str(extends))
+    assert settings is not None
+    assert settings.pedantic
+    assert problem.path == "/dev/zero"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -165,6 +166,48 @@ def test_a_baseline_with_odd_paths_touches_nothing(tmp_path: Path, path: str) ->
     assert done.returncode == 1
     assert "ZG101" in done.stdout
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", ".gitignore", "helper.py", "book.ipynb"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_what_is_no_file_is_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    # A pipe never ends to be waited for, a device never ends to be read.
+    here = write(tmp_path / "project", {"train.py": "from helper import *\n" + FORGOTTEN_ZERO})
+    if kind == "pipe":
+        os.mkfifo(here / name)
+    elif kind == "device":
+        (here / name).symlink_to("/dev/zero")
+    else:
+        (here / name).mkdir()
+    done = zerograd("check", ".", cwd=here)
+    assert "ZG101" in done.stdout
+    assert done.returncode == (2 if name == "pyproject.toml" else 1)
+
+
+def test_a_page_of_a_rule_that_settings_name_is_only_an_address(tmp_path: Path) -> None:
+    settings = '[tool.zerograd]\nrule-pages = "javascript:alert(1)//\\u001b]0;x\\u0007"\n'
+    here = write(tmp_path / "project", {"train.py": FORGOTTEN_ZERO, "pyproject.toml": settings})
+    for name in FORMATS:
+        done = zerograd("check", "--format", name, ".", cwd=here)
+        assert not CONTROL.search(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("command", [["replay", "run.jsonl"], ["report", "run.jsonl", "-o", "run.html"]])  # fmt: skip
+def test_a_crafted_recording_is_shown_without_control_characters_and_scripts(
+    tmp_path: Path, command: list[str]
+) -> None:
+    here = write(tmp_path / "project", {"train.py": FORGOTTEN_ZERO})
+    zerograd("run", "--record", "run.jsonl", "train.py", cwd=here)
+    recorded = (here / "run.jsonl").read_text(encoding="utf-8")
+    crafted = recorded.replace("train.py", json.dumps(NASTY)[1:-1]).replace("SGD", json.dumps(NASTY)[1:-1])  # fmt: skip
+    (here / "run.jsonl").write_text(crafted, encoding="utf-8")
+    before = tree(here)
+    done = zerograd(*command, cwd=here)
+    assert not CONTROL.search(done.stdout + done.stderr)
+    assert {name for name in tree(here) if name not in before} <= {"run.html"}
+    page = here / "run.html"
+    assert page.exists() is (command[0] == "report")
+    assert not page.exists() or "<script>alert(1)" not in page.read_text(encoding="utf-8")
 
 
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -276,8 +276,11 @@ def _way(directory: str, root: str) -> str:
 
 
 def _read_ignore(directory: str, name: str = ".gitignore") -> Patterns:
+    path = os.path.join(directory, name)
+    if not os.path.isfile(path):
+        return Patterns(())  # a pipe or a device could be read without end
     try:
-        with open(os.path.join(directory, name), encoding="utf-8", errors="replace") as stream:
+        with open(path, encoding="utf-8", errors="replace") as stream:
             return Patterns(stream)
     except OSError:
         return Patterns(())

@@ -1,7 +1,7 @@
 """Path patterns as .gitignore writes them, for .gitignore itself and for every exclude setting.
 
 The last pattern that matches decides, `!` negates, and a pattern matches paths relative to the
-directory of its file.
+directory of its file. Matching takes time in proportion to the pattern and the path, whatever stars it has.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import re
 from collections.abc import Iterable
 
 _MAGIC = re.compile(r"[*?\[\\]")
+Glob = list["re.Pattern[str] | None"]
+"""An expression for each part of a path; None stands for any number of parts."""
+_NEVER = re.compile(r"(?!)")
 
 
 class Patterns:
     """The patterns of one file or one setting, in order."""
 
-    __slots__ = ("_globs", "_names", "_paths", "_rules", "_suffixes", "_tails")
+    __slots__ = ("_globs", "_names", "_paths", "_rules", "_shapes", "_suffixes", "_tails")
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules: list[tuple[bool, bool]] = []
@@ -24,7 +27,8 @@ class Patterns:
         self._names: dict[str, list[int]] = {}
         self._paths: dict[str, list[int]] = {}
         self._suffixes: list[tuple[str, int]] = []
-        self._globs: list[tuple[re.Pattern[str], int]] = []
+        self._shapes: list[tuple[re.Pattern[str], int]] = []
+        self._globs: list[tuple[Glob, int]] = []
         for line in lines:
             self._add(line)
         self._tails = tuple(tail for tail, _ in self._suffixes)
@@ -50,12 +54,15 @@ class Patterns:
         elif not anchored and pattern[0] == "*" and not _MAGIC.search(pattern, 1):
             self._suffixes.append((pattern[1:], number))
         else:
-            source = ("" if anchored else "(?:.*/)?") + _glob(pattern) + r"\Z"
             try:
-                self._globs.append((re.compile(source, re.DOTALL), number))
+                glob = _glob(pattern)
             except re.error:
                 # In git, an invalid pattern matches nothing.
                 return
+            if anchored:
+                self._globs.append((glob, number))
+            elif glob[-1] is not None:
+                self._shapes.append((glob[-1], number))
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
         """True: matched. False: negated. None: no pattern matches this path."""
@@ -63,7 +70,10 @@ class Patterns:
         numbers = [*self._names.get(name, ()), *self._paths.get(path, ())]
         if name.endswith(self._tails):
             numbers += [number for tail, number in self._suffixes if name.endswith(tail)]
-        numbers += [number for glob, number in self._globs if glob.match(path)]
+        numbers += [number for shape, number in self._shapes if shape.match(name)]
+        if self._globs:
+            parts = path.split("/")
+            numbers += [number for glob, number in self._globs if _fits(glob, parts)]
         if not is_directory:
             numbers = [number for number in numbers if not self._rules[number][1]]
         return not self._rules[max(numbers)][0] if numbers else None
@@ -85,37 +95,71 @@ def _strip(line: str) -> str:
     return "" if line.startswith("#") else line
 
 
-def _glob(text: str) -> str:
-    """A pattern with wildcards as a regular expression of whole paths."""
-    out = []
+def _glob(text: str) -> Glob:
+    """The parts of a pattern with wildcards."""
+    found: Glob = []
+    pieces = [""]  # of one part, with a star between them
     at = 0
     while at < len(text):
         begins = at == 0 or text[at - 1] == "/"
         if begins and text.startswith("**/", at):
-            out.append("(?:.*/)?")
+            found.append(None)
             at += 3
             continue
         if begins and text[at:] == "**":
-            out.append(".+")
-            break
+            return [*found, None, _part(["", ""])]
         char = text[at]
         at += 1
-        if char == "*":
-            out.append("[^/]*")
+        if char == "/":
+            found.append(_part(pieces))
+            pieces = [""]
+        elif char == "*":
+            pieces.append("")
             while text.startswith("*", at):
                 at += 1
         elif char == "?":
-            out.append("[^/]")
+            pieces[-1] += "."
         elif char == "[" and (end := _class_end(text, at)) > 0:
             inside = text[at:end].replace("\\", r"\\").replace("[", r"\[")
-            out.append(f"[^/{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]")
+            pieces[-1] += f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
             at = end + 1
         elif char == "\\" and at < len(text):
-            out.append(re.escape(text[at]))
+            pieces[-1] += re.escape(text[at])
             at += 1
         else:
-            out.append(re.escape(char))
-    return "".join(out)
+            pieces[-1] += re.escape(char)
+    return [*found, _part(pieces)]
+
+
+def _part(pieces: list[str]) -> re.Pattern[str]:
+    """One part of a path. A star before a piece ends where the piece first fits: no later place is better."""
+    first, *rest = pieces
+    *middle, last = rest or [""]
+    between = "".join(
+        f"(?=(?P<g{number}>.*?{piece}))(?P=g{number})" for number, piece in enumerate(middle)
+    )
+    end = f".*{last}" if rest else ""
+    return re.compile(rf"{first}{between}{end}\Z", re.DOTALL)
+
+
+def _fits(glob: Glob, parts: list[str]) -> bool:
+    """Whether a pattern matches a path. Only the last None may have to take more parts."""
+    at = place = 0
+    again = taken = -1
+    while place < len(parts):
+        expression = glob[at] if at < len(glob) else _NEVER
+        if expression is None:
+            again, taken = at + 1, place
+            at += 1
+        elif expression.match(parts[place]):
+            at += 1
+            place += 1
+        elif again >= 0:
+            taken += 1
+            at, place = again, taken
+        else:
+            return False
+    return all(expression is None for expression in glob[at:])
 
 
 def _class_end(text: str, start: int) -> int:

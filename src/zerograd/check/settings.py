@@ -115,6 +115,10 @@ def _values(path: str, problems: list[Problem], above: tuple[str, ...]) -> dict[
 
 def _section(path: str, problems: list[Problem]) -> object:
     """`[tool.zerograd]`, or all of a file that is only about zerograd; None without settings."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        # A pipe or a device could be read without end.
+        problems.append(Problem(path, "is not a file; its settings are not used"))
+        return None
     try:
         with open(path, "rb") as stream:
             data = stream.read()
