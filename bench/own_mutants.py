@@ -53,9 +53,9 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """What identifies it as long as the line does not change."""
+        """What identifies it as long as the code of its module does not change."""
         way = ".".join(field if at is None else f"{field}{at}" for field, at in self.where)
-        return f"{self.path.parent.name}/{self.path.name}:{self.line} {self.change} [{way}]"
+        return f"{self.path.parent.name}/{self.path.name} {self.change} [{way}]"
 
     def tree(self) -> ast.Module:
         """The changed module."""

@@ -46,6 +46,8 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not i
         ("a.py/", "a.py", False),
         ("./src/a.py", "src/a.py", True),
         (r"\#a.py", "#a.py", True),
+        (r"\/**", "a", False),
+        (r"a\/b", "a/b", True),
         ("# a comment", "# a comment", False),
         ("", "a.py", False),
     ],

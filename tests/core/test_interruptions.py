@@ -84,6 +84,14 @@ def test_an_error_of_the_code_does_not_interrupt() -> None:
     assert not interrupts(Stop())
 
 
+@pytest.mark.usefixtures("handled")
+def test_an_error_whose_cause_interrupts_does_so_too() -> None:
+    signal.signal(signal.SIGUSR1, handler)
+    error = Stop()
+    error.__cause__ = raised(work)
+    assert interrupts(error) is True
+
+
 def test_an_error_whose_cause_is_another_of_the_code_does_not_interrupt() -> None:
     error = Stop()
     error.__cause__ = raised(fails)

@@ -124,8 +124,9 @@ def _glob(text: str) -> Glob:
             pieces[-1] += f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
             at = end + 1
         elif char == "\\" and at < len(text):
-            pieces[-1] += re.escape(text[at])
-            at += 1
+            if text[at] != "/":  # a slash ends the part, escaped or not
+                pieces[-1] += re.escape(text[at])
+                at += 1
         else:
             pieces[-1] += re.escape(char)
     return [*found, _part(pieces)]
