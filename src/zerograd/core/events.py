@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-from zerograd.core.records import Record, dataclass
+from zerograd.core.records import NamedReason, Record, dataclass
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,8 @@ class ReadBy(Enum):
     """That, and in another call something else: real data besides generated data."""
 
 
-class Excuse(Enum):
+class Excuse(NamedReason):
     """Why an event that looks wrong is not reported. The value is its name in recordings."""
-
-    __hash__ = object.__hash__  # Enum has one in Python, which is slow
-
-    reason: str
-
-    def __new__(cls, name: str, reason: str) -> Excuse:  # noqa: PYI034, 3.10 has no Self
-        """Keep the reason beside the name."""
-        made = object.__new__(cls)
-        made._value_, made.reason = name, reason
-        return made
 
     IN_STEP = "in-step", "the optimizer's own step clears the gradients, as a closure does"
     WEIGHTS_MOVED = "weights-moved", "the weights have changed since: something used the gradients"

@@ -1,10 +1,11 @@
-"""Frozen records, records with some fields changed, and objects that are composed of parts."""
+"""Frozen records, records with some fields changed, objects that are composed of parts, named reasons."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, FrozenInstanceError, fields
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 T = TypeVar("T")
@@ -168,6 +169,20 @@ class Composed:
 
         def __init__(self, *parts: object) -> None:
             self.__dict__.update(zip(type(self).__annotations__, parts, strict=True))
+
+
+class NamedReason(Enum):
+    """The base of closed lists of reasons. The value of a member is its name in JSON; the reason is for people."""
+
+    __hash__ = object.__hash__  # Enum has one in Python, which is slow
+
+    reason: str
+
+    def __new__(cls, name: str, reason: str) -> NamedReason:  # noqa: PYI034, 3.10 has no Self
+        """Keep the reason beside the name."""
+        made = object.__new__(cls)
+        made._value_, made.reason = name, reason
+        return made
 
 
 def replace(record: T, **changes: object) -> T:

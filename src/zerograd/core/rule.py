@@ -104,7 +104,10 @@ class Rule(Page):
     most_decisions: int = 2
     """How many branch decisions a finding in source may depend on."""
     needs: tuple[Callable[[Event], bool], ...] = ()
-    """Each is true of at least one event of every sequence that breaks the rule. It saves exploring."""
+    """Each is true of at least one event of every sequence that breaks the rule.
+
+    A flow without such an event is not explored for the rule: else 70 training files would take 1.19 times as long.
+    """
     in_a_row: int = 0
     """How many steps in a row, the last ones of a run, must break it; 0: each violation is reported."""
     at: tuple[type[Event], ...] = ()

@@ -6,27 +6,18 @@ lead to it. A step without a loop belongs to the function that a framework or no
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Literal
 
 from zerograd.core.events import Site
-from zerograd.core.records import Record, replace
+from zerograd.core.records import NamedReason, Record, replace
 
 Kind = Literal["loop", "per-batch", "function", "module", "notebook"]
 """A loop; a function that a framework calls for each batch; one that nobody calls; a whole file."""
 VerdictName = Literal["right", "wrong", "not followed"]
 
 
-class NotFollowed(Enum):
-    """Why there is no clean bill for a loop. The value is its code; `{subject}` is what is stepped."""
-
-    reason: str
-
-    def __new__(cls, code: str, reason: str) -> NotFollowed:  # noqa: PYI034, 3.10 has no Self
-        """Keep the reason beside the code."""
-        made = object.__new__(cls)
-        made._value_, made.reason = code, reason
-        return made
+class NotFollowed(NamedReason):
+    """Why a loop is neither right nor wrong. `{subject}` in a reason is what is stepped."""
 
     UNSEEN_CALL = "unseen-call", "{subject} is handed to `{call}`, which is not in this project"
     UNFOLLOWED_CALL = (
