@@ -9,7 +9,15 @@ import re
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from zerograd.cli.options import NoRules, add_output, add_rules, chosen, listed
+from zerograd.cli.options import (
+    NoRules,
+    add_exit_zero,
+    add_output,
+    add_rules,
+    chosen,
+    listed,
+    number_of,
+)
 from zerograd.cli.output import (
     COULD_NOT,
     Progress,
@@ -133,9 +141,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         choices=("error", "advice"),
         help="what fails the check; default: errors, and advice that was selected",
     )
-    output.add_argument(
-        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
-    )
+    add_exit_zero(output)
     loops = parser.add_argument_group("training loops")
     loops.add_argument(
         "--loops",
@@ -151,7 +157,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     running = parser.add_argument_group("running")
     running.add_argument(
         "--jobs",
-        type=_jobs,
+        type=number_of("processes"),
         metavar="N",
         default=0,
         help="number of processes; default: one per core",
@@ -159,12 +165,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--no-cache", action="store_true", help="do not use the cache of earlier checks"
     )
-
-
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes: 1, 2, 3 …")
-    return int(text)
 
 
 class Line(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from zerograd.report.formats import FORMATS
 
@@ -35,6 +36,24 @@ def add_color(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
     )
+
+
+def add_exit_zero(group: argparse._ActionsContainer) -> None:
+    """`--exit-zero`."""
+    group.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
+
+
+def number_of(what: str) -> Callable[[str], int]:
+    """The type of an option that counts something, from 1 on."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {what}: 1, 2, 3 …")
+        return int(text)
+
+    return number
 
 
 def add_verbosity(group: argparse._ActionsContainer) -> None:

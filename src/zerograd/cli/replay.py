@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import NoRules, add_output, add_rules, chosen
+from zerograd.cli.options import NoRules, add_exit_zero, add_output, add_rules, chosen
 from zerograd.cli.output import COULD_NOT, Progress, render, say, write
 
 _EXAMPLES = """\
@@ -26,9 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_rules(parser.add_argument_group("rules"))
     output = parser.add_argument_group("output")
     add_output(output)
-    output.add_argument(
-        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
-    )
+    add_exit_zero(output)
     parser.set_defaults(statistics=False)
 
 
@@ -47,8 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         progress.end()
     report = done.report
-    if not write(render(report, arguments), arguments.output):
-        return COULD_NOT
-    if report.errors:
+    if not write(render(report, arguments), arguments.output) or report.errors:
         return COULD_NOT
     return int(fails(report, done.selection) and not arguments.exit_zero)

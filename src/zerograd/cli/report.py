@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import NoRules, add_rules, chosen
+from zerograd.cli.options import NoRules, add_exit_zero, add_rules, chosen
 from zerograd.cli.output import COULD_NOT, Progress, inform, say
 
 _EXAMPLES = """\
@@ -32,9 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", default="report.html", help="default: report.html"
     )
     add_rules(parser.add_argument_group("rules"))
-    parser.add_argument(
-        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
-    )
+    add_exit_zero(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zerograd.cli.options import NoRules, add_output, add_rules, chosen
+from zerograd.cli.options import NoRules, add_exit_zero, add_output, add_rules, chosen, number_of
 from zerograd.cli.output import COULD_NOT, render, say, silent
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--steps",
-        type=_steps,
+        type=number_of("steps"),
         metavar="N",
         default=0,
         help="watch N steps, report, and let the script run on unwatched",
@@ -81,9 +81,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the state of the gradients while the script runs, on a terminal",
     )
-    output.add_argument(
-        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
-    )
+    add_exit_zero(output)
     ranks = parser.add_argument_group("ranks")
     ranks.add_argument(
         "--check-ranks",
@@ -95,12 +93,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--ranks", metavar="DIR", help="where each rank writes its findings, for zerograd merge"
     )
     parser.set_defaults(statistics=False)
-
-
-def _steps(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps: 1, 2, 3 …")
-    return int(text)
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

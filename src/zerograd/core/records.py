@@ -162,7 +162,7 @@ class Record:
 class Composed:
     """The base of an object that is given its parts: those that its class annotates, in order.
 
-    A dataclass would do the same, but to generate its methods takes 0.25 ms at import.
+    `dataclass` would do the same, but takes 0.1 ms for each class; the interpreter has two dozen.
     """
 
     if not TYPE_CHECKING:
