@@ -263,9 +263,9 @@ class _Search:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and provided():
             for outcome in outcomes:
-                if outcome.rule.outlives_calls and self.clearing_hook:
+                if outcome.rule.outlives_calls and self.clearing_callback:
                     if subject is not None:
-                        call = f"{self.clearing_hook}()"
+                        call = f"{self.clearing_callback}()"
                         self.loops.leave(subject, NotFollowed.UNCLEAR_CLEAR, call)
                     continue
                 self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
@@ -273,12 +273,12 @@ class _Search:
         return True
 
     @cached_property
-    def clearing_hook(self) -> str:
+    def clearing_callback(self) -> str:
         """The name of a callback that may clear; else nothing."""
-        from zerograd.static.hooks import hook_names
+        from zerograd.static.callbacks import callback_names
         from zerograd.static.read.callers import first_that_clears
 
-        names = hook_names(self.root, self.module)
+        names = callback_names(self.root, self.module)
         if not names:
             return ""
         self.asked_callers = True

@@ -19,14 +19,14 @@ FARTHEST = 3
 """Calls that are followed by name to the call of a callback."""
 
 
-def hook_names(root: Root, module: Module) -> set[str]:
+def callback_names(root: Root, module: Module) -> set[str]:
     """The names by which a root, and what it calls in its file, may call callbacks."""
     read = root.interpreter.nesting.inlined | {root.fn.node if root.fn is not None else module.tree}
     found: set[str] = set()
     seen: set[ast.AST] = set()
     for _ in range(FARTHEST):
         seen |= read
-        found |= set().union(*map(_hooks, read))
+        found |= set().union(*map(_called_back, read))
         called = set().union(*map(_called, read))
         read = set(_functions(called, module)) - seen
     return found
@@ -39,10 +39,10 @@ _CALLBACK = re.compile(
 """The names that methods of callbacks usually have."""
 
 
-def _hooks(function: ast.AST) -> set[str]:
+def _called_back(function: ast.AST) -> set[str]:
     """Methods that a function calls in a loop over objects, and names that it hands to its own object.
 
-    `__call__` stands for objects that are called themselves.
+    `__call__` means objects that are called themselves.
     """
     parts = list(nodes(function))
     each = {
