@@ -25,15 +25,29 @@ class Recorder(Protocol):
 class Track:
     """One subject: the state of its gradients, and what has been counted so far."""
 
-    __slots__ = ("lent", "name", "node", "steps", "windows")
+    __slots__ = ("lent", "name", "node", "posted_steps", "rounds", "windows")
 
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
         self.node = node
-        self.steps = 0
+        self.posted_steps = 0
+        self.rounds = 0
+        """How often a loop has repeated the last window since: each leads back to the node, and breaks no rule."""
         self.windows = WindowStatistics()
         self.lent: Node | None = None
         """The node when another subject's step used these gradients: a clear then drops nothing."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps there were."""
+        return self.posted_steps + self.rounds
+
+    @property
+    def lengths(self) -> Counter[int]:
+        """How many windows there were of each length."""
+        lengths = Counter(self.windows.counts)
+        lengths[self.windows.usual] += self.rounds
+        return +lengths
 
 
 @dataclass
@@ -91,7 +105,7 @@ class Judge:
         """How many windows there were of each length."""
         total = Counter(self._past_windows)
         for track in self._tracks.values():
-            total.update(track.windows.counts)
+            total.update(track.lengths)
         return +total
 
     def forked(self) -> None:
@@ -106,7 +120,7 @@ class Judge:
         track = self._tracks.pop(subject, None)
         if track is not None:
             self._past_steps += track.steps
-            self._past_windows.update(track.windows.counts)
+            self._past_windows.update(track.lengths)
 
     def post(self, track: Track, event: Event) -> None:
         """An event has happened to a subject."""
@@ -116,7 +130,8 @@ class Judge:
     def follow(self, track: Track, edge: Edge) -> None:
         """A subject takes an edge from where it is; a loop that repeats knows which.
 
-        Nothing else moves a node, counts, or hands events to the recorder.
+        Nothing else moves a node, counts, or hands events to the recorder; a loop only counts its
+        rounds.
         """
         event = edge.event
         if self.recorder is not None and not isinstance(event, Observation):
@@ -148,7 +163,7 @@ class Judge:
             else:
                 self._observe(track, windows.closed(event, before.state))
             windows.open = 0
-            track.steps += 1
+            track.posted_steps += 1
         elif type(event) is Zero:
             windows = track.windows
             if windows.open:
@@ -160,6 +175,13 @@ class Judge:
                 del self._streaks[key]
         elif type(event) is Unknown:
             track.windows.open = 0
+
+    def end_rounds(self, track: Track) -> None:
+        """A loop repeats the last window no more: its rounds count like windows that were posted."""
+        rounds, track.rounds = track.rounds, 0
+        if rounds:
+            track.windows.counts[track.windows.usual] += rounds
+            track.posted_steps += rounds
 
     def end(self, *, clean: bool = True) -> None:
         """The run is over; a run that was stopped is not blamed for what it left open."""

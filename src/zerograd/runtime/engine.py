@@ -9,6 +9,7 @@ import threading
 from types import CodeType
 from typing import Protocol
 
+from zerograd.core.events import Backward
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.core.interruptions import Tolerating
 from zerograd.core.lifecycle import Grads
@@ -153,23 +154,18 @@ class Engine:
     def glance(self) -> list[Glance]:
         titles = self.watcher.lanes.titles
         accused = {finding.subject for finding in self.judge.report.findings}
+        ahead = self.watcher.lanes.ahead()
 
-        def shown(one: Track) -> Grads:
+        def shown(one: Track) -> Glance:
+            taken = ahead.get(one.name, [])
+            grads = taken[-1].node.grads if taken else one.node.grads
             # A generator's backward adds to what the discriminator has used: no step need use the sum.
-            meant = one.node.grads is Grads.STALE and one.name not in accused
-            return Grads.SPENT if meant else one.node.grads
+            if grads is Grads.STALE and one.name not in accused:
+                grads = Grads.SPENT
+            window = one.windows.open + sum(isinstance(call.event, Backward) for call in taken)
+            return Glance(titles[one.name], one.steps, grads, window, dict(one.lengths))
 
-        return [
-            Glance(
-                titles[one.name],
-                one.steps,
-                shown(one),
-                one.windows.open,
-                dict(one.windows.counts),
-            )
-            for one in self.judge.tracks
-            if one.name in titles
-        ]
+        return [shown(one) for one in self.judge.tracks if one.name in titles]
 
     def summary(self, watch: OpenWatch) -> Watched:
         titles, parameters = self.watcher.lanes.titles, self.watcher.lanes.parameters

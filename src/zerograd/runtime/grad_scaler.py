@@ -92,6 +92,7 @@ class Scaling:
         if self._lanes.here.lane.scaling is None:
             subject = self._lanes.subjects.of(optimizer)
             if subject is not None:
+                subject.leave_loop()
                 self._follow_optimizer(subject, optimizer)
                 self._catch_up(subject, scaler, optimizer)
                 self._post(subject, self._event(Unscale, self._places.site(frame), scaled=True))
@@ -149,6 +150,7 @@ class Scaling:
         subject = self._lanes.subjects.of(optimizer)
         if subject is None:
             return
+        subject.leave_loop()
         self._follow_optimizer(subject, optimizer)
         self._catch_up(subject, scaler, optimizer)
         if subject.track.node.state.stepped is not None:

@@ -39,14 +39,14 @@ def holding(params: Iterable[Tensor]) -> list[Tensor]:
 
 def nonzero(params: Sequence[Tensor]) -> list[Tensor]:
     """Of parameters that hold gradients those whose gradient is not zero everywhere."""
-    params = [param for param in params if not _has_only_zero_bytes(param.grad)]
+    params = [param for param in params if not has_only_zero_bytes(param.grad)]
     if not params:
         return []
     return [param for param, norm in zip(params, norms(params), strict=True) if norm != 0.0]
 
 
-def _has_only_zero_bytes(grad: Any) -> bool:
-    """Whether the memory of a gradient is zero: then no norm has to be computed."""
+def has_only_zero_bytes(grad: Any) -> bool:
+    """Whether the memory of a gradient is zero: then no norm has to be computed. False where it cannot be read."""
     import torch
 
     if _compare is None or type(grad) is not torch.Tensor or not grad.is_cpu:

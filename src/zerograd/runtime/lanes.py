@@ -21,7 +21,7 @@ from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.orphans import optimizers
 from zerograd.runtime.posting import Posting
-from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, SteadyLoop
+from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, ExpectedCall, SteadyLoop
 from zerograd.runtime.subjects import Subject, Subjects
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Lanes:
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
-        self.here = Here(lambda: SteadyLoop(judge.follow, count, self._graph_task))
+        self.here = Here(lambda: SteadyLoop(judge, count, self._graph_task))
         self.subjects = Subjects(judge.track, self._forget, heard, self._name)
         self.searched = False
         """Whether optimizers that were made before the watch began have been searched for."""
@@ -139,8 +139,15 @@ class Lanes:
     def leave_loops(self) -> None:
         """Whatever happens next goes the ordinary way."""
         for subject in self.subjects.all:
-            if subject.lane is not None:
-                subject.lane.loop.leave()
+            subject.leave_loop()
+
+    def ahead(self) -> dict[str, list[ExpectedCall]]:
+        """By subject: the calls of the round that it repeats, which its track does not know of yet."""
+        return {
+            subject.name: [call for call in subject.lane.loop.taken() if call.subject is subject]
+            for subject in tuple(self.subjects.all)
+            if subject.lane is not None
+        }
 
     def stop(self) -> None:
         """Nothing is watched any more, and nothing is kept."""

@@ -277,7 +277,7 @@ class Hooks:
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             try:
-                if not modes() and here.loop.step_begins(optimizer):
+                if here.loop.step_begins(optimizer):
                     return
             except BaseException as error:
                 if not fault(error):
@@ -325,12 +325,7 @@ class Hooks:
     def _clears(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
         zero = module.Optimizer.zero_grad
-        heard, here, modes, fault = (
-            self._heard,
-            self._listener.here,
-            self._modes,
-            self._listener.fault,
-        )
+        heard, here, fault = self._heard, self._listener.here, self._listener.fault
         zeroed, module_zeroed = self._listener.zeroed, self._listener.module_zeroed
         frame_at, above, far_above, bottom = sys._getframe, ABOVE_PATCH, ABOVE_TORCH, Bottom
         profiled, ref, nothing_above = zero.__code__, weakref.ref, no_frame
@@ -345,7 +340,7 @@ class Hooks:
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
                 try:
-                    if not modes() and here.loop.clears(frame, id(self), set_to_none):
+                    if here.loop.clears(frame, id(self), set_to_none):
                         return result
                 except BaseException as error:
                     if not fault(error):
@@ -370,7 +365,7 @@ class Hooks:
             except ValueError as error:
                 frame = nothing_above(error)
             try:
-                if not modes() and here.loop.clears(frame, ref(self), set_to_none):
+                if here.loop.clears(frame, ref(self), set_to_none):
                     return result
             except BaseException as error:
                 if not fault(error):

@@ -328,6 +328,11 @@ class Subject:
         """What ranks share of it, as a `ranks.sync.Shared`, as far as that was known then."""
         self.shared_at = -1
 
+    def leave_loop(self) -> None:
+        """Its next call goes the ordinary way, and its state is up to date for that."""
+        if self.lane is not None:
+            self.lane.loop.leave()
+
     def emptied(self) -> None:
         """Its gradients are cleared."""
         used = self.used

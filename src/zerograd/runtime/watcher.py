@@ -161,21 +161,21 @@ class Watcher:
 
     def expect(self, length: int) -> None:
         """From now on windows are meant to be so long; 0 is that nothing is said."""
-        self._steps.expect(length)
         self.lanes.leave_loops()
+        self._steps.expect(length)
 
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on these rules are silenced."""
-        self._events.allow(codes)
         self.lanes.leave_loops()
+        self._events.allow(codes)
 
     def record(self, meter: Meter | None) -> None:
         """From now on events are recorded, with what is measured at them; None: no more."""
+        self.lanes.leave_loops()
         self._meter = meter
         self._judge.recorder = meter
         self._probe.thorough = meter is not None
         self._finite.measured = None if meter is None else meter.norm
-        self.lanes.leave_loops()
 
     def end_after(self, steps: int) -> None:
         """Nothing is watched any more at the first backward after so many steps; 0: to the end."""
@@ -301,8 +301,7 @@ class Watcher:
             self._stepped_unseen(lane)
         subject = self._subjects.of(optimizer)
         if subject is not None:
-            if subject.lane is not lane and subject.lane is not None:
-                subject.lane.loop.leave()
+            subject.leave_loop()
             self._steps.begin_step(subject, optimizer)
             if subject.used.mixed or subject.track.node.crossed is not None:
                 self._probe.before_step(subject)
@@ -330,6 +329,7 @@ class Watcher:
     def _stepped_unseen(self, lane: Lane) -> None:
         """Compiled code has stepped: what is known of gradients that it may have used ends here."""
         self.unseen.stepped = False
+        self.lanes.leave_loops()
         moved = [
             subject
             for subject in self._subjects.all
@@ -364,9 +364,9 @@ class Watcher:
         if subject.lane is None and not self.lanes.in_backward:
             self.lanes.adopt(subject)
         event = self._events.zero(frame, to_none)
-        self._steps.clear(subject, event, frame)
-        for other in subject.covers:
-            self._steps.clear(other, event, frame)
+        for one in (subject, *subject.covers):
+            one.leave_loop()
+            self._steps.clear(one, event, frame)
         self._note(subject, event, frame, id(optimizer))
 
     def module_zeroed(self, frame: Any, module: Any, to_none: bool) -> None:
@@ -379,6 +379,7 @@ class Watcher:
             self._stepped_unseen(lane)
         for subject in self._subjects.covered(module):
             event = self._events.zero(frame, to_none)
+            subject.leave_loop()
             self._steps.clear(subject, event, frame)
             self._note(subject, event, frame, _ref(module))
 
@@ -398,7 +399,10 @@ class Watcher:
         if self.unseen.stepped:
             self._stepped_unseen(lane)
         among = self._subjects.clipped(key, params)
-        subjects = self._steps.before_clip(among.now(), strangers=among.strangers)
+        clipped = among.now()
+        for subject in clipped:
+            subject.leave_loop()
+        subjects = self._steps.before_clip(clipped, strangers=among.strangers)
         if subjects:
             event = self._events.event(Clip, self._places.site(frame))
             for subject in subjects:
@@ -433,6 +437,7 @@ class Watcher:
 
     def ends(self) -> None:
         """The run is over."""
+        self.lanes.leave_loops()
         if self.unseen.stepped:
             self._stepped_unseen(self.here.lane)
         for subject in self._subjects.all:
