@@ -107,6 +107,17 @@ def test_steps_and_windows_are_counted() -> None:
     assert track.windows.open == 0
 
 
+def test_rounds_of_a_loop_count_as_the_windows_that_they_repeat() -> None:
+    """Before the loop is left, and after."""
+    judge, track = judged([ZERO, BACKWARD, BACKWARD, STEP] * 5)
+    track.rounds += 3
+    assert (judge.steps, track.steps, judge.windows) == (8, 8, {2: 8})
+    judge.end_rounds(track)
+    judge.end_rounds(track)
+    assert (judge.steps, track.steps, judge.windows) == (8, 8, {2: 8})
+    assert track.windows.counts == {2: 8}
+
+
 def test_what_a_forgotten_subject_did_counts_and_what_it_left_open_does_not() -> None:
     judge, _ = judged([ZERO, BACKWARD, BACKWARD, STEP, ZERO] * 5 + [BACKWARD])
     judge.forget("SGD")
@@ -150,10 +161,17 @@ def test_a_comparison_of_ranks_says_itself_of_which_step_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "home"),
-    [("node", {"fold/judge.py"}), ("steps", {"fold/judge.py"})],
+    [
+        ("node", {"fold/judge.py"}),
+        ("posted_steps", {"fold/judge.py"}),
+        ("rounds", {"fold/judge.py", "runtime/steady_loop.py"}),
+    ],
 )
 def test_nothing_else_moves_a_track(attribute: str, home: set[str]) -> None:
-    """Live, replayed and in a loop that repeats: whoever moves a subject goes through the judge."""
+    """Live, replayed and in a loop that repeats: whoever moves a subject goes through the judge.
+
+    A loop that repeats only counts its rounds.
+    """
     homes = {
         where
         for where, target in assigned()

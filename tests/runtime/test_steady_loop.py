@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,17 @@ from hypothesis import strategies as st
 
 import zerograd
 from support import tiers
+from support.training import batches, loss_of, net, sgd
+from zerograd.core.events import Backward, Event, Step
+from zerograd.core.lifecycle import Grads
+from zerograd.recording.reader import replay
+from zerograd.recording.writer import Recorder
 from zerograd.runtime import steady_loop
+from zerograd.runtime.engine import Engine
 from zerograd.runtime.posting import Posting
+from zerograd.runtime.watch import Watch
 
-ROUNDS = 9
+ROUNDS = 11
 CLEARS = (
     "optimizer.zero_grad()",
     "optimizer.zero_grad(set_to_none=False)",
@@ -38,6 +46,8 @@ SURPRISES = (
     "for p in model.parameters(): p.grad = None",
     "for p in model[2].parameters(): p.grad = None if p.grad is None else torch.ones_like(p)",
     "for p in model.parameters(): p.grad is None or p.grad.zero_()",
+    "for p in model[2].parameters(): p.grad is None or p.grad.zero_()",
+    "for p in model.parameters(): p.grad is None or p.grad.data.zero_()",
     "for p in model.parameters(): p.grad is None or p.grad.mul_(0)",
     "for p in model.parameters(): p.grad is None or p.grad.mul_(0.5)",
     "for p in model.parameters(): p.data.mul_(0.9)",
@@ -180,3 +190,65 @@ def test_a_window_that_is_declared_in_a_followed_loop_is_expected(declares: bool
         lines.insert(0, f"if i == 5: {DECLARED}")
     findings, _, _ = watched("\n  ".join([f"for i in range({ROUNDS}):", *lines]))
     assert [one.code for one in findings] == (["ZG302"] if declares else [])  # type: ignore[attr-defined]
+
+
+ALL, FIRST, LAST = "model.parameters()", "model[0].parameters()", "model[2].parameters()"
+
+
+@pytest.mark.parametrize("cleared", [ALL, FIRST, LAST])
+@pytest.mark.parametrize("clear", ["zero_()", "data.zero_()", "detach().zero_()", "mul_(0)"])
+@pytest.mark.parametrize("at", [ROUNDS - 1, ROUNDS - 2])
+def test_a_followed_loop_that_clears_in_place_only_in_part_is_found(
+    cleared: str, clear: str, at: int
+) -> None:
+    lines = [f"for p in {ALL} if i != {at} else {cleared}:", f"  p.grad is None or p.grad.{clear}"]
+    body = "\n  ".join([f"for i in range({ROUNDS}):", *lines, BACKWARD, STEP])
+    findings, _, _ = watched(body)
+    assert [one.code for one in findings] == ([] if cleared is ALL else ["ZG101"])  # type: ignore[attr-defined]
+
+
+def test_a_glance_sees_the_unfinished_round_of_a_followed_loop() -> None:
+    model = net()
+    optimizer = sgd(model)
+    seen = []
+    with zerograd.watch(on="collect"):
+        engine = Engine.running
+        assert engine is not None
+        for x in batches(ROUNDS):
+            seen.clear()
+            optimizer.zero_grad()
+            seen += engine.glance()
+            loss_of(model, x).backward()
+            seen += engine.glance()
+            loss_of(model, x).backward()
+            seen += engine.glance()
+            optimizer.step()
+            seen += engine.glance()
+    assert [one.grads for one in seen] == [Grads.NONE, Grads.LIVE, Grads.LIVE, Grads.SPENT]
+    assert [one.window for one in seen] == [0, 1, 2, 0]
+    assert [one.steps for one in seen] == [ROUNDS - 1] * 3 + [ROUNDS]
+    assert [one.windows for one in seen] == [{2: ROUNDS - 1}] * 3 + [{2: ROUNDS}]
+
+
+def test_a_recording_that_begins_inside_a_followed_round_has_only_what_comes_after(
+    tmp_path: Path,
+) -> None:
+    model, path = net(), tmp_path / "run.jsonl"
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(ROUNDS):
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+        optimizer.zero_grad()
+        with (
+            closing(Recorder(str(path), program="train.py", rank=None)) as record,
+            Watch("collect", record=record),
+        ):
+            loss_of(model, torch.ones(5, 3)).backward()
+            optimizer.step()
+    events: list[Event] = []
+    replay(str(path), lambda _, event: events.append(event))
+    assert [type(event) for event in events] == [Backward, Step]
+    assert report.watched is not None
+    assert (report.watched.steps, report.findings) == (ROUNDS + 1, [])

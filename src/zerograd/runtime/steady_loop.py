@@ -108,8 +108,14 @@ class ExpectedCall:
             return False  # not what the step has used: somebody has put another gradient there
         written = sum(map(_VERSION, grads))
         change = written - self.written
-        # Each was written to as often as between the last two clears, and one of them is zero.
-        as_before = 0 < change == self.change and has_only_zero_bytes(grad)
+        # They were written to as often as between the last two clears, which write to them (`.data`
+        # would not show), and one of them is zero.
+        as_before = (
+            change == self.change
+            and grad is not None
+            and grad._version != self.used.version
+            and has_only_zero_bytes(grad)
+        )
         if as_before or (may_read and not nonzero(holding(self.subject.params))):
             self.written, self.change = written, change
             return True
