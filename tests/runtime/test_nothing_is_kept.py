@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
@@ -22,7 +25,7 @@ from zerograd.recording.writer import Recorder
 from zerograd.runtime.watch import Watch
 from zerograd.runtime.watcher import Watcher
 
-TIMES = 20
+TIMES = 6
 Train = Callable[[Any, Any], list[Any]]
 """Trains a model, and returns what else must not be kept."""
 
@@ -129,6 +132,144 @@ def layer_replaced(model: Any, optimizer: Any) -> list[Any]:
     return old
 
 
+def schedule(model: Any, optimizer: Any) -> list[Any]:
+    made = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    for x in batches(8):
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        optimizer.step()
+        made.step()
+        averaged.update_parameters(model)
+    return [made, averaged, *averaged.parameters()]
+
+
+class Kept:
+    """What the hooks of a program hold."""
+
+
+def hooks(model: Any, optimizer: Any) -> list[Any]:
+    kept = Kept()
+    model[2].register_full_backward_hook(lambda *_, kept=kept: None)
+    model[0].weight.register_hook(lambda grad, kept=kept: grad * 2)
+    model[2].weight.register_post_accumulate_grad_hook(lambda param, kept=kept: None)
+    optimizer.register_step_pre_hook(lambda *_, kept=kept: None)
+    optimizer.register_step_post_hook(lambda *_, kept=kept: None)
+    loop()(model, optimizer)
+    return [kept]
+
+
+def steps_in_backward(model: Any, optimizer: Any) -> list[Any]:
+    each = {one: torch.optim.SGD([one], lr=0.01) for one in model.parameters()}
+
+    def step(param: Any) -> None:
+        each[param].step()
+        each[param].zero_grad()
+
+    handles = [one.register_post_accumulate_grad_hook(step) for one in each]
+    for x in batches(6):
+        loss_of(model, x).backward()
+    for handle in handles:
+        handle.remove()  # else they hold the parameters, also without a watch
+    return list(each.values())
+
+
+def ranks(model: Any, optimizer: Any) -> list[Any]:
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        wrapped = nn.parallel.DistributedDataParallel(model)
+        loop(clear=lambda m, o: wrapped.zero_grad())(wrapped, optimizer)
+        with wrapped.no_sync():
+            loop()(wrapped, optimizer)
+    finally:
+        dist.destroy_process_group()
+    return [wrapped]
+
+
+def closures(model: Any, optimizer: Any) -> list[Any]:
+    newton = torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=2)
+    for x in batches(6):
+
+        def closure(x: Tensor = x) -> Any:
+            newton.zero_grad()
+            loss = loss_of(model, x)
+            loss.backward()
+            return loss
+
+        newton.step(closure)  # type: ignore[no-untyped-call]
+    return [newton, closure]
+
+
+def assigned(model: Any, optimizer: Any) -> list[Any]:
+    given: list[Tensor] = []
+    for x in batches(6):
+        found = torch.autograd.grad(loss_of(model, x), list(model.parameters()))
+        for param, grad in zip(model.parameters(), found, strict=True):
+            param.grad = grad
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        given += found
+    return given
+
+
+def optimizers_remade(model: Any, optimizer: Any) -> list[Any]:
+    made = []
+    for x in batches(8):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        optimizer.step()
+        made.append(optimizer)
+    return made
+
+
+def forgotten_detach(model: Any, optimizer: Any) -> list[Any]:
+    judge = nn.Linear(2, 1)
+    other = torch.optim.SGD(judge.parameters(), lr=0.01)
+    for x in batches(16):
+        optimizer.zero_grad()
+        other.zero_grad()
+        (judge(model(x)).mean() - judge(x[:, :2]).mean()).backward()
+        other.step()
+        (-judge(model(x)).mean()).backward()
+        optimizer.step()
+    return [judge, other, *judge.parameters()]
+
+
+def exploding(model: Any, optimizer: Any) -> list[Any]:
+    for number, x in enumerate(batches(24)):
+        optimizer.zero_grad()
+        (loss_of(model, x) * (float("inf") if number > 3 else 1.0)).backward()
+        optimizer.step()
+    return []
+
+
+def graphs(model: Any, optimizer: Any) -> list[Any]:
+    """A backward that creates a graph, one of other inputs, one inside another."""
+    losses = []
+    for x in batches(6):
+        optimizer.zero_grad()
+        loss = loss_of(model, x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss.backward(create_graph=True)
+        penalty = sum(param.grad.pow(2).sum() for param in model.parameters())
+        penalty.backward(inputs=list(model.parameters()))
+        torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward()
+        optimizer.step()
+        losses += [loss, penalty]
+        optimizer.zero_grad()  # the gradients hold the graph, and the graph holds them
+    return losses
+
+
+def compiled(model: Any, optimizer: Any) -> list[Any]:
+    made = torch.compile(model, backend="eager")
+    loop()(made, optimizer)
+    torch._dynamo.reset()
+    return [made]
+
+
 EVENTS: dict[str, Train] = {
     "a steady loop": loop(),
     "clip": loop(after=lambda m, o: clip_grad_norm_(m.parameters(), 1.0)),
@@ -147,7 +288,28 @@ EVENTS: dict[str, Train] = {
     "two optimizers": two_optimizers,
     "a stepper": stepper,
     "a replaced layer": layer_replaced,
+    "schedulers and averages": schedule,
+    "hooks": hooks,
+    "steps inside backward": steps_in_backward,
+    "ranks": ranks,
+    "closures": closures,
+    "assigned gradients": assigned,
+    "optimizers made anew": optimizers_remade,
+    "a forgotten detach": forgotten_detach,
+    "gradients that are not finite": exploding,
+    "graphs of graphs": graphs,
+    "a compiled model": compiled,
+    "a clip of everything, and of nothing": loop(
+        after=lambda m, o: [
+            clip_grad_norm_([], 1.0),
+            clip_grad_norm_([*m.parameters(), torch.zeros(2, requires_grad=True)], 1.0),
+            clip_grad_value_(m[0].weight, 1.0),
+        ]
+    ),
 }
+
+
+SLOW = ("a compiled model",)
 
 
 def alive(train: Train) -> int:
@@ -166,7 +328,9 @@ def alive(train: Train) -> int:
 
 
 @pytest.mark.parametrize("recorded", tiers.sample([True, False]), ids=["recorded", ""])
-@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=tiers.long if one in SLOW else ()) for one in EVENTS]
+)
 def test_what_the_program_drops_is_freed(name: str, recorded: bool, tmp_path: Path) -> None:
     assert alive(EVENTS[name]) == 0
     record = Recorder(str(tmp_path / "run.jsonl"), program="train.py", rank=None)

@@ -22,6 +22,7 @@ from zerograd.runtime import steady_loop
 from zerograd.runtime.engine import Engine
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.watch import Watch
+from zerograd.terminal.status_line import Glance
 
 ROUNDS = 11
 CLEARS = (
@@ -210,7 +211,7 @@ def test_a_followed_loop_that_clears_in_place_only_in_part_is_found(
 def test_a_glance_sees_the_unfinished_round_of_a_followed_loop() -> None:
     model = net()
     optimizer = sgd(model)
-    seen = []
+    seen: list[Glance] = []
     with zerograd.watch(on="collect"):
         engine = Engine.running
         assert engine is not None

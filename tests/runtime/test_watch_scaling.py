@@ -245,3 +245,33 @@ def test_gradients_that_are_only_averaged_by_hand_are_still_scaled() -> None:
             clip_grad_norm_(model.parameters(), 1.0)  # ZG201
             optimizer.step()  # ZG205
     assert_found(report, seen=6)
+
+
+@pytest.mark.parametrize("window", [1, 4])
+@pytest.mark.parametrize("one_call", [True, False], ids=["one call", "two calls"])
+@pytest.mark.parametrize("every", [2, 3])
+@either_way
+def test_a_loss_that_is_not_scaled_now_and_then_is_found_in_every_window(
+    right: bool, every: int, one_call: bool, window: int
+) -> None:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(12)):
+            if number % window == 0:
+                optimizer.zero_grad()
+            loss = loss_of(model, x)
+            if right or (number + 1) % every:
+                loss = scaler.scale(loss)
+            if one_call or right or (number + 1) % every:
+                loss.backward()
+            else:
+                loss.backward()
+            if (number + 1) % window == 0:
+                scaler.step(optimizer)
+                scaler.update()
+    windows = {number // window for number in range(12) if (number + 1) % every == 0}
+    found = [(one.code, one.seen) for one in report.findings]
+    assert report.errors == []
+    assert found == ([] if right else [("ZG208", len(windows))])

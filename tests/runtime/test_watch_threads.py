@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from torch.nn.utils import clip_grad_norm_
 
 import zerograd
 from support.clears import none_by_hand, zeros_by_hand
@@ -73,6 +74,38 @@ def test_threads_that_share_one_model_are_not_guessed_at(
     with zerograd.watch(on="collect") as report:
         in_threads(work)
     assert_found(report, right=True)
+
+
+@pytest.mark.parametrize("act", ["zero_grad", "module.zero_grad", "clip"])
+def test_what_another_thread_clears_or_clips_is_not_guessed_at(act: str) -> None:
+    """In the middle of a round of a loop that the first thread has repeated for long."""
+    model = net()
+    optimizer = sgd(model)
+    acts: dict[str, Callable[[], object]] = {
+        "zero_grad": optimizer.zero_grad,
+        "module.zero_grad": model.zero_grad,
+        "clip": lambda: clip_grad_norm_(model.parameters(), 1.0),
+    }
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=acts[act])
+        thread.start()
+        thread.join()
+
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(16)):
+            optimizer.zero_grad()
+            if number == 13:
+                elsewhere()
+            loss_of(model, x).backward()
+            if number == 10:
+                elsewhere()
+            optimizer.step()
+            if number == 12:
+                elsewhere()
+    assert_found(report, right=True)
+    assert report.watched is not None
+    assert report.watched.steps == 16
 
 
 def test_a_thread_may_take_over_from_one_that_has_ended() -> None:

@@ -332,7 +332,10 @@ def flat(mistake: str = "", *, parts: bool = False) -> Train:
             if mistake != "never cleared":
                 optimizer.zero_grad()
             factor = float("inf") if number == 4 and not mistake else 1.0
-            scaler.scale(model(x).square().mean() * factor).backward()
+            loss = model(x).square().mean() * factor
+            if mistake != "not always scaled" or number % 2 == 0:
+                loss = scaler.scale(loss)
+            loss.backward()
             if mistake == "clipped scaled":
                 model.clip_grad_norm_(1.0)
             scaler.unscale_(optimizer)
@@ -502,6 +505,8 @@ WRONG: dict[str, Callable[[], Train]] = {
     "flat never cleared": lambda: flat("never cleared"),
     "flat parts never cleared": lambda: flat("never cleared", parts=True),
     "flat clipped scaled": lambda: flat("clipped scaled"),
+    "flat not always scaled": lambda: flat("not always scaled"),
+    "flat parts not always scaled": lambda: flat("not always scaled", parts=True),
     "fsdp never": lambda: accumulated(fsdp(), lambda _: False),
     "fsdp last apart": lambda: accumulated(fsdp(), lambda n: not last(n)),
     "fsdp always": lambda: accumulated(fsdp(), lambda _: True),

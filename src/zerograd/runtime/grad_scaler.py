@@ -39,7 +39,9 @@ class Scaling:
         self._handed_on = False
         """In this round, a scaled backward has filled tensors that are no parameters."""
         self._walks: dict[object, list[bool | None]] = {}
-        """By call: whether the last losses whose graphs were walked had been scaled."""
+        """By call: whether the last losses that no scaler had marked were scaled all the same."""
+        self._to_parameters: dict[object, list[bool]] = {}
+        """By call: whether the backward of the first scaled losses fills parameters only."""
 
     def last_scaler(self) -> Any:
         """The scaler that has stepped last; None if there is none any more."""
@@ -49,16 +51,19 @@ class Scaling:
         """Whether a scaler has multiplied the loss; None if that cannot be seen."""
         if not outputs:
             return None
-        if len(self._walks) >= MOST_CALLS:
+        if len(self._walks) + len(self._to_parameters) >= MOST_CALLS:
             self._walks.clear()
-        walks = self._walks.setdefault((frame.f_code, frame.f_lasti), [])
+            self._to_parameters.clear()
+        call = (frame.f_code, frame.f_lasti)
         if autograd_graph.is_marked(outputs[0]):
             self._unused = 0
-            if len(walks) < ENOUGH_WALKS:
+            filled = self._to_parameters.setdefault(call, [])
+            if len(filled) < ENOUGH_WALKS:
                 # What it leaves in a tensor that is no parameter may be handed on by the program.
-                walks.append(all(map(self._is_parameter, autograd_graph.leaves(outputs))))
-            self._handed_on |= not all(walks)
+                filled.append(all(map(self._is_parameter, autograd_graph.leaves(outputs))))
+            self._handed_on |= not all(filled)
             return True
+        walks = self._walks.setdefault(call, [])
         if autograd_graph.has_a_scaled_copy(outputs[0]):
             return False
         if len(walks) < ENOUGH_WALKS or walks[0] is not False:

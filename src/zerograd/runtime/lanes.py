@@ -136,6 +136,11 @@ class Lanes:
             lane.probed.append(subject)
         return True
 
+    def is_driven_elsewhere(self, subject: Subject) -> bool:
+        """Whether another thread drives a subject, which then goes on with what this one has left of it."""
+        lane = subject.lane
+        return lane is not None and lane is not self.here.lane and not lane.ended
+
     def leave_loops(self) -> None:
         """Whatever happens next goes the ordinary way."""
         for subject in self.subjects.all:

@@ -220,7 +220,8 @@ class SteadyLoop:
 
         Numbers are read only with `may_read`: a mode of the program would see that.
         """
-        call, count = self.expected, self._count
+        expected, count = self.expected, self._count
+        call = expected
         if (
             call.code is not frame.f_code
             or call.instruction != frame.f_lasti
@@ -237,7 +238,8 @@ class SteadyLoop:
         count.backwards += 1
         call.grad = grad = call.param.grad
         call.version = -1 if grad is None else grad._version
-        self.expected = call.running
+        if self.expected is expected:  # else another thread has left the loop
+            self.expected = call.running
         return call
 
     def backward_ends(self, call: ExpectedCall) -> bool:
@@ -262,6 +264,7 @@ class SteadyLoop:
                 optimizer.param_groups is groups
                 and len(groups) == call.groups_number
                 and groups[-1]["params"] is call.params
+                and self.expected is call
             ):
                 self.expected = call.running
                 return True
@@ -279,10 +282,11 @@ class SteadyLoop:
         ):
             grad = call.param.grad
             if grad is not None:
-                call.track.rounds += 1
                 call.used.grad, call.used.version = _ref(grad), grad._version
-                self.expected = call.next
-                return True
+                if self.expected is call:  # else another thread has left the loop
+                    call.track.rounds += 1
+                    self.expected = call.next
+                    return True
         self.leave()
         return False
 
@@ -290,12 +294,11 @@ class SteadyLoop:
 
     def leave(self) -> None:
         """The loop does not go on as it did: bring up to date what it has not kept."""
-        call = self.expected
+        call, self.expected = self.expected, NOTHING
         if call is not NOTHING:
-            taken = tuple(self.taken())
-            self.expected, self.round = NOTHING, None
+            self.round = None
             self._end_rounds(call.track)
-            for one in taken:
+            for one in self._before(call):
                 self._follow(one.track, one.edge)
             subject = call.subject
             subject.stepping.depth = int(call.kind is STEP_RUNNING)
@@ -309,12 +312,13 @@ class SteadyLoop:
 
     def taken(self) -> Iterator[ExpectedCall]:
         """The calls of the unfinished round: their edges are followed only when the loop is left."""
-        expected = self.expected
-        if expected is not NOTHING:
-            for call in self._rounds[0] or ():
-                if call is expected or call.running is expected:
-                    return
-                yield call
+        return self._before(self.expected)
+
+    def _before(self, expected: ExpectedCall) -> Iterator[ExpectedCall]:
+        for call in () if expected is NOTHING else self._rounds[0] or ():
+            if call is expected or call.running is expected:
+                return
+            yield call
 
     def forget(self) -> None:
         """Leave the loop, and keep nothing of it."""

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zerograd.core.events import Backward, Clip, End, Event, Unknown
+from zerograd.core.events import Backward, Clip, End, Event, Unknown, Zero
 from zerograd.core.lifecycle import Grads
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
@@ -365,8 +365,7 @@ class Watcher:
             self.lanes.adopt(subject)
         event = self._events.zero(frame, to_none)
         for one in (subject, *subject.covers):
-            one.leave_loop()
-            self._steps.clear(one, event, frame)
+            self._clear(one, event, frame)
         self._note(subject, event, frame, id(optimizer))
 
     def module_zeroed(self, frame: Any, module: Any, to_none: bool) -> None:
@@ -379,9 +378,14 @@ class Watcher:
             self._stepped_unseen(lane)
         for subject in self._subjects.covered(module):
             event = self._events.zero(frame, to_none)
-            subject.leave_loop()
-            self._steps.clear(subject, event, frame)
+            self._clear(subject, event, frame)
             self._note(subject, event, frame, _ref(module))
+
+    def _clear(self, subject: Subject, event: Zero, frame: Any) -> None:
+        subject.leave_loop()
+        self._steps.clear(subject, event, frame)
+        if self.lanes.is_driven_elsewhere(subject):
+            self._post(subject, self._events.event(Unknown, NOWHERE))
 
     def clipped(self, params: Any) -> None:
         if self._failed or not isinstance(params, Iterable):
@@ -408,7 +412,8 @@ class Watcher:
             for subject in subjects:
                 if self.scaling.active:
                     self.scaling.before_use(subject, frame)
-                self._post(subject, event)
+                elsewhere = self.lanes.is_driven_elsewhere(subject)
+                self._post(subject, self._events.event(Unknown, NOWHERE) if elsewhere else event)
                 self._note(subject, event, frame, key)
 
     # Scalers

@@ -72,6 +72,8 @@ ON_ALL = {
     "flat never cleared": ("ZG101", "in this rank's shard", 2),
     "flat parts never cleared": ("ZG101", "in this rank's shard", 2),
     "flat clipped scaled": ("ZG201", "still scaled", 1),
+    "flat not always scaled": ("ZG208", "", 2),
+    "flat parts not always scaled": ("ZG208", "", 2),
     "ddp module": ("ZG401", ".module", 1),
     "ddp retained": ("ZG401", "a second backward() through one forward", 1),
     "ddp always": ("ZG403", "4 times for one step(), but once is enough: 696 bytes", 1),

@@ -18,6 +18,7 @@ import datetime as dt
 import hashlib
 import json
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ class Replicas:
         """Why the ranks are not compared any more."""
         self._compared = 0
         """How many fingerprints were compared."""
+        self._shares = self._follows = False
+        """Whether there was anything that ranks share; and whether another rank is the first of those."""
         self._scaler = scaler
         self._problem = problem
         self._torch = torch
@@ -72,7 +75,9 @@ class Replicas:
         self._known_versions = ""
         self._group: Any = None
         self._store: Any = None
-        self._comparisons: dict[str, _Comparison] = {}
+        self._comparisons: weakref.WeakKeyDictionary[Subject, _Comparison] = (
+            weakref.WeakKeyDictionary()
+        )
         self._found: dict[str, list[Diverged]] = {}
         self._seen: dict[str, int] = {}
 
@@ -84,9 +89,9 @@ class Replicas:
         """This rank is about to step parameters that it shares with others."""
         if shared is None or self._lost_because or self._setting == "off":
             return
-        comparison = self._comparisons.get(subject.name)
+        comparison = self._comparisons.get(subject)
         if comparison is None or comparison.shared is not shared:
-            comparison = self._comparisons[subject.name] = self._open(subject, shared, comparison)
+            comparison = self._comparisons[subject] = self._open(subject, shared, comparison)
         comparison.steps += 1
         if comparison.steps < comparison.next and self._setting == "default":
             return
@@ -126,6 +131,9 @@ class Replicas:
             mesh = shared.params[0].device_mesh  # type: ignore[attr-defined]
             made.ranks = sorted(int(rank) for rank in mesh.mesh.flatten().tolist())
             made.params, made.twins = _replicated(shared.params)
+        if len(made.ranks) > 1:
+            self._shares = True
+            self._follows |= made.me != made.ranks[0]
         return made
 
     def _connected(self) -> bool:
@@ -133,7 +141,7 @@ class Replicas:
         group = collectives.world(self._torch)
         if group is not self._group:
             self._group, self._store = group, None if group is None else _own(collectives.store())
-            for comparison in self._comparisons.values():
+            for comparison in tuple(self._comparisons.values()):
                 comparison.written.clear()
         return group is not None
 
@@ -274,14 +282,10 @@ class Replicas:
             return self._lost_because
         if self._setting == "off":
             return "comparing the ranks is switched off"
-        many = [
-            comparison for comparison in self._comparisons.values() if len(comparison.ranks) > 1
-        ]
-        if not many:
+        if not self._shares:
             return NO_REPLICAS
         # The first rank compares with nobody: the others compare with it.
-        leads = all(comparison.me == comparison.ranks[0] for comparison in many)
-        return "" if self._compared or leads else "no two ranks took the same step"
+        return "" if self._compared or not self._follows else "no two ranks took the same step"
 
 
 class _Comparison:
