@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.paths import ROOT
 from support.repairs import HEAD, repaired
 
 TWO = "other = torch.nn.Linear(1, 1)\nsecond = torch.optim.SGD(other.parameters(), lr=0.1)\n"
@@ -158,3 +159,12 @@ def test_what_is_only_possible_has_no_safe_fix() -> None:
     possible = [one for one in done.verdict.findings if not one.certain]
     assert possible
     assert not any(one.fix is not None and one.fix.safe for one in possible)
+
+
+def test_a_clear_is_not_moved_out_of_its_method() -> None:
+    right = (ROOT / "bench" / "right" / "sam_optimizer.py").read_text(encoding="utf-8")
+    wrong = right.replace("        self.base.step()\n", "        self.zero_grad()\n        self.base.step()\n")  # fmt: skip
+    wrong = wrong.replace("            self.zero_grad()\n\n    def step", "            pass\n\n    def step")  # fmt: skip
+    done = repaired(wrong, unsafe=False).document.text
+    assert "        self.base.step()\n        self.zero_grad()\n" in done
+    assert "\nself.zero_grad()" not in done

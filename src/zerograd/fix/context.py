@@ -124,6 +124,10 @@ class Scene:
         """Edits that move statements to a place, with new lines before them."""
         if any(node in (place.before, place.after) for one in unit for node in ast.walk(one)):
             raise Refused("a statement cannot be moved into itself")
+        there = place.before or place.after
+        assert there is not None
+        if any(self.code.function(one) is not self.code.function(there) for one in unit):
+            raise Refused("it would have to move into another function, which has other names")
         lines = self.code.taken(unit, topic)
         return (self.code.delete(unit, topic), *self.put(place, *ahead, *lines))
 
