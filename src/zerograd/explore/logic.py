@@ -111,6 +111,9 @@ class Op:
     @cached_property
     def fact(self) -> Fact:
         """Its truth, as something a path can know."""
+        if self.op in _LESS:
+            args = self.args[::-1] if _LESS[self.op] else self.args
+            return Fact(f"(< {' '.join(map(_canonical, args))})", self.reads)
         return Fact(_canonical(self), self.reads)
 
 
@@ -232,7 +235,7 @@ def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unk
     if any(value is UNKNOWN for value in values):
         if expr.op == "*" and 0 in values:
             return 0
-        return known.get(fact_of(expr), UNKNOWN)
+        return _remembered(expr, known)
     if expr.op == "neg":
         return -values[0] if isinstance(values[0], (int, float)) else UNKNOWN
     if expr.op == "is":
@@ -251,8 +254,8 @@ def truth_of(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool | None:
         return bool(value)
     if isinstance(expr, Op) and expr.op in ("and", "or", "not"):
         return None
-    fact = known.get(fact_of(expr))
-    return None if fact is None else bool(fact)
+    fact = _remembered(expr, known)
+    return None if fact is UNKNOWN else bool(fact)
 
 
 def residual(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Expr:
@@ -365,7 +368,7 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
         return [fact for arg in expr.args for fact in facts(arg, truth)]
     if isinstance(expr, Const) or not stable(expr):
         return []
-    return [(fact_of(expr), truth)]
+    return [(fact_of(expr), truth is not _is_opposite(expr))]
 
 
 def assigned(known: Known, variable: Variable) -> Known:
@@ -379,10 +382,25 @@ def assigned(known: Known, variable: Variable) -> Known:
 
 
 def fact_of(expr: Expr) -> Fact:
-    """The fact about an expression."""
+    """The fact about an expression; one fact about `a < b`, `b > a` and the opposites of both."""
     if isinstance(expr, (Op, Opaque)):
         return expr.fact
     return Fact(_canonical(expr), reads(expr))
+
+
+_LESS = {"<": False, ">=": False, ">": True, "<=": True}
+"""Comparisons that say whether one is less than the other: whether the second one is it."""
+
+
+def _is_opposite(expr: Expr) -> bool:
+    """Whether an expression is true where its fact is false."""
+    return isinstance(expr, Op) and expr.op in (">=", "<=")
+
+
+def _remembered(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unknown:
+    """What is known of an expression whose operands are not known."""
+    value = known.get(fact_of(expr), UNKNOWN)
+    return not value if value is not UNKNOWN and _is_opposite(expr) else value
 
 
 def _canonical(expr: Expr) -> str:

@@ -32,6 +32,8 @@ from zerograd.static.unused_optimizers import unused_optimizers
 
 _NAME = re.compile(r"\w+")
 _PLACE = re.compile(r"\.\d+:\d+")
+_STEPPED = re.compile(r"\b(\w+)\.step\(|\.step\(\s*(\w+)")
+"""What is stepped, by its name alone."""
 """An object that has no name is called by its line, which moves."""
 _ASKED = ("mentions", "steps", "grads", "updates")
 """What interpreting asks about the functions that code may call."""
@@ -215,6 +217,13 @@ class Reuse:
             ),
             frozenset(klass.name for klass in module.called_like_optimizers),
             scales_only(module),
+            frozenset(
+                name
+                for one in self._texts
+                for pair in _STEPPED.findall(one.text)
+                for name in pair
+                if name and module.is_misspelt(name)
+            ),
             tuple(
                 one.text.partition("\n")[0]
                 for one in self._texts

@@ -60,6 +60,9 @@ _COMPUTED = (
 )
 """Kinds of expressions whose value a guard can be executed with."""
 
+_SAME = {"is": True, "==": True, "is not": False, "!=": False}
+"""Comparisons by which a flag is asked for: whether it has to be what it is compared with."""
+
 _SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.Call)
 """Kinds of tests that a literal may settle."""
 
@@ -174,13 +177,17 @@ class Conditions:
 
     def _comparison(self, node: ast.Compare) -> Expr:
         operands = [node.left, *node.comparators]
-        pairs = []
+        pairs: list[Expr] = []
         for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
             name = _OPERATORS.get(type(op))
             if name is None:
                 return self._opaque(node)
             pair = _by_length(self.expression(left), self.expression(right))
-            if name == "is not":
+            other = pair[1].value if isinstance(pair[1], Const) else None
+            if name in _SAME and isinstance(other, bool):
+                asked = _SAME[name] is other
+                pairs.append(pair[0] if asked else Op("not", (pair[0],), text_of(node)))
+            elif name == "is not":
                 pairs.append(
                     Op(
                         "not",
@@ -193,7 +200,7 @@ class Conditions:
                 pairs.append(Op("not", (equal,), text_of(node)))
             else:
                 pairs.append(Op(name, pair, text_of(node)))
-        pairs = [self._in_last_iteration(pair) for pair in pairs]
+        pairs = [self._in_last_iteration(one) if isinstance(one, Op) else one for one in pairs]
         return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
 
     def _name(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Expr:

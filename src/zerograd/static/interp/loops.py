@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from zerograd.core.records import Composed
 from zerograd.explore.flow import (
+    Alt,
     Block,
     Break,
     Continue,
@@ -92,7 +93,32 @@ class Loops(Composed):
         if trips == Const(1):
             self.unrolled(node, [Tensor()])
             return
+        alone = self.alone(iterable)
+        if alone is None:
+            self.loop(node, targets, counter, None, False, first, trips)
+            return
+        out = self.emitter.divert()
         self.loop(node, targets, counter, None, False, first, trips)
+        flow = self.emitter.restore(out)
+        self.emitter.add(Alt(alone, Seq([*map(_once, flow)]), Seq(flow), self.emitter.site(node)))
+
+    def alone(self, iterable: ast.expr) -> Expr | None:
+        """The test under which a loop runs once: `range(1 if test else n)`, or a variable that holds the number."""
+        if not isinstance(iterable, ast.Call) or text_of(iterable.func) != "range":
+            return None
+        number = iterable.args[0] if len(iterable.args) == 1 else None
+        if isinstance(number, ast.Name) and self.nesting.stack:
+            facts = self.env.frame.module.facts.get(self.nesting.stack[-1])
+            given = facts.locals.get(number.id, []) if facts is not None else []
+            number = given[0][-1] if len(given) == 1 else None
+        if not isinstance(number, ast.IfExp):
+            return None
+        test = self.conditions.expression(number.test)
+        if isinstance(number.body, ast.Constant) and number.body.value == 1:
+            return test
+        if isinstance(number.orelse, ast.Constant) and number.orelse.value == 1:
+            return Op("not", (test,))
+        return None
 
     def bind(self, part: ast.comprehension) -> None:
         """Gives the targets of a comprehension what they hold in an iteration."""
@@ -265,6 +291,13 @@ class Loops(Composed):
             text.split(".")[0] in bound and methods & vocabulary.HELD_METHODS
             for text, methods in self.env.frame.module.methods.items()
         )
+
+
+def _once(flow: Flow) -> Flow:
+    """A loop as its body, without repetition."""
+    if not isinstance(flow, Loop):
+        return flow
+    return Block(Block(flow.body, Continue(flow.ident)), Break(flow.ident))
 
 
 def _parts(call: ast.Call) -> ast.expr | None:

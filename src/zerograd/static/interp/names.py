@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 
-from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.read import vocabulary
@@ -68,25 +67,8 @@ class Names:
         return Origin(vocabulary.USUAL[name]) if name in vocabulary.USUAL else Thing(local(name))
 
     def is_misspelt(self, node: ast.expr) -> bool:
-        """Whether a name has no value anywhere, and another optimizer of the file has one and is cleared."""
-        module = self.env.frame.module
-        if (
-            not isinstance(node, ast.Name)
-            or module.stars
-            or "zero_grad" in module.methods.get(node.id, ())
-        ):
-            return False
-        others = (
-            text.partition(".")[0]
-            for text, methods in module.methods.items()
-            if "zero_grad" in methods and vocabulary.role_of_use(text, methods) is Role.OPTIMIZER
-        )
-        cleared = list(others)
-        return (
-            bool(cleared)
-            and node.id not in module.bound
-            and any(name in module.bound for name in cleared)
-        )
+        """Whether what is stepped is a name that has no value anywhere."""
+        return isinstance(node, ast.Name) and self.env.frame.module.is_misspelt(node.id)
 
     def imported(self, module: Module, dotted: str, depth: int = 0) -> Value:
         """What an import gives."""

@@ -10,9 +10,10 @@ from functools import cached_property, lru_cache
 from typing import TypeGuard
 
 from zerograd.core.records import dataclass
+from zerograd.static.frameworks.table import Role
 from zerograd.static.read import file_index
 from zerograd.static.read.file_index import Facts, Function
-from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, RIVALS
+from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, RIVALS, role_of_use
 
 AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
 """By attribute: the assigning method (None: the class body), the value, the index in a tuple."""
@@ -101,15 +102,28 @@ class Module:
     @cached_property
     def bound(self) -> set[str]:
         """All names that something in the file gives a value."""
-        found = {*self.imports}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                found.add(node.id)
-            elif isinstance(node, ast.arg):
-                found.add(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found.add(node.name)
+        found = {*self.imports, *self.functions, *self.classes}
+        for node, facts in self.facts.items():
+            found |= facts.assigned
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                found.update(arg.arg for arg in file_index.parameters(node))
         return found
+
+    @cached_property
+    def clears_an_optimizer(self) -> bool:
+        """Whether the file clears an optimizer to which it gives a value."""
+        return any(
+            "zero_grad" in methods
+            and text.partition(".")[0] in self.bound
+            and role_of_use(text, methods) is Role.OPTIMIZER
+            for text, methods in self.methods.items()
+        )
+
+    def is_misspelt(self, name: str) -> bool:
+        """Whether what is stepped under a name has no value anywhere, while another optimizer has one."""
+        if self.stars or name in self.bound or "zero_grad" in self.methods.get(name, ()):
+            return False
+        return self.clears_an_optimizer
 
     @property
     def packages(self) -> set[str]:
