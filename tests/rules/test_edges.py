@@ -178,6 +178,7 @@ LATE = Violation(
     evidence((5, "used here")),
     "clip after backward() and before step()",
 )
+TOO_LATE = replace(LATE, site=at(7))
 PART_CLIPPED = Violation(
     at(4),
     "gradients are clipped before their window is complete",
@@ -556,6 +557,9 @@ BROKEN = {
     "a clip of scaled gradients": Broken("ZG201", (SCALED, CLIP), STILL_SCALED),
     "a clip before the backward": Broken("ZG202", (ZERO, CLIP, BACKWARD, STEP), EARLY),
     "a clip after the step": Broken("ZG203", (BACKWARD, STEP, CLIP), LATE),
+    "a clip after the step and the clear": Broken(
+        "ZG203", (replace(ZERO, site=at(6)), replace(CLIP, site=at(7)), BACKWARD, STEP), TOO_LATE
+    ),
     "a clip inside a window": Broken("ZG204", (BACKWARD, CLIP, LEFT, STEP), PART_CLIPPED),
     "a clip inside a window of a loop": Broken(
         "ZG204",
@@ -886,7 +890,14 @@ KEPT = {
     "an early clip and another's step": Kept("ZG202", (ZERO, CLIP, BACKWARD, FOREIGN)),
     "an early clip without a step": Kept("ZG202", (ZERO, CLIP, BACKWARD, BACKWARD)),
     "an early clip without a backward": Kept("ZG202", (ZERO, CLIP, STEP)),
+    "a clip after the step and the clear": Kept(
+        "ZG202", (replace(ZERO, site=at(6)), replace(CLIP, site=at(7)), BACKWARD, STEP)
+    ),
     "a clip before the step": Kept("ZG203", (BACKWARD, CLIP)),
+    "a clip before the backward, not after the step": Kept("ZG203", (ZERO, CLIP, BACKWARD, STEP)),
+    "a clip in another loop than the step": Kept(
+        "ZG203", (ZERO, Clip(at(7), loop=1), BACKWARD, STEP)
+    ),
     "a clip that may come after the step": Kept("ZG203", (BACKWARD, STEP, replace(CLIP, may=True))),
     "a clip after what may be a backward": Kept("ZG203", (BACKWARD, STEP, UNSURE, CLIP)),
     "a clip of stale gradients": Kept("ZG203", (BACKWARD, STEP, BACKWARD, CLIP)),

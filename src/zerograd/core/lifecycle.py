@@ -174,7 +174,7 @@ def _backward(state: State, event: Backward) -> State:
         plain=event if event.scaled is False else state.plain,
         held=None,
         crossed=crossed,
-        divisors=state.divisors | {_divisor(event)},
+        divisors=state.divisors if event.may else state.divisors | {_divisor(event)},
         local=_local(state, event),
         syncs=min(state.syncs + bool(event.synced), LONGEST_WINDOW),
     )

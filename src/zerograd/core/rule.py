@@ -149,6 +149,12 @@ def place(event: Event, seen_from: Event) -> str:
     return ""
 
 
+def follows(event: Event, other: Event) -> bool:
+    """Whether an event comes after another one in their loop, as the source is written."""
+    same = event.loop == other.loop and event.site.path == other.site.path
+    return same and event.site.line > other.site.line
+
+
 def numbers(event: Backward | Step) -> str:
     """What a run has measured: `: expected |grad| 5, got 8 (weight, bias and 4 more)`."""
     seen = event.measured

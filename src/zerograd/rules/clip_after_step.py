@@ -29,21 +29,30 @@ for x, y in loader:
 ```
 """
 
-from zerograd.core.events import Clip, Event, Step
+from zerograd.core.events import Clip, Event, Site, Step
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, of_kind
+from zerograd.core.rule import Evidence, Rule, Violation, follows, of_kind
 
 
 def check(before: State, event: Event) -> Violation | None:
+    if isinstance(event, Step) and not event.foreign:
+        clip = before.early
+        if clip is None or before.backward is None or not follows(clip, event):
+            return None
+        return _violation(clip.site, event.site)  # the step was followed by a clear
     if not isinstance(event, Clip) or event.may:
         return None
     if before.grads is not Grads.SPENT or before.maybe is not None or before.used is None:
         return None
+    return _violation(event.site, before.used.site)
+
+
+def _violation(clip: Site, step: Site) -> Violation:
     return Violation(
-        site=event.site,
+        site=clip,
         message="the clip comes after the step() that used the gradients",
         label="too late",
-        evidence=(Evidence(before.used.site, "used here"),),
+        evidence=(Evidence(step, "used here"),),
         help="clip after backward() and before step()",
     )
 
@@ -53,7 +62,7 @@ RULE = Rule(
     name="clip-after-step",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "used", "maybe"}),
-    at=(Clip,),
+    reads=frozenset({"grads", "used", "maybe", "early", "backward"}),
+    at=(Clip, Step),
     needs=(of_kind(Clip), of_kind(Step)),
 )

@@ -31,14 +31,14 @@ for x, y in loader:
 
 from zerograd.core.events import Backward, Clip, Event, Step
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, of_kind
+from zerograd.core.rule import Evidence, Rule, Violation, follows, of_kind
 
 
 def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Step) or event.foreign:
         return None
-    if before.early is None or before.backward is None:
-        return None
+    if before.early is None or before.backward is None or follows(before.early, event):
+        return None  # clip-after-step reports a clip after the step and the clear
     return Violation(
         site=before.early.site,
         message="the clip comes before the backward() whose gradients it should limit",

@@ -71,7 +71,7 @@ class Counting:
             elif isinstance(part, Set) and part.value is not None:
                 meanings.setdefault(part.variable, []).append(part.value)
                 value = part.value
-                if isinstance(value, Op) and value.op == "%" and _counts_up(value.args[0], part):
+                if isinstance(value, Op) and value.op == "%" and _goes_on(value.args[0], part):
                     wraps[part.variable] = logic.reads(value.args[1])
                     counters.add(part.variable)
                 elif _counts_up(value, part):
@@ -312,14 +312,29 @@ def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, 
     symbols = frozenset(called | {WINDOW_LENGTH}) - counting.counters
     sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
     literal = any(isinstance(name, WindowLength) and name.literal for name in called)
-    marked = _mark(flow, guards, guards.paced())
+    paced = guards.paced()
+    marked = _mark(flow, guards, paced)
     started = _from_zero(marked, guards.counted())
-    ends_seen = not lengths and started is marked
+    whole = any(_ends_with_window(guards.loops[loop], alt) for loop, (alt, _) in paced.items())
+    ends_seen = not lengths and started is marked and not whole
     windows = (
         Window(n, 2 * n + 1, symbols, sizes, counters, ends_seen)
         for n in (LENGTHS if literal else (SINGLE, *LENGTHS))
     )
     return started, tuple(windows)
+
+
+def _ends_with_window(loop: Loop, guard: Alt) -> bool:
+    """Whether a `while` loop asks only for what changes where a window closes: it leaves no remainder."""
+    if loop.test is None:
+        return False
+    asked = logic.reads(loop.test)
+
+    def changes(flow: Flow) -> int:
+        return sum(isinstance(part, Set) and part.variable in asked for part in walk(flow))
+
+    closing = sum(changes(arm) for arm in (guard.then, guard.orelse) if has_step(arm))
+    return 0 < closing == changes(loop.body)
 
 
 def _from_zero(flow: Flow, counters: frozenset[Variable]) -> Flow:
@@ -373,6 +388,11 @@ def _counts_up(value: Expr, part: Set) -> bool:
     if not (isinstance(value, Op) and value.op in "+-"):
         return False
     return value.args[0] == part.variable and isinstance(value.args[1], Const)
+
+
+def _goes_on(value: Expr, part: Set) -> bool:
+    """Whether a value is that of its own variable, or one more or less."""
+    return value == part.variable or _counts_up(value, part)
 
 
 def _is_size(expr: Expr) -> bool:

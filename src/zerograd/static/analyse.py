@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
 
-from zerograd.core.events import Backward, End, Event, Site, Step, Unknown, Update, Zero
+from zerograd.core.events import Backward, End, Event, Hold, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
 from zerograd.core.records import dataclass, replace
 from zerograd.core.rule import Evidence, Rule
@@ -38,6 +38,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
+from zerograd.static.named_parameters import with_named_parameters
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.keys import Key, Made
@@ -177,8 +178,9 @@ class _Search:
 
     def explore_root(self) -> None:
         """Explores the flow for each of its subjects."""
-        stepped = subjects(self.flow, self.root.interpreter.known.params)
-        stepped += leaves(self.flow, self.root.interpreter.known.fresh, stepped)
+        known = self.root.interpreter.known
+        stepped = with_named_parameters(subjects(self.flow, known.params), self.flow, known.roles)
+        stepped += leaves(self.flow, known.fresh, stepped)
         if not self.module.imports_torch:
             stepped = [subject for subject in stepped if not subject.key.is_by_hand]
         # Each part of the flow is compared with each subject, and each subject with the others.
@@ -208,7 +210,8 @@ class _Search:
             flow = Seq((flow, Emit(end)))
             events.append(end)
         complete = [self.explore_rules(flow, rules, windows, subject) for rules in _groups(events)]
-        for cut in cut_windows(flow) if not windows else ():
+        guarded = any(isinstance(event, Hold) for event in events)
+        for cut in cut_windows(flow) if not guarded else ():
             complete += [
                 self.explore_rules(Emit(cut), rules, (), subject) for rules in _groups([cut])
             ]
@@ -440,7 +443,12 @@ def _groups(events: list[Event]) -> list[list[Rule]]:
             rules.append(rule)
         else:
             groups.append((set(rule.reads), [rule]))
-    return [rules for _, rules in groups]
+    # Where there is too much to explore, advice is what is lost.
+    return sorted((rules for _, rules in groups), key=_has_advice)
+
+
+def _has_advice(rules: list[Rule]) -> bool:
+    return any(rule.level == "advice" for rule in rules)
 
 
 _BY_READING = sorted(

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zerograd.core.events import Backward, Step, Zero
+from zerograd.core.events import Backward, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.table import Does, Role, Round
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
@@ -18,7 +18,7 @@ from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, text_of
-from zerograd.static.read.keys import SELF
+from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.reuse import Recalled, Reuse
@@ -36,6 +36,8 @@ class Root(NamedTuple):
     """The function; None for the top level."""
     per_batch: bool = False
     """A framework calls it once for each batch."""
+    completed: bool = False
+    """And does all that the function does not do itself."""
 
 
 class Roots:
@@ -78,56 +80,71 @@ class Roots:
                 continue
             here = scout.graph.touches_gradients_here(fn)
             neglects = here and _neglects(fn)
+            completed = here and self._round_of(fn, scout) is not None
             is_right = not here or (
-                not (managed or neglects) and scout.obviously_right.is_right(fn)
+                not (managed or neglects or completed) and scout.obviously_right.is_right(fn)
             )
             # A function that is right itself, or does nothing to gradients, may still repeat what others do.
             if is_right and all(
-                self._is_right(inner, scout) for inner in _repeated(fn, scout.graph)
+                self._is_right(inner, scout)
+                for inner in (*_repeated(fn, scout.graph), *_hands_wrapper_to(fn, scout.graph))
             ):
                 if here:
                     self._note_plain(fn.node, fn)
                 continue
             if not scout.graph.touches_gradients(fn):
                 continue
-            completed = self._is_completed(fn)
             feeds = completed or neglects or _feeds(module.facts[fn.node])
             if feeds or scout.graph.may_step(fn):
                 yield from self._unit(fn, scout=scout)
 
-    def _is_completed(self, fn: Fn) -> bool:
-        """Whether a method clips, and leaves the clear, the backward and the step to a framework."""
+    def _round_of(self, fn: Fn, scout: Interpreter) -> Round | None:
+        """What a framework does for every batch around a method that clips, and leaves the rest to it."""
         called = fn.module.facts[fn.node].called
         if fn.klass is None or registry.CLIPS.isdisjoint(called):
-            return False
+            return None
         if not called.isdisjoint(
             ("optimizers", "manual_backward", "backward", "step", "zero_grad")
         ):
-            return False
-        bases = (imported_name(base, fn.module) for base in fn.klass.node.bases)
-        return registry.is_completed(fn.name, bases)
+            return None
+        lineage = scout.classes.lineage(fn.klass)
+        if any(
+            "automatic_optimization" in base.module.attributes_of(base.node) for base in lineage
+        ):
+            return None  # it does not leave the rest to the framework
+        return registry.round_of(fn.name, self._bases(fn, scout))
 
-    def _completed(self, fn: Fn, interpreter: Interpreter) -> Root:
+    def _bases(self, fn: Fn, scout: Interpreter) -> list[str]:
+        """The dotted names of all that the class of a method inherits from."""
+        lineage = scout.classes.lineage(fn.klass) if fn.klass is not None else []
+        return [imported_name(base, one.module) for one in lineage for base in one.node.bases]
+
+    def _in_round(self, fn: Fn, round_: Round, interpreter: Interpreter) -> Root:
         """A method, and what a framework does before and after each call of it."""
         root = self._interpret(fn, interpreter, per_batch=True)
         key = SELF.attribute("configure_optimizers()")
         interpreter.known.roles[key] = Role.OPTIMIZER
-        site = interpreter.emitter.site(fn.node)
-        site = replace(site, end_line=site.line, end_column=0)
-        mine = frozenset({key})
-        before = Act(Zero(site), whose=mine)
-        after = [Act(Backward(site), anyone=True), Act(Step(site), whose=mine)]
-        return root._replace(flow=Seq([before, root.flow, *after]))
+        whole = interpreter.emitter.site(fn.node)
+        begin = replace(whole, end_line=whole.line, end_column=0)
+        end = replace(begin, line=whole.end_line, end_line=whole.end_line)
+        at = round_.parts.index(fn.name)
+        flows = [
+            root.flow if index == at else _done(part, begin if index < at else end, key)
+            for index, part in enumerate(round_.parts)
+            if isinstance(part, Does) or index == at
+        ]
+        return root._replace(flow=Seq(flows), completed=True)
 
-    def _is_driven(self, fn: Fn) -> bool:
+    def _is_driven(self, fn: Fn, scout: Interpreter) -> bool:
         """Whether a framework calls a function once for every batch."""
+        if fn.klass is not None and fn.frame is None:
+            bases = self._bases(fn, scout)
+            if registry.is_managed(bases):
+                return registry.is_driven(fn.name, bases)
         if fn.name in registry.PER_BATCH:
             return True
-        if registry.MANAGING.isdisjoint(fn.module.packages):
+        if fn.klass is not None or registry.MANAGING.isdisjoint(fn.module.packages):
             return False
-        if fn.klass is not None and fn.frame is None:
-            bases = (imported_name(base, fn.module) for base in fn.klass.node.bases)
-            return registry.is_driven(fn.name, bases)
         return fn.name in _handed_to_drivers(fn.module) and not _cleared_by_handlers(fn)
 
     def _inherited(self, klass: Klass, scout: Interpreter) -> Iterator[Root | Recalled]:
@@ -157,15 +174,16 @@ class Roots:
                 yield kept
                 return
         interpreter = self.program.interpreter()
-        if fn is not None and scout is not None and self._is_completed(fn):
-            yield self._completed(fn, interpreter)
+        round_ = self._round_of(fn, scout) if fn is not None and scout is not None else None
+        if fn is not None and round_ is not None:
+            yield self._in_round(fn, round_, interpreter)
         else:
-            per_batch = scout is not None and fn is not None and self._is_driven(fn)
+            per_batch = scout is not None and fn is not None and self._is_driven(fn, scout)
             yield self._interpret(fn, interpreter, per_batch=per_batch)
         if scout is not None:
             for inner in interpreter.env.closures:
                 if inner.node not in self._inlined and scout.graph.touches_gradients(inner):
-                    driven = self._is_driven(inner)
+                    driven = self._is_driven(inner, scout)
                     yield self._interpret(inner, interpreter, per_batch=driven)
         if reuse is not None:
             reuse.keep(interpreter.nesting.inlined, len(self.cut))
@@ -228,6 +246,15 @@ class Roots:
             scout.names.of_module(module, name) for name in names_called & module.imports.keys()
         )
         return not any(isinstance(value, (Fn, Klass)) for value in imported)
+
+
+def _done(part: str | Does, site: Site, optimizer: Key) -> Act:
+    """What a framework does itself."""
+    if part is Does.CLEARS:
+        return Act(Zero(site), whose=frozenset({optimizer}))
+    if part is Does.STEPS:
+        return Act(Step(site), whose=frozenset({optimizer}))
+    return Act(Backward(site), anyone=True)
 
 
 def qualified_name(fn: Fn | None) -> str:
@@ -310,6 +337,24 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
     return [inner for inner in callees if inner.name in called and graph.reaches(inner, "steps", 2)]
 
 
+def _hands_wrapper_to(fn: Fn, graph: CallGraph) -> list[Fn]:
+    """What a function calls that steps elsewhere, if it makes an optimizer of a class of the project for it."""
+    facts = fn.module.facts[fn.node]
+    callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
+    if not any(_is_wrapper(inner) and graph.reaches(inner, "steps", 2) for inner in callees):
+        return []
+    return [inner for inner in callees if not _is_wrapper(inner) and graph.may_step(inner)]
+
+
+def _is_wrapper(method: Fn) -> bool:
+    """Whether a method is the step of a class of the project that is called like an optimizer."""
+    return (
+        method.name == "step"
+        and method.klass is not None
+        and "optim" in method.klass.node.name.lower()
+    )
+
+
 def _called_in_loops(fn: Fn) -> frozenset[str]:
     facts = fn.module.facts[fn.node]
     if facts.repeated is None:
@@ -376,7 +421,12 @@ def imported_name(node: ast.expr, module: Module) -> str:
     """The dotted name that an expression has in the package it was imported from; else its text."""
     text = text_of(node)
     first, dot, rest = text.partition(".")
-    return f"{module.imports[first]}{dot}{rest}" if first in module.imports else text
+    if first in module.imports:
+        return f"{module.imports[first]}{dot}{rest}"
+    if first in module.classes or len(module.stars) == 0:
+        return text
+    known = (star for star in module.stars if star.partition(".")[0] in registry.MANAGING)
+    return next((f"{star}.{text}" for star in known), text)
 
 
 def _feeds(facts: Facts) -> bool:

@@ -209,6 +209,8 @@ class LoopsOfRoot:
             broken = {(one.rule.code, one.violation.site): one for one in loop.outcomes}
             found = [kept[key] for key in broken.keys() & kept.keys()]
             found.sort(key=lambda one: (one.site.line, one.code))
+            if self._root.completed and not found:
+                continue  # the step is a library's, and none of the file's
             accounts = loop.accounts
             if accounts:
                 withheld = [one for key, one in broken.items() if key not in kept]

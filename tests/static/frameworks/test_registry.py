@@ -93,7 +93,13 @@ def test_names_of_calls_that_touch_gradients_are_gradient_names() -> None:
         "manual_backward",
         "zero_grad",
     } <= registry.GRADIENT_NAMES
-    assert {"step", "first_step", "second_step", "optimizer_step"} == registry.STEPS
+    assert {
+        "step",
+        "first_step",
+        "second_step",
+        "optimizer_step",
+        "update_params",
+    } == registry.STEPS
     assert not registry.GRADIENT_NAMES & {"__call__", "scale", "update", "prepare*"}
 
 

@@ -54,6 +54,18 @@ def test_a_call_in_a_loop_repeats_and_one_outside_does_not(tmp_path: Path) -> No
     assert not repeats(tmp_path, head + "for x in data:\n    meter.add(x)\n")
 
 
+def test_a_function_is_repeated_under_the_name_that_keeps_it(tmp_path: Path) -> None:
+    outline(tmp_path, "engine.py", ENGINE)
+    head = "from functools import partial\nimport engine\nfrom engine import update\n"
+    loop = "    def fit(self):\n        for x in data:\n            self.step_fn(x)\n"
+    assert repeats(tmp_path, head + "class Task:\n    step_fn = update\n" + loop)
+    kept = "class Task:\n    def __init__(self):\n        self.step_fn = {}\n" + loop
+    assert repeats(tmp_path, head + kept.format("partial(update, opt)"))
+    assert repeats(tmp_path, head + kept.format("engine.update"))
+    assert not repeats(tmp_path, head + kept.format("update(loss, opt)"))
+    assert not repeats(tmp_path, head + kept.format("other"))
+
+
 def test_only_the_imported_names_count(tmp_path: Path) -> None:
     outline(tmp_path, "engine.py", ENGINE)
     text = "from engine import Meter\nfor x in data:\n    thing.train_step(x)\n"

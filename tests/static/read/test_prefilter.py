@@ -42,6 +42,11 @@ def test_a_callable_loss_scaler_does_both_in_one_call(code: bytes) -> None:
     assert worth_parsing(code)
 
 
+@pytest.mark.parametrize("code", [b"optimizer.step()", b"self.opt_g.step ()"])
+def test_an_optimizer_that_is_stepped_may_be_filled_in_another_file(code: bytes) -> None:
+    assert worth_parsing(code)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -50,10 +55,9 @@ def test_a_callable_loss_scaler_does_both_in_one_call(code: bytes) -> None:
         b"self.manual_backward(loss)",
         b"optimizer.zero_grad()",
         b"optimizer.zero_grad()\nloss.backward()",
-        b"optimizer.step()",
         b"env.step(action)\nscheduler.step()",
         b"xm.optimizer_step(optimizer)",
-        b"norm = p.grad.norm()\noptimizer.step()",
+        b"norm = p.grad.norm()\nenv.step(action)",
         b"# kept for backward compatibility (and backwards, too)\nenv.step(action)",
         b"MinMaxScaler.fit(data)\nscaler.transform(data)",
         b"scaled = StandardScaler().fit_transform(data)",

@@ -8,12 +8,14 @@ from zerograd.static.frameworks.table import (
     Call,
     Changes,
     Context,
+    Does,
     Framework,
     Gives,
     On,
     Prepares,
     ResultOf,
     Role,
+    Round,
     RunsBackward,
     Use,
 )
@@ -42,5 +44,11 @@ TABLE = Framework(
     clips=["clip_gradients"],
     unscales_to_clip=[FABRIC],
     per_batch=["training_step"],
-    completed=["training_step"],
-)
+    driven=["training_step"],
+    rounds=[
+        Round(
+            "on_before_zero_grad", Does.CLEARS, "training_step", "on_before_backward", Does.RUNS_BACKWARD,
+            "on_after_backward", "on_before_optimizer_step", Does.STEPS, "on_train_batch_end",
+        )
+    ],
+)  # fmt: skip

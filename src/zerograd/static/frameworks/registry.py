@@ -20,6 +20,7 @@ from zerograd.static.frameworks.table import (
     Framework,
     Made,
     Role,
+    Round,
     RunsBackward,
     Steps,
 )
@@ -27,6 +28,7 @@ from zerograd.static.frameworks.table import (
 _MODULES = (
     "accelerate",
     "lightning",
+    "openmmlab",
     "colossalai",
     "deepspeed",
     "apex",
@@ -34,6 +36,11 @@ _MODULES = (
     "opacus",
     "ignite",
     "catalyst",
+    "fastai",
+    "skorch",
+    "composer",
+    "transformers",
+    "pipelines",
     "sam",
     "gym",
     "xla",
@@ -121,11 +128,17 @@ def is_its_own(dotted: str) -> bool:
     return not rest or any(not packages or package in packages for packages in owners)
 
 
-def is_completed(method: str, bases: Iterable[str]) -> bool:
-    """Whether a library clears, runs the backward of what this method returns, and steps."""
-    return any(
-        method in framework.completed for base in bases for framework, _ in _of_library(base)
+def round_of(method: str, bases: Iterable[str]) -> Round | None:
+    """What a library does for every batch, if it calls this method of a class with such bases meanwhile."""
+    rounds = (
+        one for base in bases for framework, _ in _of_library(base) for one in framework.rounds
     )
+    return next((one for one in rounds if method in one.parts), None)
+
+
+def is_managed(bases: Iterable[str]) -> bool:
+    """Whether one of these dotted names belongs to a library that is known."""
+    return any(map(_of_library, bases))
 
 
 def _of_library(dotted: str) -> list[tuple[Framework, str]]:

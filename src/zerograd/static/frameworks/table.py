@@ -255,6 +255,21 @@ class Made:
         """Each with its role and the attribute of the first that it is; None is something computed."""
 
 
+class Does(Enum):
+    """What a library does itself for every batch."""
+
+    CLEARS = "clears the gradients"
+    RUNS_BACKWARD = "runs the backward of the loss"
+    STEPS = "steps"
+
+
+class Round:
+    """What a library does for every batch, in order: the methods that it calls, and what it does itself."""
+
+    def __init__(self, *parts: str | Does) -> None:
+        self.parts = parts
+
+
 class Framework:
     """What one library does to gradients."""
 
@@ -273,7 +288,7 @@ class Framework:
         closes_window: Iterable[str] = (),
         per_batch: Iterable[str] = (),
         driven: Iterable[str] = (),
-        completed: Iterable[str] = (),
+        rounds: Iterable[Round] = (),
         drivers: Iterable[str] = (),
         mentions: Iterable[str] = (),
     ) -> None:
@@ -297,8 +312,8 @@ class Framework:
         """Methods that it calls once for every batch, whatever class of the project they are in."""
         self.driven = frozenset(driven)
         """Methods that it calls once for every batch, in classes that inherit from one of its own."""
-        self.completed = frozenset(completed)
-        """Methods, in such classes, that return a loss: it clears, runs their backward, and steps."""
+        self.rounds = tuple(rounds)
+        """What it does for every batch around the methods of such classes, where they leave that to it."""
         self.drivers = frozenset(drivers)
         """Its functions and classes that are handed a function, which they call once for every batch."""
         self.mentions = frozenset(mentions)

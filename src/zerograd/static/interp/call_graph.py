@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from zerograd.core.records import Composed
+from zerograd.core.records import Composed, replace
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read.budget import EXPRESSION, Budget
-from zerograd.static.read.file_index import Facts, parameters
+from zerograd.static.read.file_index import Facts, parameters, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
@@ -152,23 +152,43 @@ class CallGraph(Composed):
         """
         module = fn.module
         notes = {arg.arg: arg.annotation for arg in parameters(fn.node) if arg.annotation}
+        me = fn.node.args.args[0].arg if fn.klass is not None and fn.node.args.args else None
         for name in sorted(module.facts[fn.node].calls):
             owner, _, last = name.rpartition(".")
             first, _, attr = owner.partition(".")
             makers: list[tuple[Module, ast.expr]] = []
-            if first in notes and not attr:
+            if first == me and not attr:
+                yield from self.kept_functions(fn, last)
+            elif first in notes and not attr:
                 makers = [(module, notes[first])]
             elif not attr:
                 makers = [(module, value) for value in module.globals.get(first, ())]
-            elif fn.klass is not None and fn.node.args.args[:1] and "." not in attr:
-                if first == fn.node.args.args[0].arg:
-                    for base in self.classes.lineage(fn.klass):
-                        given = base.module.attributes_of(base.node).get(attr, ())
-                        makers += [(base.module, value) for _, value, _ in given]
+            elif first == me and "." not in attr:
+                makers = list(self.assigned(fn, attr))
             for where, value in makers:
                 klass = self.names.class_of(where, value)
                 if klass is not None:
                     yield from self.methods_named(klass, last)
+
+    def assigned(self, method: Fn, attr: str) -> Iterator[tuple[Module, ast.expr]]:
+        """What the class of a method and its bases give to an attribute, each with its module."""
+        for base in self.classes.lineage(method.klass) if method.klass is not None else ():
+            given = base.module.attributes_of(base.node).get(attr, ())
+            yield from ((base.module, value) for _, value, _ in given)
+
+    def kept_functions(self, method: Fn, attr: str) -> Iterator[Fn]:
+        """The functions that an object keeps under a name: `step = train_step`, `self.step = partial(f, x)`."""
+        for where, value in self.assigned(method, attr):
+            if isinstance(value, ast.Call) and text_of(value.func).endswith("partial"):
+                value = value.args[0] if value.args else value
+            if isinstance(value, (ast.Name, ast.Attribute)):
+                first, _, rest = text_of(value).partition(".")
+                if first in where.functions or first in where.imports:
+                    held = self.names.of_module(where, first)
+                    if rest and isinstance(held, Origin) and held.path is not None:
+                        held = self.names.attribute(held, rest)
+                    if isinstance(held, Fn):
+                        yield replace(held, name=attr)
 
     def methods_named(self, klass: Klass, name: str) -> Iterator[Fn]:
         """The method of this name that a class defines or inherits."""

@@ -18,6 +18,7 @@ from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
 from zerograd.static.interp.library_calls import LibraryCalls
+from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects, is_super
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
@@ -64,6 +65,7 @@ class Calls(Composed):
     env: Environment
     nesting: Nesting
     evaluator: Evaluator
+    names: Names
     classes: Classes
     objects: Objects
     graph: CallGraph
@@ -95,6 +97,8 @@ class Calls(Composed):
         if isinstance(node.func, ast.Attribute):
             return self.method_call(node, node.func)
         callee = self.evaluator.value(node.func)
+        if isinstance(callee, Origin) and self.is_opened_for(node):
+            callee = self.evaluator.value(node.func)
         if isinstance(callee, Bound):
             func = ast.copy_location(ast.Attribute(node.func, callee.name, ast.Load()), node.func)
             handled = self.methods[callee.name](node, func, callee.owner)
@@ -102,6 +106,15 @@ class Calls(Composed):
         if isinstance(callee, Origin):
             return self.libraries.call(node, callee.name)
         return self.call_value(node, callee)
+
+    def is_opened_for(self, node: ast.Call) -> bool:
+        """Reads the file of a function that says nothing of gradients, if it runs modules for a loss."""
+        module = self.env.frame.module
+        first = text_of(node.func).partition(".")[0]
+        if first not in module.imports:
+            return False
+        given = [self.evaluator.peek(arg) for arg in node.args if not isinstance(arg, ast.Call)]
+        return self.functions.runs_models(given) and self.names.open(module, first)
 
     def method_call(self, node: ast.Call, func: ast.Attribute) -> Value:
         """A call of `x.name(…)`."""
@@ -116,6 +129,8 @@ class Calls(Composed):
         if isinstance(owner, Thing):
             return self.object_method(node, func, owner)
         if isinstance(owner, Origin):
+            if owner.path is not None and self.is_opened_for(node):
+                owner = self.evaluator.peek(func.value)
             value = self.objects.attribute(owner, func.attr)
             if isinstance(value, Origin):
                 return self.libraries.call(node, value.name)

@@ -41,7 +41,9 @@ class Nesting:
         self.stack: list[ast.AST] = []
         """The functions that were called to come here."""
         self.inlined: set[ast.AST] = set()
-        """All functions that were ever called."""
+        """All functions that were ever called,"""
+        self.path_of: dict[ast.AST, str] = {}
+        """and the file that each of them is in."""
         self.targets: set[Variable] = set()
         """Variables that the loops around assign in every iteration."""
         self.last_values: dict[Variable, tuple[int, int]] = {}

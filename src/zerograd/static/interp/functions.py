@@ -95,6 +95,7 @@ class Activations(Composed):
         caller = self.env.enter(frame)
         self.nesting.stack.append(node)
         self.nesting.inlined.add(node)
+        self.nesting.path_of[node] = fn.module.path
         mode = self.mode
         state = (mode.in_parameters, mode.some, mode.unguarded, mode.no_grad)
         mode.in_parameters, mode.some, mode.unguarded = False, False, True
@@ -224,6 +225,9 @@ class Functions(Composed):
             if held is not None:
                 return held
             used = self._attributes_used(fn) | self._globals_called(fn)
+            if visible and not wanted and self.emitter.quiet <= 3:
+                if self.runs_models([*arguments, *map(Thing, used)]):
+                    return self.result(fn, node, arguments)
             result = self.effects.result_of([], arguments, used, node)
             if any(name.endswith(".scale") for name in facts.calls):
                 result = replace(result, scaled=None)
@@ -231,6 +235,15 @@ class Functions(Composed):
         values, aliases, tests = self._bind(fn, node, arguments)
         returned = self.activations.enter(fn, values, aliases, tests)
         return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
+
+    def runs_models(self, arguments: list[Value]) -> bool:
+        """Whether a function is handed modules, and it matters which of them its result runs through."""
+        klass = self.env.frame.klass
+        roles = (self.known.roles.get(key) for key in self.known.params)
+        several = sum(role is Role.OPTIMIZER for role in roles) > 1 or (
+            klass is not None and self.objects.has_several_optimizers(klass)
+        )
+        return several and any(map(self.objects.is_stepped, arguments))
 
     def _of_factory(self, made: Value, arguments: list[Value]) -> Value:
         """An optimizer that a factory makes steps the parameters that the factory is handed, or fewer."""

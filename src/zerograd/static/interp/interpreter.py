@@ -14,7 +14,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, KnownClasses, Objects
 from zerograd.static.interp.obviously_right import ObviouslyRight
-from zerograd.static.interp.unused_loss import clears_before, idle_loss
+from zerograd.static.interp.unused_loss import clears_before, idle_loss, only_steps
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.values import Fn
@@ -109,8 +109,8 @@ class Interpreter:
         builtins = BuiltinCalls(evaluator, objects, parameters)
         libraries = LibraryCalls(evaluator, effects, constructors, frameworks, steps, builtins)
         calls = Calls(
-            env, nesting, evaluator, classes, objects, graph, effects, constructors, functions, frameworks,
-            parameters, clears, backwards, steps, libraries,
+            env, nesting, evaluator, names, classes, objects, graph, effects, constructors, functions,
+            frameworks, parameters, clears, backwards, steps, libraries,
         )  # fmt: skip
         assignments = Assignments(
             env, emitter, known, evaluator, objects, conditions, effects, parameters
@@ -200,6 +200,11 @@ class Interpreter:
             found = idle_loss(node)
             if found is not None:
                 return replace(self.emitter.site(found), path=step.site.path)
+            # A wrapper of the project only steps: its loop has to have run the backward.
+            if loop is not None and node is not loop.node and only_steps(node):
+                found = idle_loss(loop.node, getattr(node, "name", ""))
+                if found is not None:
+                    return replace(self.emitter.site(found), path=loop.path)
         return None
 
     def clears_before(self, step: Event) -> list[Site]:
@@ -215,7 +220,9 @@ class Interpreter:
 
     def _functions_around(self, event: Event) -> list[ast.AST]:
         """The innermost function that an event is in, if it was entered."""
-        own = [node for node in self.nesting.inlined if _holds(node, event.site.line)]
+        files = self.nesting.path_of.items()
+        here = (node for node, path in files if path == event.site.path)
+        own = [node for node in here if _holds(node, event.site.line)]
         return sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
 
 

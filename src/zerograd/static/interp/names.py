@@ -133,6 +133,10 @@ class Names:
             for star in inner.stars:
                 self._open(inner, star, depth + 1)
 
+    def open(self, module: Module, name: str) -> bool:
+        """Reads the file that an imported name is from, though it does nothing to gradients; False if it cannot."""
+        return self.project.open(module, module.imports[name])
+
     def variable_of(self, module: Module, name: str) -> Value:
         """What a variable of a module holds, as seen from a function."""
         mark = (module.path, name)

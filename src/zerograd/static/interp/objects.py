@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator
 
+from zerograd.core.records import replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment, KnownObjects
@@ -266,7 +267,7 @@ class Objects:
         values: list[Value] = []
         for method, node, index in klass.module.attributes_of(klass.node).get(attr, ()):
             if method is None:
-                values.append(self.evaluator.peek(node))
+                values.append(self.of_body(owner, klass, node))
             else:
                 values.append(self.assigned_in(owner, klass, method, node, index))
         values = [value for value in values if value not in _EMPTY] or values
@@ -287,6 +288,13 @@ class Objects:
         if isinstance(ranked[0], Lit) and (len(values) > 1 or counted):
             return Thing(key)
         return called(ranked[0], key)
+
+    def of_body(self, owner: Thing, klass: Klass, node: ast.expr) -> Value:
+        """What the body of a class gives to an attribute: a function there is a method."""
+        value = self.evaluator.peek_in(Frame(klass.module), node)
+        if isinstance(value, Fn) and value.owner is None and not isinstance(node, ast.Call):
+            return replace(value, owner=owner)
+        return value
 
     def assigned_in(
         self, owner: Thing, klass: Klass, method: Function, node: ast.expr, index: int | None
@@ -375,10 +383,21 @@ class Objects:
         if asked is None:
             return None
         # Where several optimizers share a module, it matters what its forward uses.
+        return self.names.class_of(klass.module, asked, anyway=self.has_several_optimizers(klass))
+
+    def has_several_optimizers(self, klass: Klass) -> bool:
+        """Whether a class makes more than one optimizer."""
         several = self._with_several_optimizers.get(klass.node)
         if several is None:
-            several = self._with_several_optimizers[klass.node] = _has_several_optimizers(klass)
-        return self.names.class_of(klass.module, asked, anyway=several)
+            several = self._with_several_optimizers[klass.node] = _makes_several(klass)
+        return several
+
+    def is_stepped(self, value: Value) -> bool:
+        """Whether an optimizer is known to step a module, a part of it, or what it is a part of."""
+        if not isinstance(value, Thing) or value.role:
+            return False
+        stepped = (part for params in self.known.params.values() for part in params or ())
+        return any(value.key.overlaps(part) for part in stepped)
 
     def role(self, thing: Thing, node: ast.expr | None = None) -> Role:
         """The role of an object, from where it was made or from how the file uses it."""
@@ -429,8 +448,7 @@ def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
     return role if inside or not strangers else Role.NONE
 
 
-def _has_several_optimizers(klass: Klass) -> bool:
-    """Whether a class makes more than one optimizer."""
+def _makes_several(klass: Klass) -> bool:
     given = klass.module.attributes_of(klass.node).values()
     made = [
         value

@@ -38,8 +38,11 @@ _COLLECTS = frozenset({"append", "extend", "insert", "add"})
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
 
-def idle_loss(around: ast.AST) -> ast.AST | None:
-    """A loss that a loop or a function computes and then only logs: where it is computed."""
+def idle_loss(around: ast.AST, stepping: str = "") -> ast.AST | None:
+    """A loss that a loop or a function computes and then only logs: where it is computed.
+
+    `stepping` is a function of the project that is known to run no backward.
+    """
     assigned: dict[str, ast.AST] = {}
     parts: list[tuple[str, str, ast.AST]] = []
     bare: ast.AST | None = None
@@ -53,7 +56,8 @@ def idle_loss(around: ast.AST) -> ast.AST | None:
         elif isinstance(node, ast.Expr) and _is_computed(node.value):
             bare = bare or node
         if isinstance(node, ast.Call) and _may_run_backward(node):
-            return None
+            if not stepping or text_of(node.func).rpartition(".")[2] != stepping:
+                return None
     if bare is not None:
         return bare
     # `loss = out.loss` is computed if `out` is.
@@ -62,6 +66,16 @@ def idle_loss(around: ast.AST) -> ast.AST | None:
     used = _Uses(around).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def only_steps(function: ast.AST) -> bool:
+    """Whether nothing that a function calls may run a backward."""
+    calls = (node for node in nodes(function) if isinstance(node, ast.Call))
+    return not any(_is_backward(node) or _may_run_backward(node) for node in calls)
+
+
+def _is_backward(node: ast.Call) -> bool:
+    return text_of(node.func).endswith("backward")
 
 
 def _is_loss(name: str, assignment: ast.AST) -> bool:

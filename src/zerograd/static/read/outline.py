@@ -86,6 +86,15 @@ class Outline:
         """The names that the file gives to objects of a class."""
         return frozenset(re.findall(rb"(\w+)\s*=\s*" + re.escape(klass) + rb"\s*\(", self.data))
 
+    def kept(self, names: Names) -> Names:
+        """These functions, also under the names that the file keeps them by: `step = partial(train_step, x)`."""
+        held = [name for name in names if name in self.data]
+        if not held:
+            return names
+        listed = b"|".join(map(re.escape, sorted(held)))
+        pattern = rb"(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(?:" + listed
+        return names.union(re.findall(pattern + rb")[ \t]*[,\r\n#)]", self.data))
+
     def repeating(self, names: Names) -> Names:
         """Its functions that lead from a loop to one of these, or call a function that does."""
         if not any(name + b"(" in self.data for name in names):
@@ -168,7 +177,7 @@ class Outlines:
     def _leads(self, outline: Outline, name: bytes, farthest: int) -> Names:
         if name in outline.imports:
             return self.behind(outline, name, farthest - 1) if farthest else NONE
-        others = self.imported(outline, farthest - 1) if farthest else NONE
+        others = outline.kept(self.imported(outline, farthest - 1)) if farthest else NONE
         part = outline.parts.get(name) if outline.steps or others else None
         if part is None:
             return NONE
@@ -192,7 +201,7 @@ class Outlines:
 
     def repeats_a_step(self, outline: Outline) -> bool:
         """Whether a file that says nothing of gradients leads from a loop to a step in another file."""
-        exported = self.imported(outline, self.farthest)
+        exported = outline.kept(self.imported(outline, self.farthest))
         if not exported:
             return False
         if outline.repeating(exported):

@@ -14,6 +14,12 @@ _USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(|\boptim\b")
 """An optimizer that is made should step, too."""
 _SCALER = re.compile(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
 """Callable scalers run backward and step in one call that names neither."""
+_OPTIMIZER = re.compile(rb"opt\w*\.step\s*\(")
+"""An optimizer is stepped here, and filled and cleared in other files."""
+_HOOK = re.compile(
+    rb"def[ \t]+(?:(?:on|before|after)_\w+|training_step|compute_loss|batch_end)[ \t]*\(self"
+)
+"""A library that calls such a method runs the backward and the step itself."""
 _CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(")
 _GRAD = re.compile(rb"\.grad\b")
 
@@ -36,6 +42,8 @@ def worth_parsing(data: bytes, *, notebook: bool = False) -> bool:
     # The code of a notebook is in strings.
     if _fills_and_uses(data) and (notebook or _does(data)):
         return True
+    if b"clip_grad" in data and _HOOK.search(data):
+        return True
     return b"zerograd: allow" in data
 
 
@@ -48,7 +56,9 @@ def _does(data: bytes) -> bool:
 def _fills_and_uses(data: bytes) -> bool:
     if b"zero_grad" in data or (b"backward" in data and _BACKWARD.search(data)):
         return _USE.search(data) is not None
-    return b"caler" in data and _SCALER.search(data) is not None
+    if b"caler" in data and _SCALER.search(data) is not None:
+        return True
+    return b".step" in data and _OPTIMIZER.search(data) is not None
 
 
 def speaks(data: bytes) -> bool:

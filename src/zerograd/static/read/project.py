@@ -84,11 +84,14 @@ class Project:
             self.resolved[key] = self._resolve(module, dotted)
         return self.resolved[key]
 
-    def open(self, module: Module, dotted: str) -> None:
-        """Reads the module that a dotted name lives in, though nothing in it may touch gradients."""
+    def open(self, module: Module, dotted: str) -> bool:
+        """Reads the module that a dotted name lives in, though nothing in it may touch gradients.
+
+        False if it is not of the project, or cannot be read.
+        """
         found = self.resolve(module, dotted)
         if found is None or found[0].tree.body or self.spoken >= MOST_IMPORTS:
-            return
+            return found is not None and bool(found[0].tree.body)
         path = found[0].path
         with contextlib.suppress(OSError, Unreadable, RecursionError, MemoryError):
             opened = self.modules[path] = _indexed(path, from_bytes(read_bytes(path), path))
@@ -98,6 +101,8 @@ class Project:
                 key: (opened, one[1]) if one is not None and one[0] is found[0] else one
                 for key, one in self.resolved.items()
             }
+            return True
+        return False
 
     def _resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         found = locate(module.path, dotted)

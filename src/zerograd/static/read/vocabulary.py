@@ -144,4 +144,9 @@ def role_of_use(text: str, methods: frozenset[str]) -> Role:
     """The role of an unseen object, from its name and from what is called on it in the file."""
     last = re.split(r"[.\[]", text.replace("]", ""))
     name = next((part for part in reversed(last) if part.strip("'\"0123456789-:* ")), text)
-    return registry.role_of_use(name, methods)
+    role = registry.role_of_use(name, methods)
+    if not role and text.endswith("]") and not methods.isdisjoint(("step", "zero_grad")):
+        # `optimizers["critic"]` is what the collection is called.
+        holder = re.split(r"[.\[]", text.partition("[")[0])[-1]
+        return registry.role_of_use(holder, methods) if "optim" in holder.lower() else role
+    return role

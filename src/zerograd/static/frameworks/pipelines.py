@@ -1,0 +1,36 @@
+"""Pipelines of torch and Megatron: a schedule runs forward and backward of all micro-batches in one call."""
+
+from __future__ import annotations
+
+import re
+
+from zerograd.static.frameworks.table import (
+    CALLED,
+    Call,
+    Divided,
+    Framework,
+    Gives,
+    Role,
+    RunsBackward,
+    Use,
+)
+
+PIPELINE = Role("pipeline")
+_ALL = RunsBackward(divided=Divided.BY_LIBRARY)
+
+TABLE = Framework(
+    classes=dict.fromkeys(
+        [
+            "ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
+            "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV",
+            "get_forward_backward_func",
+        ],
+        PIPELINE,
+    ),
+    uses=[Use(PIPELINE, named=re.compile(r"(^|_)(pp|pipe\w*)_schedule$|^forward_backward_func$"))],
+    calls=[
+        Call("step", _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
+        Call(CALLED, _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
+    ],
+    mentions=["forward_backward_func", "get_forward_backward_func"],
+)  # fmt: skip
