@@ -22,8 +22,8 @@ from importlib.resources import files
 from zerograd.core import help_text
 from zerograd.core.events import Measured
 from zerograd.core.finding import Finding, Fix, Problem, SourceKey, Watched
-from zerograd.report import html_excerpt
 from zerograd.report.fix_diff import fix_diff
+from zerograd.report.html_excerpt import escaped, excerpt
 from zerograd.report.icon import icon
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.text import compiled_steps, optimizers
@@ -77,7 +77,7 @@ def render(page: Page) -> Iterator[str]:
     style, script = _asset("page.css"), _asset("page.js")
     yield _HEAD.format(
         icon=icon(),
-        title=_text(f"{_verdict(page)[1]} · {page.program}"),
+        title=escaped(f"{_verdict(page)[1]} · {page.program}"),
         script=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=style,
     )
@@ -92,7 +92,7 @@ def render(page: Page) -> Iterator[str]:
     yield from _windows(page)
     yield from _watched(page)
     yield "</main>"
-    yield _FOOT.format(version=_text(page.version))
+    yield _FOOT.format(version=escaped(page.version))
     yield '<script type="application/json" id=data>'
     # No name can end the element or begin another one.
     yield from (part.replace("<", "\\u003c") for part in _JSON.iterencode(_data(page)))
@@ -156,11 +156,6 @@ def _asset(name: str) -> str:
     return (files("zerograd.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _text(value: object) -> str:
-    """Text escaped for the page."""
-    return escape(visible(str(value)))
-
-
 def _number(value: int) -> str:
     return f"{value:,}"
 
@@ -170,7 +165,7 @@ def _count(number: int, one: str, many: str = "") -> str:
 
 
 def _top(page: Page) -> str:
-    name = f"<span class=program>{_text(page.program)}</span>" if page.program else ""
+    name = f"<span class=program>{escaped(page.program)}</span>" if page.program else ""
     return (
         '<a class=skip href="#main">Skip to the report</a>'
         "<header><div class=brand><span class=mark aria-hidden=true>∇<i>0</i></span> zerograd</div>"
@@ -224,37 +219,37 @@ def _hero(page: Page) -> str:
     if not page.ranks:
         tiles = [("files", _number(page.files), "were checked")]
     shown = "".join(
-        f"<div><dt>{name}</dt><dd>{value}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
+        f"<div><dt>{name}</dt><dd>{value}{f'<small>{escaped(more)}</small>' if more else ''}</dd></div>"
         for name, value, more in tiles
     )
     sign = {"bad": "✕", "advice": "!", "good": "✓"}[kind]
     return (
         f"<section class='hero {kind}' aria-labelledby=verdict>"
-        f"<p class=sign aria-hidden=true>{sign}</p><div><h1 id=verdict>{_text(sentence)}</h1>"
+        f"<p class=sign aria-hidden=true>{sign}</p><div><h1 id=verdict>{escaped(sentence)}</h1>"
         f"<p class=lead>{_lead(page, kind)}</p></div><dl class=tiles>{shown}</dl></section>"
     )
 
 
 def _lead(page: Page, kind: str) -> str:
     if not page.ranks:
-        first = f"{_text(page.findings[0].finding.message)}. " if page.findings else ""
+        first = f"{escaped(page.findings[0].finding.message)}. " if page.findings else ""
         return f"{first}{_count(page.files, 'file')} checked."
     ranks = sum(rank.number is not None for rank in page.ranks)
     steps = _count(_steps(page), "step") + (f" on {ranks} ranks" if ranks > 1 else "")
-    stopped = "".join(f" {_text(_stop(rank))}" for rank in page.ranks if not rank.clean)
+    stopped = "".join(f" {escaped(_stop(rank))}" for rank in page.ranks if not rank.clean)
     if kind == "good":
         return f"{steps} watched, and no rule was broken.{_remarks(page)}{stopped}"
     if page.findings:
         worst = page.findings[0].finding
         times = worst.seen or 1
         often = "" if times == 1 else f", {_number(times)} times"
-        return f"{_text(worst.message)}{often}. {steps} watched.{_remarks(page)}{stopped}"
+        return f"{escaped(worst.message)}{often}. {steps} watched.{_remarks(page)}{stopped}"
     return f"{steps} watched.{_remarks(page)}{stopped}"
 
 
 def _remarks(page: Page) -> str:
     said = dict.fromkeys(one for rank in page.ranks for one in rank.watched.remarks)
-    return "".join(f" {_text(one)}." for one in said)
+    return "".join(f" {escaped(one)}." for one in said)
 
 
 def _stop(rank: Rank) -> str:
@@ -268,7 +263,7 @@ def _problems(page: Page) -> Iterator[str]:
     if page.errors:
         yield "<section class=problems aria-labelledby=h-problems><h2 id=h-problems>Problems</h2><ul>"
         for one in page.errors:
-            yield f"<li><code>{_text(where_problem(one))}</code> {_text(one.message)}</li>"
+            yield f"<li><code>{escaped(where_problem(one))}</code> {escaped(one.message)}</li>"
         yield "</ul></section>"
 
 
@@ -286,17 +281,17 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
     summary = page.rules.get(one.code, ("", ""))[1]
     yield (
         f"<article class='finding {one.level}' id=finding-{number}>"
-        f"<h3><span class=level>{one.level}</span> <span class=code>{_text(one.code)}</span> "
-        f"{_text(one.name)}</h3><p class=message>{_text(one.message)}</p>"
-        f"<p class=place><code>{_text(where(one.site))}</code>{_seen(shown)}</p>"
+        f"<h3><span class=level>{one.level}</span> <span class=code>{escaped(one.code)}</span> "
+        f"{escaped(one.name)}</h3><p class=message>{escaped(one.message)}</p>"
+        f"<p class=place><code>{escaped(where(one.site))}</code>{_seen(shown)}</p>"
     )
-    yield from html_excerpt.excerpt(one, page.sources)
+    yield from excerpt(one, page.sources)
     if one.measured is not None:
         yield _numbers(one.measured)
     if one.help:
         text = help_text.helped(one, page.sources)
         code = "" if one.fix is not None else help_text.code(text)
-        yield f"<p class=help><b>What to do</b> {_text(text)}{_copy(code, code)}</p>"
+        yield f"<p class=help><b>What to do</b> {escaped(text)}{_copy(code, code)}</p>"
     if one.fix is not None:
         yield from _fix(one.fix, page)
     if summary:
@@ -307,7 +302,7 @@ def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
 
 def _with_code(text: str) -> str:
     """Text with `code` as HTML."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", _text(text))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
 def _fix(fix: Fix, page: Page) -> Iterator[str]:
@@ -315,13 +310,13 @@ def _fix(fix: Fix, page: Page) -> Iterator[str]:
     lines = list(fix_diff(fix, page.sources))
     review = "" if fix.safe else ", review it"
     yield (
-        f"<div class=fix><p><b>Fix</b> {_text(fix.message)}{review}"
+        f"<div class=fix><p><b>Fix</b> {escaped(fix.message)}{review}"
         f"{_copy(chr(10).join(lines) + chr(10), 'the diff')}</p>"
         "<pre tabindex=0 role=region aria-label='the fix as a diff'>"
     )
     for line in lines[2:]:
         tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
-        yield f"<{tag}>{_text(line)}</{tag}>\n"
+        yield f"<{tag}>{escaped(line)}</{tag}>\n"
     yield "</pre></div>"
 
 
@@ -330,7 +325,7 @@ def _copy(copied: str, what: str) -> str:
     if not copied:
         return ""
     held = escape(copied, quote=True)
-    shown = what if copied != what else f"<code>{_text(what)}</code>"
+    shown = what if copied != what else f"<code>{escaped(what)}</code>"
     return f' <button type=button class=copy data-copy="{held}" hidden>Copy {shown}</button>'
 
 
@@ -346,7 +341,7 @@ def _seen(shown: Shown) -> str:
         )
     if shown.ranks:
         parts.append(f"on {', '.join(shown.ranks)}")
-    return _text(" · " + " · ".join(parts)) if parts else ""
+    return escaped(" · " + " · ".join(parts)) if parts else ""
 
 
 def _numbers(measured: Measured) -> str:
@@ -357,13 +352,13 @@ def _numbers(measured: Measured) -> str:
     def bar(kind: str, label: str, value: float) -> str:
         share = 100 * value / most if whole else 100.0
         return (
-            f"<div class={kind}><span>{label}</span><b>{_text(f'{value:.6g}')}</b>"
+            f"<div class={kind}><span>{label}</span><b>{escaped(f'{value:.6g}')}</b>"
             f"<i><u style='width:{share:.2f}%'></u></i></div>"
         )
 
     more = measured.count - len(measured.names)
     names = ", ".join(measured.names) + (f" and {more} more" if more > 0 else "")
-    of = f" of {_text(names)}" if names else ""
+    of = f" of {escaped(names)}" if names else ""
     return (
         f"<div class=numbers><p>Gradient norm{of}</p>"
         f"{bar('right', 'should have been', measured.expected)}{bar('used', 'was', measured.got)}</div>"
@@ -410,7 +405,7 @@ def _histogram(rank: Rank, lane: Lane) -> str:
     more = f"<p class=quiet>and {_count(rest, 'other length')}</p>" if rest else ""
     name = f"{rank.name} · {lane.title}" if rank.name else lane.title
     return (
-        f"<div><table class=windows><caption>{_text(name)}</caption>"
+        f"<div><table class=windows><caption>{escaped(name)}</caption>"
         "<thead class=away><tr><th scope=col>length</th><td></td><th scope=col>windows</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>{more}</div>"
     )
@@ -421,7 +416,7 @@ def _watched(page: Page) -> Iterator[str]:
         return
     yield (
         "<section aria-labelledby=h-watched><details class=panel><summary><h2 id=h-watched>"
-        f"What was watched</h2> <span>{_text(_scope(page))}</span></summary><div class=columns>"
+        f"What was watched</h2> <span>{escaped(_scope(page))}</span></summary><div class=columns>"
     )
     for rank in page.ranks:
         yield from _rank(rank, page)
@@ -438,7 +433,7 @@ def _scope(page: Page) -> str:
 
 def _rank(rank: Rank, page: Page) -> Iterator[str]:
     watched = rank.watched
-    yield f"<div>{f'<h3>{_text(rank.name)}</h3>' if rank.name else ''}<dl class=facts>"
+    yield f"<div>{f'<h3>{escaped(rank.name)}</h3>' if rank.name else ''}<dl class=facts>"
     titles = optimizers(watched)
     more = [f"and {len(titles) - 24} more"] if len(titles) > 24 else []
     yield _fact("optimizers", titles[:24] + more)
@@ -462,13 +457,13 @@ def _rank(rank: Rank, page: Page) -> Iterator[str]:
 def _fact(name: str, values: Sequence[str]) -> str:
     if not values:
         return ""
-    return f"<dt>{name}</dt>" + "".join(f"<dd>{_text(value)}</dd>" for value in values)
+    return f"<dt>{name}</dt>" + "".join(f"<dd>{escaped(value)}</dd>" for value in values)
 
 
 def _rule(code: str, page: Page, why: str = "") -> str:
     name, summary = page.rules.get(code, ("", ""))
-    more = f" <small>{_text(why)}</small>" if why else ""
-    return f"<li title='{_text(summary)}'><span class=code>{_text(code)}</span> {_text(name)}{more}</li>"
+    more = f" <small>{escaped(why)}</small>" if why else ""
+    return f"<li title='{escaped(summary)}'><span class=code>{escaped(code)}</span> {escaped(name)}{more}</li>"
 
 
 def _data(page: Page) -> dict[str, object]:

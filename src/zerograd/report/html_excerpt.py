@@ -27,12 +27,12 @@ def excerpt(finding: Finding, sources: Mapping[SourceKey, Sequence[str]]) -> Ite
             title = f"Source lines of {visible(path)}"
             yield f"<div class=source tabindex=0 role=region aria-label='{escape(title)}'>"
             if file != source_key(finding.site):
-                yield f"<p class=file>{escape(visible(path))}</p>"
+                yield f"<p class=file>{escaped(path)}</p>"
             yield from _lines(known, lines)
             yield "</div>"
         for site, kind, said in here:
             if (site, kind, said) not in known and kind == "there" and site.path:
-                yield f"<p class=there><code>{escape(where(site))}</code> {escape(visible(said))}</p>"
+                yield f"<p class=there><code>{escape(where(site))}</code> {escaped(said)}</p>"
 
 
 def _lines(marks: Sequence[tuple[Site, str, str]], lines: Sequence[str]) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _lines(marks: Sequence[tuple[Site, str, str]], lines: Sequence[str]) -> Iter
         kind = (
             f" class={'here' if any(k == 'here' for _, k, _ in here) else 'there'}" if here else ""
         )
-        said = "".join(f"<em class={k}>{escape(visible(label))}</em>" for _, k, label in here)
+        said = "".join(f"<em class={k}>{escaped(label)}</em>" for _, k, label in here)
         yield f"<li value={number}{kind}><code>{_marked(lines[number - 1], here)}</code>{said}</li>"
     yield "</ol>"
 
@@ -77,4 +77,9 @@ def _marked(line: str, marks: Sequence[tuple[Site, str, str]]) -> str:
 
 
 def _shown(text: str) -> str:
-    return escape(visible(text.replace("\t", "    ")))
+    return escaped(text.replace("\t", "    "))
+
+
+def escaped(value: object) -> str:
+    """Text that is safe in HTML."""
+    return escape(visible(str(value)))

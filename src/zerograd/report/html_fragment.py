@@ -6,13 +6,12 @@ It brings its own style. Where a viewer removes that, the text is still in order
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Report
 from zerograd.core.help_text import helped
-from zerograd.report import html_excerpt
-from zerograd.report.location import visible, where, where_problem
+from zerograd.report.html_excerpt import escaped, excerpt
+from zerograd.report.location import where, where_problem
 from zerograd.report.text import seen, summary
 
 _STYLE = """\
@@ -32,12 +31,12 @@ def render(report: Report, closing: str | None = None) -> str:
     lines = [_STYLE, *(part for one in report.findings for part in _finding(one, report))]
     for problem in report.errors:
         lines.append(
-            f"<div class='zerograd advice'><p><code>{_text(where_problem(problem))}</code> "
-            f"{_text(problem.message)}</p></div>"
+            f"<div class='zerograd advice'><p><code>{escaped(where_problem(problem))}</code> "
+            f"{escaped(problem.message)}</p></div>"
         )
     last = summary(report) if closing is None else closing
     if last:
-        said = "<br>".join(map(_text, last.splitlines()))
+        said = "<br>".join(map(escaped, last.splitlines()))
         kind = "quiet" if report.findings or report.errors else "clean"
         lines.append(f"<div class='zerograd {kind}'><p>zerograd {said}</p></div>")
     return "\n".join(lines)
@@ -51,23 +50,19 @@ def finding(one: Finding, report: Report) -> str:
 def _finding(one: Finding, report: Report) -> Iterator[str]:
     often = seen(one)
     yield (
-        f"<div class='zerograd {one.level}'><p><span class=code>{_text(one.code)}</span> "
-        f"<b>{_text(one.name)}</b>{'' if one.certain else ' (possible)'}: {_text(one.message)}</p>"
-        f"<p class=place>{_place(one.site)}{f', seen {_text(often)}' if often else ''}</p>"
+        f"<div class='zerograd {one.level}'><p><span class=code>{escaped(one.code)}</span> "
+        f"<b>{escaped(one.name)}</b>{'' if one.certain else ' (possible)'}: {escaped(one.message)}</p>"
+        f"<p class=place>{_place(one.site)}{f', seen {escaped(often)}' if often else ''}</p>"
     )
-    yield from html_excerpt.excerpt(one, report.sources)
+    yield from excerpt(one, report.sources)
     if one.when:
-        yield f"<p class=place>when <code>{_text(' and '.join(one.when))}</code></p>"
+        yield f"<p class=place>when <code>{escaped(' and '.join(one.when))}</code></p>"
     if one.help:
-        yield f"<p><b>help</b> {_text(helped(one, report.sources))}</p>"
+        yield f"<p><b>help</b> {escaped(helped(one, report.sources))}</p>"
     yield "</div>"
 
 
 def _place(site: Site) -> str:
     if site.cell is None:
-        return f"<code>{_text(where(site))}</code>"
-    return f"{_text(site.path)}, cell {site.cell}, line {site.line}"
-
-
-def _text(value: object) -> str:
-    return escape(visible(str(value)))
+        return f"<code>{escaped(where(site))}</code>"
+    return f"{escaped(site.path)}, cell {site.cell}, line {site.line}"
