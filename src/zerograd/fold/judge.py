@@ -69,12 +69,16 @@ class Judge:
     """Takes the events of every subject and collects what breaks a rule, each place once."""
 
     def __init__(
-        self, rules: Iterable[Rule], on_finding: Callable[[Finding], None] | None = None
+        self,
+        rules: Iterable[Rule],
+        on_finding: Callable[[Finding], None] | None = None,
+        automaton: Automaton | None = None,
     ) -> None:
+        """The automaton is one of these rules that has been walked before."""
         self.report = Report()
         self.recorder: Recorder | None = None
         self._on_finding = on_finding
-        self._automaton = Automaton(rules)
+        self._automaton = automaton or Automaton(rules)
         self._tracks: dict[str, Track] = {}
         self._places: dict[Place, int] = {}
         self._past_steps = 0

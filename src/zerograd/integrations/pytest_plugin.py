@@ -199,9 +199,9 @@ def _watch_of(item: pytest.Item) -> Watch | None:
             pytest.fail(f"the mark zerograd of this test: {problem}", pytrace=False)
     if not allowed_codes:
         # To choose among the rules takes longer than to begin a watch.
-        return Watch("collect", searches=False)
+        return Watch("collect", searches=False, sums_up=False)
     codes = {rule.code for rule in RULES} - allowed_codes
-    return Watch("collect", sorted(codes), searches=False) if codes else None
+    return Watch("collect", sorted(codes), searches=False, sums_up=False) if codes else None
 
 
 def _is_list(value: object) -> bool:

@@ -57,14 +57,14 @@ def no_frame(error: ValueError) -> Any:
 class Places:
     """The calls seen so far."""
 
-    def __init__(self, torch_home: str) -> None:
+    def __init__(self, torch_home: str, here: str) -> None:
         self._hidden = (OURS, torch_home + os.sep, "<frozen ")
         self._libraries = _libraries()
         self._kinds: dict[int, int] = {}
         self._codes: dict[int, CodeType] = {}
         self._sites: dict[_Spot, Site] = {}
         self._ways: dict[tuple[_Spot, tuple[_Spot, ...]], Site] = {}
-        self._here = os.getcwd()
+        self._here = here
 
     def site(self, frame: FrameType | None) -> Site:
         """The user's call above a frame; if there is none, the innermost call of a library."""

@@ -9,6 +9,7 @@ import threading
 from types import CodeType
 from typing import Protocol
 
+from zerograd.core.automaton import Automaton
 from zerograd.core.events import Backward
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.core.interruptions import Tolerating
@@ -21,6 +22,8 @@ from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
 from zerograd.rules.catalogue import RULES
 from zerograd.runtime import orphans
+from zerograd.runtime.call_sites import Places
+from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.norms import Meter
 from zerograd.runtime.patches import Hooks, code_of, hide_from_compiler, load_torch
 from zerograd.runtime.ranks.replicas import NO_REPLICAS
@@ -43,6 +46,8 @@ class OpenWatch(Protocol):
     searches: bool
     """Whether all objects of the program are searched, which takes up to 0.2 s: for optimizers that were
     made before, and for what looks like an optimizer and cannot be watched."""
+    sums_up: bool
+    """Whether its report says in the end all that was watched, and not only how many steps."""
     most_steps: int
 
     def enough(self) -> None:
@@ -59,6 +64,8 @@ class Engine:
 
     running: Engine | None = None
     lock = threading.RLock()
+    last_hooks: Hooks | None = None
+    """The patches of the last engine: the next one uses them again, which takes a fifth of the time."""
     allowed: frozenset[str] = frozenset()
     """The codes of the rules that the program allows to be broken now."""
     expected = 0
@@ -68,13 +75,17 @@ class Engine:
         torch = load_torch()
         self.watches: list[OpenWatch] = []
         self.home = os.getcwd()
-        self.judge = Judge(WATCHABLE, self._hear)
-        self.watcher = Watcher(torch, self.judge, self, passing)
+        known = learned(torch.__path__[0], self.home)
+        self.judge = Judge(WATCHABLE, self._hear, known.automaton)
+        self.watcher = Watcher(torch, self.judge, self, known.events, passing)
         self.watcher.expect(self.expected)
         self.watcher.allow(tuple(sorted(self.allowed)))
         self._torch = torch
         self._meter: Meter | None = None
-        self.hooks = Hooks(torch, self.watcher)
+        hooks = Engine.last_hooks
+        if hooks is None or not hooks.fit(torch):
+            hooks = Engine.last_hooks = Hooks(torch)
+        self.hooks = hooks
         _hide_our_code()
 
     @classmethod
@@ -84,7 +95,7 @@ class Engine:
             engine = cls.running or cls(passing)
             if cls.running is None:
                 engine.watcher.lanes.searched = not watch.searches
-                engine.hooks.install()
+                engine.hooks.install(engine.watcher)
                 cls.running = engine
             engine.watches.append(watch)
             engine.watcher.replicas.compare(watch.check_ranks)
@@ -122,7 +133,9 @@ class Engine:
         if last:
             self.watcher.ends()
             self.judge.end(clean=clean)
-        watch.report.watched = self.summary(watch)
+        watch.report.watched = (
+            self.summary(watch) if watch.sums_up else Watched((), 0, self.judge.steps)
+        )
         if watch.record is not None and self._meter is not None:
             self._meter.flush()
             watch.record.watched(watch.report.watched)
@@ -240,6 +253,20 @@ class Engine:
         with Tolerating(Exception):
             # The program may have closed the stream.
             sys.stderr.write(f"zerograd: {message}\n")
+
+
+class Learned:
+    """What watches have worked out about the code of the program. The next one need not do it again."""
+
+    def __init__(self, torch_home: str, home: str) -> None:
+        self.events = EventCache(Places(torch_home, home))
+        self.automaton = Automaton(WATCHABLE)
+
+
+@functools.lru_cache(maxsize=1)
+def learned(torch_home: str, home: str) -> Learned:
+    """What is known of the code, with paths as they are seen from this directory."""
+    return Learned(torch_home, home)
 
 
 @functools.cache

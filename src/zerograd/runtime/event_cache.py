@@ -21,7 +21,7 @@ class EventCache:
     """The events made so far, with the rules that the program allows now."""
 
     def __init__(self, places: Places) -> None:
-        self._places = places
+        self.places = places
         self._allowed: tuple[str, ...] = ()
         self._events: dict[object, tuple[object, Any]] = {}
         """Each with the object whose identity is in its key: it is kept alive, so that the key stays its own."""
@@ -47,12 +47,12 @@ class EventCache:
         return event or self._at(frame, key, Zero, to_none=to_none)
 
     def _at(self, frame: Any, key: object, kind: type[E], **fields: Any) -> E:
-        event = self.event(kind, self._places.site(frame), **fields)
-        if self._places.is_users(frame):
+        event = self.event(kind, self.places.site(frame), **fields)
+        if self.places.is_users(frame):
             if len(self._direct) >= MOST_EVENTS:
                 # A program that compiles code all the time: forget all of it.
                 self._direct.clear()
-                self._places.forget()
+                self.places.forget()
             else:
                 self._direct[key] = event
         return event
@@ -85,6 +85,7 @@ class EventCache:
 
     def allow(self, codes: tuple[str, ...]) -> None:
         """From now on the program allows what breaks these rules."""
-        self._allowed = codes
-        self._events = {}
-        self._direct = {}
+        if codes != self._allowed:
+            self._allowed = codes
+            self._events = {}
+            self._direct = {}

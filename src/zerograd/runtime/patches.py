@@ -14,6 +14,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from zerograd.runtime.ranks import collectives
 OLDEST = (2, 4)
 _FLAT = "torch.distributed.fsdp.fully_sharded_data_parallel"
 _MORE_SCALERS = [("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler")]
+_SCALER_MODULES = [module for module, _ in _MORE_SCALERS]
 ABOVE_TORCH = 2
 """How far above a patch the user can be: some of torch is between."""
 ABOVE_PATCH = 1
@@ -156,52 +158,105 @@ def load_torch() -> ModuleType:
     return torch
 
 
-class Hooks:
-    """The patches; `remove` puts everything back as it was."""
+class Ear:
+    """Through it the patches reach whoever listens now; None while nobody does."""
 
-    def __init__(self, torch: ModuleType, listener: Listener) -> None:
+    __slots__ = ("listener",)
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+
+    @property
+    def sync(self) -> collectives.Listener | None:
+        """Who listens to torch.distributed."""
+        return None if self.listener is None else self.listener.sync
+
+
+class Patch:
+    """Another value of an attribute of torch."""
+
+    __slots__ = ("before", "name", "now", "owner", "value")
+
+    def __init__(self, owner: Any, name: str, value: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.value = value
+        fixed = isinstance(owner, (type, ModuleType))
+        self.now: Callable[[], Any] = (
+            partial(vars(owner).__getitem__, name) if fixed else partial(getattr, owner, name)
+        )
+        """What the attribute is."""
+        self.before = self.now()
+
+
+class Hooks:
+    """The patches; `remove` puts everything back as it was.
+
+    They are made once. Who listens is asked at each call, so that the next watch puts the same ones there.
+    """
+
+    def __init__(self, torch: ModuleType) -> None:
         self._torch = torch
-        self._listener = listener
-        self._heard = listener.heard
+        self._ear = Ear()
         self._modes = torch._C._len_torch_function_stack
         """A loop reads gradients, which a TorchFunctionMode of the program would see."""
-        self._undo: list[Callable[[], object]] = []
+        self._patches: list[Patch] = []
+        self._step_hooks: list[tuple[Callable[[Any], Any], Any]] = []
+        """Functions of torch that register a hook for all steps, each with its hook."""
+        self._handles: list[Any] = []
+        """The step hooks that are registered now."""
+        self._imported = _imported()
         self._hears_shards = False
         self._hears_flat = False
         self._scaler_classes: set[Any] = set()
         """The classes of scalers that were seen."""
 
-    def install(self) -> None:
+    def fit(self, torch: ModuleType) -> bool:
+        """Whether they can be installed once more: torch is what it was when they were made."""
+        return (
+            bool(self._patches)
+            and torch is self._torch
+            and self._imported == _imported()
+            and all(patch.now() is patch.before for patch in self._patches)
+        )
+
+    def install(self, listener: Listener) -> None:
         """Begin to listen."""
+        self._ear.listener = listener
         try:
-            self._backward()
-            self._steps()
-            self._clears()
-            self._clips()
-            self._scalers()
-            self._ranks()
+            if self._patches:
+                for patch in self._patches:
+                    setattr(patch.owner, patch.name, patch.value)
+            else:
+                self._backward()
+                self._steps()
+                self._groups()
+                self._clears()
+                self._module_clears()
+                self._clips()
+                self._scalers()
+                collectives.listen(self._set, self._wrap_inside, self._ear)
+            self._handles = [register(hook) for register, hook in self._step_hooks]
+            listener.sync.look_for_wrappers()
+            self._hear_shards()
         except BaseException:
             self.remove()
             raise
 
     def remove(self) -> None:
         """Stop listening."""
-        while self._undo:
-            self._undo.pop()()
+        self._ear.listener = None
+        while self._handles:
+            self._handles.pop().remove()
+        for patch in self._patches:
+            if (
+                patch.now() is patch.value
+            ):  # if not, the program has put something there, which stays
+                setattr(patch.owner, patch.name, patch.before)
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        def now() -> Any:
-            return (
-                vars(owner)[name] if isinstance(owner, (type, ModuleType)) else getattr(owner, name)
-            )
-
-        def undo() -> None:
-            if now() is value:  # if not, the program has put something there, which stays
-                setattr(owner, name, before)
-
-        before = now()
+        self._patches.append(Patch(owner, name, value))
         setattr(owner, name, value)
-        self._undo.append(undo)
 
     def _wrap_inside(self, decorated: Any, wrap: Callable[[Any], Any]) -> None:
         """Wrap the function inside a decorated one: that works however the program has imported it."""
@@ -216,18 +271,13 @@ class Hooks:
         autograd = importlib.import_module("torch.autograd")
         graph = importlib.import_module("torch.autograd.graph")
         original = graph._engine_run_backward
-        heard, here, modes, fault = (
-            self._heard,
-            self._listener.here,
-            self._modes,
-            self._listener.fault,
-        )
-        begins, ended = self._listener.backward_begins, self._listener.backward_ended
+        ear, modes = self._ear, self._modes
         frame_at, above, bottom, nothing_above = sys._getframe, ABOVE_TORCH, Bottom, no_frame
         method = self._torch.Tensor.backward.__code__
 
         def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if not kwargs.get("accumulate_grad"):
+            listener = ear.listener
+            if listener is None or not kwargs.get("accumulate_grad"):
                 return original(t_outputs, *args, **kwargs)
             try:
                 frame: Any = frame_at(above)
@@ -238,25 +288,27 @@ class Hooks:
             expected = None
             try:
                 if not modes():
-                    expected = here.loop.backward_begins(frame)
+                    expected = listener.here.loop.backward_begins(frame)
             except BaseException as error:
-                if not fault(error):
+                if not listener.fault(error):
                     raise
-            token = expected or heard(begins, frame, t_outputs, args[0] if args else ())
+            token = expected or listener.heard(
+                listener.backward_begins, frame, t_outputs, args[0] if args else ()
+            )
             try:
                 result = original(t_outputs, *args, **kwargs)
             except BaseException:
                 if token is not None:
-                    heard(ended, token, True)
+                    listener.heard(listener.backward_ended, token, True)
                 raise
             if token is not None:
                 try:
-                    if expected is not None and here.loop.backward_ends(expected):
+                    if expected is not None and listener.here.loop.backward_ends(expected):
                         return result
                 except BaseException as error:
-                    if not fault(error):
+                    if not listener.fault(error):
                         raise
-                heard(ended, token, False)
+                listener.heard(listener.backward_ended, token, False)
             return result
 
         patch = disguised(original, _engine_run_backward)
@@ -265,59 +317,68 @@ class Hooks:
 
     def _steps(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
-        heard, here, modes, fault = (
-            self._heard,
-            self._listener.here,
-            self._modes,
-            self._listener.fault,
-        )
-        begins, ended = self._listener.step_begins, self._listener.step_ended
-        unseen, frame_at, above = self._listener.unseen, sys._getframe, ABOVE_TORCH
-        nothing_above = no_frame
+        ear, modes = self._ear, self._modes
+        frame_at, above, nothing_above = sys._getframe, ABOVE_TORCH, no_frame
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            listener = ear.listener
+            if listener is None:
+                return
             try:
-                if here.loop.step_begins(optimizer):
+                if listener.here.loop.step_begins(optimizer):
                     return
             except BaseException as error:
-                if not fault(error):
+                if not listener.fault(error):
                     raise
-            heard(begins, optimizer)
+            listener.heard(listener.step_begins, optimizer)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            listener = ear.listener
+            if listener is None:
+                return
             try:
                 frame: Any = frame_at(above)
             except ValueError as error:
                 frame = nothing_above(error)
             try:
-                if not modes() and here.loop.step_ends(frame, optimizer):
+                if not modes() and listener.here.loop.step_ends(frame, optimizer):
                     return
             except BaseException as error:
-                if not fault(error):
+                if not listener.fault(error):
                     raise
-            heard(ended, frame, optimizer)
+            listener.heard(listener.step_ended, frame, optimizer)
 
         def compiled_before(optimizer: Any, args: Any, kwargs: Any) -> None:
             pass
 
         def compiled_after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            unseen.stepped = True
+            if ear.listener is not None:
+                ear.listener.unseen.stepped = True
 
         compile_instead(before, compiled_before)
         compile_instead(after, compiled_after)
-        self._undo.append(module.register_optimizer_step_pre_hook(before).remove)
-        self._undo.append(module.register_optimizer_step_post_hook(after).remove)
-        add = module.Optimizer.add_param_group
+        self._step_hooks = [
+            (module.register_optimizer_step_pre_hook, before),
+            (module.register_optimizer_step_post_hook, after),
+        ]
+
+    def _groups(self) -> None:
+        module = importlib.import_module("torch.optim.optimizer")
+        ear, grouped, add = self._ear, self._grouped, module.Optimizer.add_param_group
 
         def add_param_group(*args: Any, **kwargs: Any) -> Any:
             result = add(*args, **kwargs)
-            heard(self._grouped, args[0] if args else kwargs["self"])
+            if ear.listener is not None:
+                ear.listener.heard(grouped, args[0] if args else kwargs["self"])
             return result
 
         self._set(module.Optimizer, "add_param_group", disguised(add, add_param_group))
 
     def _grouped(self, optimizer: Any) -> None:
-        if self._listener.grouped(optimizer):
+        listener = self._ear.listener
+        if listener is None:
+            return
+        if listener.grouped(optimizer):
             self._hear_shards()
         if not self._hears_flat and _FLAT in sys.modules:
             self._clips_of_flat()
@@ -325,14 +386,16 @@ class Hooks:
     def _clears(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
         zero = module.Optimizer.zero_grad
-        heard, here, fault = self._heard, self._listener.here, self._listener.fault
-        zeroed, module_zeroed = self._listener.zeroed, self._listener.module_zeroed
-        frame_at, above, far_above, bottom = sys._getframe, ABOVE_PATCH, ABOVE_TORCH, Bottom
-        profiled, ref, nothing_above = zero.__code__, weakref.ref, no_frame
+        ear = self._ear
+        frame_at, far_above, bottom = sys._getframe, ABOVE_TORCH, Bottom
+        profiled, nothing_above = zero.__code__, no_frame
 
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
                 result = inner(self, set_to_none)
+                listener = ear.listener
+                if listener is None:
+                    return result
                 try:
                     frame: Any = frame_at(far_above)
                 except ValueError as error:
@@ -340,12 +403,12 @@ class Hooks:
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
                 try:
-                    if here.loop.clears(frame, id(self), set_to_none):
+                    if listener.here.loop.clears(frame, id(self), set_to_none):
                         return result
                 except BaseException as error:
-                    if not fault(error):
+                    if not listener.fault(error):
                         raise
-                heard(zeroed, frame, self, set_to_none)
+                listener.heard(listener.zeroed, frame, self, set_to_none)
                 return result
 
             return disguised(inner, zero_grad)
@@ -356,21 +419,27 @@ class Hooks:
             # Two functions of ours, so that there are as many frames as with the decorator.
             self._set(module.Optimizer, "zero_grad", disguised(zero, _calling(wrap(zero))))
 
+    def _module_clears(self) -> None:
         of_module = self._torch.nn.Module.zero_grad
+        ear, ref = self._ear, weakref.ref
+        frame_at, above, nothing_above = sys._getframe, ABOVE_PATCH, no_frame
 
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
             result = of_module(self, set_to_none)
+            listener = ear.listener
+            if listener is None:
+                return result
             try:
                 frame: Any = frame_at(above)
             except ValueError as error:
                 frame = nothing_above(error)
             try:
-                if here.loop.clears(frame, ref(self), set_to_none):
+                if listener.here.loop.clears(frame, ref(self), set_to_none):
                     return result
             except BaseException as error:
-                if not fault(error):
+                if not listener.fault(error):
                     raise
-            heard(module_zeroed, frame, self, set_to_none)
+            listener.heard(listener.module_zeroed, frame, self, set_to_none)
             return result
 
         self._set(self._torch.nn.Module, "zero_grad", disguised(of_module, zero_grad))
@@ -385,18 +454,17 @@ class Hooks:
 
     def _clips_of_flat(self) -> None:
         """Listen to FSDP1, whose modules clip their gradients themselves."""
-        if not self._undo:
-            return
         self._hears_flat = True
         flat = sys.modules[_FLAT].FullyShardedDataParallel
-        heard, clipped, isinf = self._heard, self._listener.clipped, math.isinf
+        ear, isinf = self._ear, math.isinf
 
         def wrap(inner: Any) -> Any:
             def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
                 limit = args[1] if len(args) > 1 else kwargs.get("max_norm")
-                if args and isinstance(args[0], flat):
+                listener = ear.listener
+                if listener is not None and args and isinstance(args[0], flat):
                     if not (isinstance(limit, float) and isinf(limit)):
-                        heard(clipped, args[0].parameters())
+                        listener.heard(listener.clipped, args[0].parameters())
                 return inner(*args, **kwargs)
 
             return disguised(inner, clip_grad_norm_)
@@ -404,9 +472,12 @@ class Hooks:
         self._wrap_inside(flat.clip_grad_norm_, wrap)
 
     def _clip(self, inner: Any, limit_name: str) -> Any:
-        heard, clipped = self._heard, self._listener.clipped
+        ear = self._ear
 
         def clip(*args: Any, **kwargs: Any) -> Any:
+            listener = ear.listener
+            if listener is None:
+                return inner(*args, **kwargs)
             parameters = args[0] if args else kwargs.get("parameters")
             if isinstance(parameters, iterator):
                 # It can be read only once.
@@ -418,7 +489,7 @@ class Hooks:
             limit = args[1] if len(args) > 1 else kwargs.get(limit_name)
             if not (isinstance(limit, float) and isinf(limit)):
                 # A clip without a limit only computes the norm.
-                heard(clipped, parameters)
+                listener.heard(listener.clipped, parameters)
             return inner(*args, **kwargs)
 
         iterator, isinf = Iterator, math.isinf
@@ -433,40 +504,44 @@ class Hooks:
     def _hear_scaler(self, scaler_class: Any) -> None:
         """Begin to listen to a scaler of torch: to the methods that its class has itself."""
         self._scaler_classes.add(scaler_class)
-        heard, listener, known = self._heard, self._listener, self._scaler_classes
+        ear, known = self._ear, self._scaler_classes
         own = vars(scaler_class)
         original_scale, original_unscale = own.get("scale"), own.get("unscale_")
         original_step, original_update = own.get("step"), own.get("update")
 
         def scale(self: Any, outputs: Any) -> Any:
             result = original_scale(self, outputs)
-            if self._enabled:
-                heard(listener.scaled, self, result)
+            listener = ear.listener
+            if listener is not None and self._enabled:
+                listener.heard(listener.scaled, self, result)
             return result
 
         def unscale_(self: Any, optimizer: Any) -> Any:
-            if self._enabled:
-                heard(listener.unscaling, self, optimizer)
+            listener = ear.listener
+            if listener is not None and self._enabled:
+                listener.heard(listener.unscaling, self, optimizer)
             return original_unscale(self, optimizer)
 
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._enabled:
+            listener = ear.listener
+            if listener is None or not self._enabled:
                 return original_step(self, optimizer, *args, **kwargs)
             if self.__class__ not in known:
-                heard(hear_late, self.__class__)
-            heard(listener.scaler_step_begins, self, optimizer)
+                listener.heard(hear_late, self.__class__)
+            listener.heard(listener.scaler_step_begins, self, optimizer)
             try:
                 result = original_step(self, optimizer, *args, **kwargs)
             except BaseException:
-                heard(listener.scaler_step_ended, optimizer, True)
+                listener.heard(listener.scaler_step_ended, optimizer, True)
                 raise
-            heard(listener.scaler_step_ended, optimizer, False)
+            listener.heard(listener.scaler_step_ended, optimizer, False)
             return result
 
         def update(self: Any, new_scale: Any = None) -> Any:
             result = original_update(self, new_scale)
-            if self._enabled:
-                heard(listener.updated)
+            listener = ear.listener
+            if listener is not None and self._enabled:
+                listener.heard(listener.updated)
             return result
 
         hear_late = self._hear_late
@@ -482,19 +557,18 @@ class Hooks:
     def _hear_late(self, scaler_class: Any) -> None:
         """Listen to a class of scalers that the program has imported late, if it is one of torch's."""
         self._scaler_classes.add(scaler_class)
-        if self._undo and (scaler_class.__module__, scaler_class.__name__) in _MORE_SCALERS:
+        if self._handles and (scaler_class.__module__, scaler_class.__name__) in _MORE_SCALERS:
             self._hear_scaler(scaler_class)
-
-    def _ranks(self) -> None:
-        sync = self._listener.sync
-        collectives.listen(self._set, self._wrap_inside, sync)
-        sync.look_for_wrappers()
-        self._hear_shards()
 
     def _hear_shards(self) -> None:
         """Begin to listen to FSDP2 if the program has imported it."""
-        if self._undo and not self._hears_shards:
-            self._hears_shards = collectives.listen_to_shards(self._set, self._listener.sync)
+        if not self._hears_shards:
+            self._hears_shards = collectives.listen_to_shards(self._set, self._ear)
+
+
+def _imported() -> tuple[bool, ...]:
+    """Which modules of torch are there that a program need not have imported."""
+    return tuple(name in sys.modules for name in (_FLAT, *_SCALER_MODULES, *collectives.MODULES))
 
 
 def _calling(function: Any) -> Any:

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 import ast
+import gc
 import linecache
 import threading
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.interruptions import Tolerating
 
 MOST_FILES = 64
-_PARSING = threading.Lock()
+_PARSING = threading.RLock()
+"""Its owner may come again: garbage may be collected just before it parses."""
+
+
+class _File(NamedTuple):
+    """The text of a file, its syntax, and what was asked about it."""
+
+    text: str
+    tree: ast.Module | None
+    paths: dict[Site, list[ast.AST] | None]
 
 
 class ProgramSource:
     """The files of the program. Each text is parsed once, however many watches there are."""
 
-    _files: ClassVar[dict[str, tuple[str, ast.Module | None]]] = {}
+    _files: ClassVar[dict[str, _File]] = {}
 
     def around(self, file: str, site: Site) -> list[ast.AST] | None:
         """The nodes from the module to a call; None if the file cannot be read or has another text."""
-        tree = self._tree(file)
-        if tree is None:
+        known = self._file(file)
+        if known.tree is None:
             return None
-        path: list[ast.AST] = [tree]
-        while inner := next((n for n in ast.iter_child_nodes(path[-1]) if _spans(n, site)), None):
-            path.append(inner)
-        return None if len(path) == 1 or not _is_of(path, site) else path
+        if site not in known.paths:
+            path: list[ast.AST] = [known.tree]
+            while inner := next(
+                (n for n in ast.iter_child_nodes(path[-1]) if _spans(n, site)), None
+            ):
+                path.append(inner)
+            known.paths[site] = None if len(path) == 1 or not _is_of(path, site) else path
+        return known.paths[site]
 
-    def _tree(self, file: str) -> ast.Module | None:
+    def _file(self, file: str) -> _File:
         text = "".join(linecache.getlines(file))
         known = self._files.get(file)
-        if known is None or known[0] != text:
+        if known is None or known.text != text:
             if len(self._files) >= MOST_FILES:
                 self._files.clear()
-            tree = None
-            # Two threads that parse at once may get a SystemError: CPython counts depth for both together.
-            with _PARSING, Tolerating(SyntaxError, ValueError, RecursionError, SystemError):
-                tree = ast.parse(text)
-            known = self._files[file] = (text, tree)
-        return known[1]
+            known = self._files[file] = _File(text, _parsed(text), {})
+        return known
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """The syntax of a text; None if it has none.
+
+    Two texts that are parsed at once may end in a SystemError: CPython counts depth for both together. So threads
+    wait for each other, and no garbage is collected: optimizers that are found to be gone ask for their names.
+    """
+    tree = None
+    with _PARSING, Tolerating(SyntaxError, ValueError, RecursionError, SystemError):
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            tree = ast.parse(text)
+        finally:
+            if collects:
+                gc.enable()
+    return tree
 
 
 def _spans(node: ast.AST, site: Site) -> bool:

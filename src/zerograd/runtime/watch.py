@@ -92,6 +92,7 @@ class Watch:
         check_ranks: str = "default",
         process: RunProcess | None = None,
         searches: bool = True,
+        sums_up: bool = True,
         most_steps: int = 0,
         on_enough: Callable[[], None] | None = None,
     ) -> None:
@@ -110,6 +111,7 @@ class Watch:
             "check_ranks": check_ranks,
             "process": process,
             "searches": searches,
+            "sums_up": sums_up,
             "most_steps": most_steps,
             "on_enough": on_enough,
         }
@@ -119,6 +121,7 @@ class Watch:
         self.check_ranks = check_ranks
         self.process = process
         self.searches = searches
+        self.sums_up = sums_up
         self._on = on
         self._on_finding = on_finding
         self.record = record

@@ -19,7 +19,7 @@ from zerograd.core.events import Backward, Clip, End, Event, Unknown, Zero
 from zerograd.core.lifecycle import Grads
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
-from zerograd.runtime.call_sites import NOWHERE, Places, no_frame
+from zerograd.runtime.call_sites import NOWHERE, no_frame
 from zerograd.runtime.disguise import Unseen
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
@@ -91,7 +91,12 @@ class Watcher:
     """Listens to torch, and posts what happens to the gradients."""
 
     def __init__(
-        self, torch: Any, judge: Judge, host: Host, passing: tuple[type[BaseException], ...] = ()
+        self,
+        torch: Any,
+        judge: Judge,
+        host: Host,
+        events: EventCache,
+        passing: tuple[type[BaseException], ...] = (),
     ) -> None:
         """Exceptions of the types in `passing` are meant to reach the program."""
         self._judge = judge
@@ -114,8 +119,8 @@ class Watcher:
         """The backward before which parameters are looked at, whether they are finite."""
         self._tensor = torch.Tensor
         self._graph_task = torch._C._current_graph_task_id
-        self._places = Places(torch.__path__[0])
-        self._events = EventCache(self._places)
+        self._places = events.places
+        self._events = events
         posting = Posting(judge)
         self._post = posting.post
         source = ProgramSource()

@@ -76,9 +76,11 @@ class Checker:
         """The files whose last texts are still held parsed."""
 
     def tidy(self) -> None:
-        """Let go of syntax trees: the next text is another one. That takes a while, so nobody should wait."""
+        """Let go of syntax trees, and prepare for the next text. That takes a while, so nobody should wait."""
         while self._checked:
             forget_modules(self._checked.pop())
+        for memory in self._memories.values():
+            memory.parsed.tidy()
 
     def forget(self, path: str | None = None) -> None:
         """Forget what is known of a text, or of all: the next check finds everything anew."""

@@ -27,6 +27,10 @@ SENDERS = (
 )
 """Collectives with which a program may share gradients. The first argument is a tensor or a list."""
 _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
+_DDP = "torch.nn.parallel.distributed"
+_COLLECTIVES = "torch.distributed.distributed_c10d"
+MODULES = (_DDP, _COLLECTIVES)
+"""The modules that `listen` patches if they are there."""
 
 
 class Listener(Protocol):
@@ -64,40 +68,53 @@ class Listener(Protocol):
         ...
 
 
-def listen(set_: Set, wrap_inside: WrapInside, listener: Listener) -> None:
+class Ear(Protocol):
+    """How a patch reaches who listens now."""
+
+    @property
+    def sync(self) -> Listener | None:
+        """Who listens; None if nobody does."""
+        ...
+
+
+def listen(set_: Set, wrap_inside: WrapInside, ear: Ear) -> None:
     """Begin to listen to DDP and to collectives."""
-    module = sys.modules.get("torch.nn.parallel.distributed")
+    module = sys.modules.get(_DDP)
     if module is not None:
-        _ddp(set_, module.DistributedDataParallel, listener)
-    collectives = sys.modules.get("torch.distributed.distributed_c10d")
+        _ddp(set_, module.DistributedDataParallel, ear)
+    collectives = sys.modules.get(_COLLECTIVES)
     meet = getattr(collectives, "init_process_group", None)
     if getattr(meet, "__closure__", None):
-        wrap_inside(meet, lambda inner: _meeting(inner, listener))
+        wrap_inside(meet, lambda inner: _meeting(inner, ear))
     for name in SENDERS if collectives is not None else ():
         sender = getattr(collectives, name, None)
         if getattr(sender, "__closure__", None):
-            wrap_inside(sender, lambda inner: _sending(inner, listener))
+            wrap_inside(sender, lambda inner: _sending(inner, ear))
 
 
-def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
+def _ddp(set_: Set, ddp: Any, ear: Ear) -> None:
     init, forward, no_sync = ddp.__init__, ddp.forward, ddp.no_sync
-    enabled, heard = sys.modules["torch"].is_grad_enabled, listener.heard
+    enabled = sys.modules["torch"].is_grad_enabled
 
     def wraps(*args: Any, **kwargs: Any) -> None:
         init(*args, **kwargs)
-        heard(listener.wrapped, args[0] if args else kwargs["self"])
+        listener = ear.sync
+        if listener is not None:
+            listener.heard(listener.wrapped, args[0] if args else kwargs["self"])
 
     def forwards(*args: Any, **kwargs: Any) -> Any:
         syncs = enabled() and bool(args) and getattr(args[0], "require_backward_grad_sync", False)
         result = forward(*args, **kwargs)
-        if args and enabled():
-            heard(listener.forwarded, args[0], syncs)
+        listener = ear.sync
+        if listener is not None and args and enabled():
+            listener.heard(listener.forwarded, args[0], syncs)
         return result
 
     def puts_off(*args: Any, **kwds: Any) -> Any:
         result = no_sync(*args, **kwds)
-        if args and isinstance(args[0], ddp):
-            heard(listener.put_off, args[0])
+        listener = ear.sync
+        if listener is not None and args and isinstance(args[0], ddp):
+            listener.heard(listener.put_off, args[0])
         return result
 
     for name, before, now in (
@@ -108,22 +125,25 @@ def _ddp(set_: Set, ddp: Any, listener: Listener) -> None:
         set_(ddp, name, disguised(before, now))
 
 
-def listen_to_shards(set_: Set, listener: Listener) -> bool:
+def listen_to_shards(set_: Set, ear: Ear) -> bool:
     """Begin to listen to FSDP2; False while the program has not imported it."""
     module = sys.modules.get(_SHARDING)
     if module is None:
         return False
     sharded: Any = module.FSDPModule
-    before, heard = sharded.set_requires_gradient_sync, listener.heard
+    before = sharded.set_requires_gradient_sync
 
     def set_requires_gradient_sync(
         self: Any, requires_gradient_sync: bool, *args: Any, **kwargs: Any
     ) -> None:
         before(self, requires_gradient_sync, *args, **kwargs)
+        listener = ear.sync
+        if listener is None:
+            return
         if requires_gradient_sync:
-            heard(listener.taken_up, self)
+            listener.heard(listener.taken_up, self)
         else:
-            heard(listener.put_off, self)
+            listener.heard(listener.put_off, self)
 
     set_(sharded, "set_requires_gradient_sync", disguised(before, set_requires_gradient_sync))
     return True
@@ -172,31 +192,31 @@ def world(torch: Any) -> Any:
 
 def store() -> Any:
     """The default process group's store."""
-    return sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
+    return sys.modules[_COLLECTIVES]._get_default_store()
 
 
-def _meeting(inner: Any, listener: Listener) -> Any:
-    heard = listener.heard
-
+def _meeting(inner: Any, ear: Ear) -> Any:
     def meet(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
-        heard(listener.met)
+        listener = ear.sync
+        if listener is not None:
+            listener.heard(listener.met)
         return result
 
     return disguised(inner, meet)
 
 
-def _sending(inner: Any, listener: Listener) -> Any:
-    heard = listener.heard
-
-    def count(first: Any = None, *_: Any) -> None:
+def _sending(inner: Any, ear: Ear) -> Any:
+    def count(listener: Listener, first: Any = None, *_: Any) -> None:
         tensors = first if isinstance(first, (list, tuple)) else (first,)
         numbers = sum(one.numel() for one in tensors if hasattr(one, "is_floating_point"))
         listener.sent(numbers)
 
     def send(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
-        heard(count, *(args or kwargs.values()))
+        listener = ear.sync
+        if listener is not None:
+            listener.heard(count, listener, *(args or kwargs.values()))
         return result
 
     return disguised(inner, send)

@@ -7,7 +7,7 @@ numbers if lines above have come or gone. A change that cannot be parsed by itse
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zerograd.static.read import file_index
 from zerograd.static.read.file_index import FileFacts, Part
@@ -22,6 +22,8 @@ class _Piece(NamedTuple):
     text: str
     body: list[ast.stmt]
     part: Part
+    places: list[dict[str, Any]]
+    """The fields of all its nodes that have lines, once they were asked for."""
 
     @property
     def lines(self) -> int:
@@ -52,6 +54,12 @@ class ParsedFile:
         tree = ast.Module([node for piece in pieces for node in piece.body], [])
         return tree, file_index.joined(tree, [piece.part for piece in pieces])
 
+    def tidy(self) -> None:
+        """Prepare for lines that come or go, while nobody waits."""
+        for piece in self._pieces:
+            if not piece.places:
+                _find_places(piece)
+
 
 def _changed(before: list[_Piece], text: str) -> list[_Piece] | None:
     """The pieces of a text that shares some with another one; None if it has to be parsed as a whole."""
@@ -71,11 +79,11 @@ def _changed(before: list[_Piece], text: str) -> list[_Piece] | None:
     if tail < len(before) and fresh and (not fresh.endswith("\n") or _goes_on(fresh)):
         return None
     try:
-        body = parse_text(fresh).body
+        # With as many empty lines before it, each node has its line.
+        first = sum(piece.lines for piece in before[:head])
+        body = parse_text("\n" * first + fresh).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    first = sum(piece.lines for piece in before[:head])
-    _move(body, first)
     made = _cut(body, fresh, first + 1)
     if not made and fresh:
         if not head:
@@ -86,7 +94,7 @@ def _changed(before: list[_Piece], text: str) -> list[_Piece] | None:
     by = sum(piece.lines for piece in made) - sum(piece.lines for piece in before[head:tail])
     if by:
         for piece in before[tail:]:
-            _move(piece.body, by)
+            _move(piece, by)
             for facts in piece.part.functions:
                 vars(facts).pop("locals", None)  # they have lines
     return [*before[:head], *made, *before[tail:]]
@@ -110,7 +118,7 @@ def _cut(body: list[ast.stmt], text: str, first: int) -> list[_Piece]:
     lines = _lines(text)
     starts = [first, *(_start(group[0]) for group in groups[1:]), first + len(lines)]
     return [
-        _Piece("".join(lines[begin - first : end - first]), group, file_index.part(group))
+        _Piece("".join(lines[begin - first : end - first]), group, file_index.part(group), [])
         for group, begin, end in zip(groups, starts, starts[1:], strict=False)
     ]
 
@@ -127,19 +135,23 @@ def _start(node: ast.stmt) -> int:
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
-def _move(body: list[ast.stmt], by: int) -> None:
-    """Add to the line numbers of some statements, and of all that is in them."""
-    if not by:
-        return
-    todo: list[ast.AST] = list(body)
+def _move(piece: _Piece, by: int) -> None:
+    """Add to all line numbers of a piece."""
+    for fields in piece.places or _find_places(piece):
+        fields["lineno"] += by
+        fields["end_lineno"] += by
+
+
+def _find_places(piece: _Piece) -> list[dict[str, Any]]:
+    """Remember the fields of all nodes that have line numbers."""
+    todo: list[ast.AST] = list(piece.body)
     while todo:
         fields = vars(todo.pop())
         if "lineno" in fields:
-            fields["lineno"] += by
-            if fields.get("end_lineno") is not None:
-                fields["end_lineno"] += by
+            piece.places.append(fields)
         for value in fields.values():
             if value.__class__ is list:
                 todo += [one for one in value if isinstance(one, ast.AST)]
             elif isinstance(value, ast.AST):
                 todo.append(value)
+    return piece.places

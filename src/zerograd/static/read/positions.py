@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Edit, Finding
+from zerograd.core.finding import Edit, Finding, Note
+from zerograd.core.records import replace
 from zerograd.core.training_loop import Account, Mention, TrainingLoop
 from zerograd.static.read.load import read
 from zerograd.static.read.source import Source, Unreadable
@@ -135,6 +135,17 @@ def _moved_account(account: Account, move: Callable[[Site], Site]) -> Account:
 
 
 def _moved(finding: Finding, move: Callable[[Site], Site]) -> Finding:
-    notes = tuple(replace(note, site=move(note.site)) for note in finding.notes)
-    step = finding.step and move(finding.step)
-    return replace(finding, site=move(finding.site), notes=notes, step=step)
+    site, step = move(finding.site), finding.step and move(finding.step)
+    notes = [move(note.site) for note in finding.notes]
+    if (
+        site is finding.site
+        and step is finding.step
+        and not any(map(_differs, finding.notes, notes))
+    ):
+        return finding
+    moved = tuple(map(lambda note, there: replace(note, site=there), finding.notes, notes))
+    return replace(finding, site=site, notes=moved, step=step)
+
+
+def _differs(note: Note, site: Site) -> bool:
+    return note.site is not site
