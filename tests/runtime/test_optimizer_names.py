@@ -56,15 +56,13 @@ def test_an_optimizer_is_called_as_the_program_calls_it(held_by: str, tmp_path: 
     source, titles = NAMED[held_by]
     path = tmp_path / "program.py"
     path.write_text(MODEL + TRAIN + source + "\n", encoding="utf-8")
+    program = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+    # As in a script, the names are there until the watch has ended.
+    names: dict[str, Any] = {"__name__": "program", "__builtins__": __builtins__}
     with zerograd.watch(on="collect") as report:
-        _run(path)
+        exec(program, names)
     assert report.watched is not None
     assert list(report.watched.optimizers) == titles
-
-
-def _run(path: Path) -> None:
-    names: dict[str, Any] = {"__name__": "program", "__builtins__": __builtins__}
-    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
 
 
 class Net(torch.nn.Module):
