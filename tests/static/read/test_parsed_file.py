@@ -153,6 +153,6 @@ def test_an_interrupted_change_leaves_nothing_half_done(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(parsed_file, "_move", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        parsed.read(Source("train.py", f"# new\n{text}"))
+        parsed.read(Source("train.py", f"b()\n{text}"))
     monkeypatch.undo()
     assert_same(parsed, text)
