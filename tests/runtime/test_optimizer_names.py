@@ -65,6 +65,61 @@ def test_an_optimizer_is_called_as_the_program_calls_it(held_by: str, tmp_path: 
     assert list(report.watched.optimizers) == titles
 
 
+LIBRARY = """\
+import torch
+class Wrapped:
+    def __init__(self, inner):
+        self.inner = inner
+    def step(self):
+        self.inner.step()
+    def zero_grad(self):
+        self.inner.zero_grad()
+class Trainer:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+    def fit(self, model):
+        model(torch.ones(1, 2)).sum().backward()
+        self.optimizer.step()
+def made(model):
+    return torch.optim.SGD(model.parameters(), 0.1)
+"""
+IN_LIBRARIES = {
+    "a wrapper": (
+        "opt = alibrary.Wrapped(alibrary.made(net))\nfit = alibrary.Trainer(opt.inner).fit\nfit(net)",
+        "opt",
+    ),
+    "a wrapper in a function": (
+        "def go():\n    opt = alibrary.Wrapped(alibrary.made(net))\n    net(torch.ones(1, 2)).sum().backward()\n    opt.step()\ngo()",
+        "opt",
+    ),
+    "a trainer": (
+        "trainer = alibrary.Trainer(alibrary.made(net))\ntrainer.fit(net)",
+        "trainer.optimizer",
+    ),
+    "an object of the program": (
+        "class Loop: pass\nloop = Loop()\nloop.opt = alibrary.made(net)\nfit = alibrary.Trainer(loop.opt).fit\nfit(net)",
+        "Loop.opt",
+    ),
+}
+
+
+@pytest.mark.parametrize("held_by", IN_LIBRARIES)
+def test_what_a_library_holds_has_the_name_that_the_program_has_for_it(
+    held_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, name = IN_LIBRARIES[held_by]
+    library, path = tmp_path / "site-packages" / "alibrary.py", tmp_path / "program.py"
+    write(library.parent, {library.name: LIBRARY})
+    path.write_text(f"{MODEL}import alibrary\n{source}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(library.parent))
+    monkeypatch.delitem(sys.modules, "alibrary", raising=False)
+    names: dict[str, Any] = {"__name__": "program", "__builtins__": __builtins__}
+    with zerograd.watch(on="collect") as report:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
+    assert report.watched is not None
+    assert report.watched.optimizers == (f"{name}: SGD, 2 parameters",)
+
+
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

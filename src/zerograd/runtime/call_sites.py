@@ -39,6 +39,11 @@ def _libraries() -> tuple[str, ...]:
     )
 
 
+def is_installed(path: str) -> bool:
+    """Whether a file is one of a library."""
+    return path.startswith(_libraries()) or "site-packages" in path
+
+
 class Bottom:
     """What is above the first frame of a thread that does not begin in Python."""
 
@@ -59,7 +64,6 @@ class Places:
 
     def __init__(self, torch_home: str, here: str) -> None:
         self._hidden = (OURS, torch_home + os.sep, "<frozen ")
-        self._libraries = _libraries()
         self._kinds: dict[int, int] = {}
         self._codes: dict[int, CodeType] = {}
         self._sites: dict[_Spot, Site] = {}
@@ -118,7 +122,7 @@ class Places:
         name = code.co_filename
         if name.startswith(self._hidden):
             kind = HIDDEN
-        elif name.startswith(self._libraries) or "site-packages" in name:
+        elif is_installed(name):
             kind = LIBRARY
         else:
             kind = USER

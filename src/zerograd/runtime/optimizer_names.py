@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import gc
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.interruptions import Tolerating
+from zerograd.runtime.call_sites import is_installed
 from zerograd.runtime.program_source import ProgramSource
 
 LONGEST = 60
@@ -23,6 +25,11 @@ LONGEST = 60
 MOST_OPTIMIZERS = 1024
 """Only this many are named: a program that makes more makes them all alike."""
 
+DEEPEST = 2
+"""So many objects of libraries may be around an optimizer."""
+
+_PROGRAM = ModuleType("program")
+"""Stands for whichever module of the program has a name for something."""
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -113,7 +120,8 @@ class OptimizerNames:
         """What it may be called, the best name first."""
         optimizer = known.ref()
         for site in (known.made, known.stepped()):
-            if site is not None and not site.via:
+            # What a library makes has no name of the program; what it steps may: `wrapped.step()`.
+            if site is not None and not (site.via and site is known.made):
                 name, of_list = self._of(site, makes=site is known.made)
                 if name and of_list:
                     if known.items is None:
@@ -210,19 +218,44 @@ def _items(name: str, optimizer: Any) -> Iterator[str]:
             yield from (f"{name}[{key!r}]" for key, one in holder.items() if one is optimizer)
 
 
-def _held(optimizer: Any) -> Iterator[str]:
-    """The names under which modules, objects and lists of the program hold an optimizer."""
-    for holder in gc.get_referrers(optimizer):
-        if isinstance(holder, dict):
-            keys = [key for key, value in holder.items() if value is optimizer]
-            for key in keys:
-                if isinstance(key, str) and key.isidentifier():
-                    yield from _key_of(holder, key)
+def _held(held: Any, deepest: int = DEEPEST) -> Iterator[str]:
+    """The names under which the program holds an optimizer: itself, or inside an object of a library."""
+    inside: list[tuple[Any, str]] = []
+    for owner, key in _owners(held):
+        if isinstance(owner, ModuleType):
+            yield key
+        elif _is_installed(type(owner).__module__):
+            inside.append((owner, key))
         else:
+            yield f"{type(owner).__name__}.{key}"
+    for owner, key in inside if deepest else ():
+        if type(owner).__module__.partition(".")[0] in ("torch", "zerograd"):
+            continue  # such as a scheduler
+        if all(callable(getattr(type(owner), name, None)) for name in ("step", "zero_grad")):
+            yield from _held(owner, deepest - 1)  # it stands for the optimizer
+        elif not key.startswith("_"):
+            yield from (f"{name}.{key}" for name in _held(owner, deepest - 1))
+
+
+def _owners(held: Any) -> Iterator[tuple[Any, str]]:
+    """The modules of the program and the objects that hold something, each with its name for it."""
+    for holder in gc.get_referrers(held):
+        if not isinstance(holder, dict):
             # Since Python 3.11 the attributes of an object need no dictionary of their own.
-            for key, value in _attributes(holder).items():
-                if value is optimizer and _is_users(holder):
-                    yield f"{type(holder).__name__}.{key}"
+            yield from (
+                (holder, key) for key, value in _attributes(holder).items() if value is held
+            )
+            continue
+        for key in [key for key, value in holder.items() if value is held]:
+            if not isinstance(key, str) or not key.isidentifier():
+                continue
+            if "__name__" in holder and "__builtins__" in holder:
+                if not _is_installed(str(holder["__name__"])):
+                    yield _PROGRAM, key
+                continue
+            for owner in gc.get_referrers(holder):
+                if _attributes(owner) is holder and not isinstance(owner, ModuleType):
+                    yield owner, key
 
 
 def _attributes(holder: object) -> dict[str, Any]:
@@ -233,15 +266,7 @@ def _attributes(holder: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _key_of(holder: dict[str, Any], key: str) -> Iterator[str]:
-    if "__name__" in holder and "__builtins__" in holder:
-        yield key
-        return
-    for owner in gc.get_referrers(holder):
-        if _attributes(owner) is holder and _is_users(owner):
-            yield key if isinstance(owner, ModuleType) else f"{type(owner).__name__}.{key}"
-
-
-def _is_users(owner: Any) -> bool:
-    """Whether an object is not one of torch's own, such as a scheduler, which holds its optimizer, too."""
-    return type(owner).__module__.partition(".")[0] not in ("torch", "zerograd")
+def _is_installed(module: str) -> bool:
+    """Whether a module is of a library."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module == "builtins" or (isinstance(file, str) and is_installed(file))
