@@ -62,6 +62,18 @@ def test_findings_are_by_cell_and_line_as_check_reports_them(tmp_path: Path) -> 
 
 
 @tiers.long
+@tiers.long
+@needs_ipython
+def test_a_notebook_that_loads_the_extension_has_each_finding_once(tmp_path: Path) -> None:
+    cells = ("%load_ext zerograd", START, f"%%zerograd run\n{WRONG}", "%zerograd status")
+    done = run_zerograd("run", "x.ipynb", cwd=write(tmp_path, {"x.ipynb": notebook(*cells)}))
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert said.count("ZG101 stale-gradient  backward() adds") == 1
+    assert "zerograd run watches this notebook" in said
+    assert "watched 3 steps: 1 error" in said
+
+
 def test_without_ipython_magics_are_left_out_and_said(tmp_path: Path) -> None:
     folder = write(tmp_path, {"x.ipynb": notebook(f"%matplotlib inline\n{START}", WRONG)})
     done = without_ipython("x.ipynb", folder)

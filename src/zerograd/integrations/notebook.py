@@ -16,7 +16,7 @@ from zerograd.core.finding import Finding, Place, Report
 from zerograd.core.interruptions import Tolerating
 from zerograd.launch.launch import Finder
 from zerograd.report import text
-from zerograd.runtime.notebook_cells import IN_KERNEL, history
+from zerograd.runtime.notebook_cells import IN_KERNEL, NOTEBOOK, history
 from zerograd.runtime.patches import Unsupported
 from zerograd.runtime.watch import Watch
 from zerograd.static.check_file import check_cells
@@ -55,6 +55,8 @@ class NotebookWatch:
         self._shell = shell
         self._finder = Finder(self)
         self._watch = Watch("collect", on_finding=self._found)
+        self._as_program = NOTEBOOK.path != IN_KERNEL
+        """`zerograd run` runs the notebook, and reports what it finds itself."""
         self._on = False
         self._watching = False
         self._cells: dict[str, tuple[int, str]] = {}
@@ -107,6 +109,9 @@ class NotebookWatch:
         """`%%zerograd run`."""
         if line.strip() != "run":
             raise _usage(f"%%zerograd {line.strip()}".strip())
+        if self._as_program:
+            self._shell.run_cell(cell).raise_error()
+            return
         was_on, steps = self._on, self._steps()
         self._begin()
         if not was_on:
@@ -123,6 +128,8 @@ class NotebookWatch:
         result.raise_error()
 
     def _status(self) -> str:
+        if self._as_program:
+            return "zerograd run watches this notebook"
         if not self._on:
             return "zerograd is off; %zerograd on starts it"
         if not self._watching:
@@ -133,7 +140,7 @@ class NotebookWatch:
     # The watch
 
     def _begin(self) -> None:
-        if self._on:
+        if self._on or self._as_program:
             return
         self._on = True
         if "torch" in sys.modules:
