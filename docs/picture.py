@@ -1,6 +1,6 @@
 """Draws the picture of the README: one weight, two batches, `.grad` after each call.
 
-python docs/picture.py           write docs/buckets.svg
+python docs/picture.py           write docs/buckets.svg, and docs/buckets-narrow.svg for phones
 python docs/picture.py --check   change nothing; exit with 1 if it would differ
 """
 
@@ -13,12 +13,14 @@ from xml.sax.saxutils import escape
 from zerograd.learn.content import Moment, number
 from zerograd.learn.lessons.bucket import CLEARED, FORGOTTEN, moments
 
-PICTURE = Path(__file__).with_name("buckets.svg")
+PICTURES = {"buckets.svg": 6, "buckets-narrow.svg": 3}
+"""Each with how many buckets stand side by side."""
 
-WIDTH, COLUMN, LEFT = 860, 132, 34
+COLUMN, LEFT = 132, 34
 HEIGHT, BUCKET = 96, 64
 """Height and width of a bucket."""
-ROW = 232
+TITLE, BELOW = 40, 192
+"""Height of a title, and of a row of buckets with their words."""
 
 STYLE = """\
 text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
@@ -34,34 +36,40 @@ text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
 }"""
 
 
-def picture() -> str:
-    """The two loops, one above the other."""
+def picture(beside: int) -> str:
+    """The two loops, one above the other, with so many buckets side by side."""
     wrong, used = moments(FORGOTTEN)
     right, clean = moments(CLEARED)
     full = max(used)
+    tall = -(-max(len(wrong), len(right)) // beside) * BELOW + TITLE
+    size = f"{2 * LEFT + beside * COLUMN} {2 * tall}"
     title = f"Without a clear the second step uses {number(used[1])} instead of {number(clean[1])}."
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {2 * ROW}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img">',
             f"<title>{escape(title)}</title>",
             f"<style>\n{STYLE}\n</style>",
-            *_row(0, title, wrong, full, clean),
-            *_row(ROW, "With one more line:", right, full, clean),
+            *_loop(0, title, wrong, full, clean, beside),
+            *_loop(tall, "With one more line:", right, full, clean, beside),
             "</svg>\n",
         ]
     )
 
 
-def _row(top: int, title: str, shown: list[Moment], full: float, clean: list[float]) -> list[str]:
+def _loop(
+    top: int, title: str, shown: list[Moment], full: float, clean: list[float], beside: int
+) -> list[str]:
     parts = [f'<text class="title" x="{LEFT - 14}" y="{top + 26}">{escape(title)}</text>']
     right = iter(clean)
     mixed = False
-    for column, moment in enumerate(shown):
+    for at, moment in enumerate(shown):
         mixed = moment.state == "stale" or (mixed and moment.state == "spent")
         label = "None" if moment.gradient is None else number(moment.gradient)
         if moment.call == "step()" and label != (should := number(next(right))):
             label += f", not {should}"
-        parts += _bucket(LEFT + column * COLUMN, top + 66, moment, label, full, mixed=mixed)
+        row, column = divmod(at, beside)
+        x, y = LEFT + column * COLUMN, top + TITLE + 26 + row * BELOW
+        parts += _bucket(x, y, moment, label, full, mixed=mixed)
     return parts
 
 
@@ -81,14 +89,16 @@ def _bucket(x: int, y: int, moment: Moment, label: str, full: float, *, mixed: b
 
 
 def main() -> int:
-    """Write the picture, or check that it is up to date."""
-    made = picture()
-    if sys.argv[1:] == ["--check"]:
-        same = PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == made
-        print("" if same else f"{PICTURE.name} is out of date: run python docs/picture.py", end="")
-        return int(not same)
-    PICTURE.write_text(made, encoding="utf-8")
-    return 0
+    """Write the pictures, or check that they are up to date."""
+    old = 0
+    for name, beside in PICTURES.items():
+        path, made = Path(__file__).with_name(name), picture(beside)
+        if sys.argv[1:] != ["--check"]:
+            path.write_text(made, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != made:
+            print(f"{name} is out of date: run python docs/picture.py")
+            old = 1
+    return old
 
 
 if __name__ == "__main__":

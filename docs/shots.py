@@ -1,7 +1,7 @@
 """Takes pictures of what people see: the page of a run, the terminal, the lessons and the site.
 
 python docs/shots.py             build/shots: everything at 1400 and 390 pixels, light and dark, to look at
-python docs/shots.py --readme    docs/assets: the two pictures of the README and of the site's first page
+python docs/shots.py --readme    docs/assets: the pictures of the README and of the site's first page
 
 The programs are real runs. It needs chromium and, for the site, `make docs`.
 """
@@ -192,16 +192,20 @@ def readme() -> None:
     ASSETS.mkdir(exist_ok=True)
     with chromium() as browser, tempfile.TemporaryDirectory() as place:
         path = make_page("page", GAN, Path(place))
-        context = browser.new_context(viewport={"width": 1000, "height": 1180})
-        page = context.new_page()
-        page.goto(path.as_uri())
-        page.click(".show")
-        page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
-        page.wait_for_timeout(300)
-        lanes = page.locator("#reading").bounding_box()
-        page.set_viewport_size({"width": 1000, "height": int(lanes["y"] + lanes["height"]) + 10})
-        page.screenshot(path=ASSETS / "report.png")
-        context.close()
+        for scheme, name in zip(SCHEMES, ("report.png", "report-dark.png"), strict=True):
+            context = browser.new_context(
+                viewport={"width": 1000, "height": 1180}, color_scheme=scheme
+            )
+            page = context.new_page()
+            page.goto(path.as_uri())
+            page.click(".show")
+            page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
+            page.wait_for_timeout(300)
+            lanes = page.locator("#reading").bounding_box()
+            height = int(lanes["y"] + lanes["height"]) + 10
+            page.set_viewport_size({"width": 1000, "height": height})
+            page.screenshot(path=ASSETS / name)
+            context.close()
         (ASSETS / "live.svg").write_text(live(Path(place)), encoding="utf-8")
 
 

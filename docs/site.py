@@ -115,13 +115,21 @@ def others(code: str) -> str:
             counts = named.setdefault(tool, [0, 0])
             counts[0] += row["value"]
             counts[1] += row["of"]
-    tools = {tool: counts for tool, counts in named.items() if not tool.startswith("zerograd")}
+    tools = {
+        _aside(tool): counts for tool, counts in named.items() if not tool.startswith("zerograd")
+    }
     if not tools:
         return "Loops with this bug were not given to [other tools](../comparison.md)."
     found = [f"{tool} names {n} of {m}" for tool, (n, m) in tools.items() if n]
     silent = [tool for tool, (n, _) in tools.items() if not n]
     said = "; ".join([*found, *([f"{_and(silent)} name none"] if silent else [])])
     return f"Of drawn loops with this bug, {said}. [How this was measured](../comparison.md)."
+
+
+def _aside(tool: str) -> str:
+    """`ruff 1.0 (all rules)` of `ruff 1.0, all rules`."""
+    name, _, how = tool.partition(", ")
+    return f"{name} ({how})" if how else name
 
 
 def _and(names: list[str]) -> str:

@@ -82,9 +82,9 @@ def page(
     """One lesson as a page."""
     body = "".join(map(render, lesson.parts()))
     links = [
-        f'<a rel="prev" href="{file(before)}">{escape(before.title)}</a>' if before else "<span></span>",
+        f'<a rel="prev" href="{file(before)}">← {escape(before.title)}</a>' if before else "<span></span>",
         '<a href="index.html">All lessons</a>',
-        f'<a rel="next" href="{file(after)}">{escape(after.title)}</a>' if after else "<span></span>",
+        f'<a rel="next" href="{file(after)}">{escape(after.title)} →</a>' if after else "<span></span>",
     ]  # fmt: skip
     return _page(
         f"{lesson.number}. {lesson.title}",

@@ -206,7 +206,7 @@ def _hero(page: Page) -> str:
         windows.update(rank.watched.windows)
     length, times = windows.most_common(1)[0] if windows else (0, 0)
     mostly = "" if len(windows) == 1 else f"{_number(times)} "
-    usual = f"{mostly}of {_count(length, 'backward')}" if windows else ""
+    usual = f"{mostly}with {_count(length, 'backward')}" if windows else ""
     ran = {code for rank in page.ranks for code in rank.watched.ran}
     broken = len({one.finding.code for one in page.findings})
     tiles = [

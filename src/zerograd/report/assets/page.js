@@ -537,12 +537,14 @@ function drawChart({ row, canvas, title }) {
   ctx.textBaseline = "bottom";
   for (const value of grid) {
     const words = short(value), wide = ctx.measureText(words).width;
-    ctx.fillStyle = look.surface;
-    ctx.globalAlpha = .8;
-    if (!gutter()) ctx.fillRect(0, y(value) - 14, wide + 6, 13);
-    ctx.globalAlpha = 1;
+    const at = [gutter() ? -8 - wide : 2, y(value) + (gutter() ? 6 : -2)];
+    /* Without room beside the lines the numbers stand on them, each with an edge of its own. */
+    ctx.strokeStyle = look.surface;
+    ctx.lineWidth = 4;
+    ctx.lineJoin = "round";
+    if (!gutter()) ctx.strokeText(words, ...at);
     ctx.fillStyle = look.muted;
-    ctx.fillText(words, gutter() ? -8 - wide : 2, y(value) + (gutter() ? 6 : -2));
+    ctx.fillText(words, ...at);
   }
   function between() {
     /* What is wrong stands out: the room between the two lines. */
