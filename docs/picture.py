@@ -35,6 +35,8 @@ text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
   .bucket { stroke: #9198a1 } .live { fill: #5c8ef0 } .spent { fill: #667080 } .mixed { fill: #f0693f }
 }"""
 
+NARROW = ".title { font-size: 14px }\n"
+
 
 def picture(beside: int) -> str:
     """The two loops, one above the other, with so many buckets side by side."""
@@ -48,7 +50,7 @@ def picture(beside: int) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img">',
             f"<title>{escape(title)}</title>",
-            f"<style>\n{STYLE}\n</style>",
+            f"<style>\n{STYLE}\n{'' if beside > 3 else NARROW}</style>",
             *_loop(0, title, wrong, full, clean, beside),
             *_loop(tall, "With one more line:", right, full, clean, beside),
             "</svg>\n",
