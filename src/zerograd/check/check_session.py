@@ -334,7 +334,7 @@ class _Chooser:
                 continue
             level = self._level(finding, settings)
             self.failed |= self._fails(finding, level, settings)
-            if not self._options.repair:
+            if not self._options.repair and (finding.fix is not None or finding.refused):
                 # The cache may know a fix: with and without it, the report is the same.
                 finding = replace(finding, fix=None, refused="")
             pages = settings.rule_pages.rstrip("/")

@@ -23,6 +23,8 @@ class KnownCalls:
     def __init__(self) -> None:
         self.near: dict[Facts, list[Fn]] = {}
         """By the facts of some code, the functions of its file that it may call."""
+        self.named: dict[tuple[int, str], list[Fn]] = {}
+        """By the identity of a file and a name, its functions and methods of that name."""
         self.reached: dict[tuple[ast.AST, str], bool] = {}
         """Whether a function, or one that it calls, does this."""
         self.methods: dict[tuple[ast.ClassDef, str], list[Fn]] = {}
@@ -133,9 +135,10 @@ class CallGraph(Composed):
         inherited = klass if depth < 3 else None
         yield from ((inner, depth + 1) for inner in self.near_callees(module, facts, inherited))
         # In an order that is the same in every run: there is a limit to what is imported.
-        for name in sorted(facts.calls):
-            first, last = name.split(".")[0], name.rpartition(".")[2]
-            if first in module.imports:
+        imports = module.imports
+        for owner, _, last in facts.call_parts:
+            first = owner or last
+            if first in imports:
                 value = self.names.of_module(module, first)
                 if isinstance(value, Origin) and value.path is not None:
                     value = self.names.attribute(value, last)
@@ -153,9 +156,7 @@ class CallGraph(Composed):
         module = fn.module
         notes = {arg.arg: arg.annotation for arg in parameters(fn.node) if arg.annotation}
         me = fn.node.args.args[0].arg if fn.klass is not None and fn.node.args.args else None
-        for name in sorted(module.facts[fn.node].calls):
-            owner, _, last = name.rpartition(".")
-            first, _, attr = owner.partition(".")
+        for first, attr, last in module.facts[fn.node].call_parts:
             makers: list[tuple[Module, ast.expr]] = []
             if first == me and not attr:
                 yield from self.kept_functions(fn, last)
@@ -202,7 +203,9 @@ class CallGraph(Composed):
         """Functions of the same file, and inherited methods, that code with these facts may call."""
         near = self.known.near.get(facts)
         if near is None:
-            near = self.known.near[facts] = list(_in_file(module, facts))
+            near = self.known.near[facts] = [
+                fn for last in sorted(facts.called) for fn in self._named(module, last)
+            ]
         yield from near
         if klass is not None:
             for base in self.classes.lineage(klass)[1:]:
@@ -221,13 +224,17 @@ class CallGraph(Composed):
             self.known.reached[(fn.node, "here")] = known
         return known
 
-
-def _in_file(module: Module, facts: Facts) -> Iterator[Fn]:
-    """The functions of a file that code with these facts may call."""
-    for last in sorted(facts.called):
-        for owner, method in module.methods_named(last):
-            yield Fn(method, module, last, None, None, Klass(owner, module))
-        if last in module.functions:
-            yield Fn(module.functions[last], module, last)
-        elif last in module.classes:
-            yield from methods_of(Klass(module.classes[last], module, last))
+    def _named(self, module: Module, last: str) -> list[Fn]:
+        """The functions of a file that code which calls this name may call."""
+        known = self.known.named.get((id(module), last))
+        if known is None:
+            known = [
+                Fn(method, module, last, None, None, Klass(owner, module))
+                for owner, method in module.methods_named(last)
+            ]
+            if last in module.functions:
+                known.append(Fn(module.functions[last], module, last))
+            elif last in module.classes:
+                known += methods_of(Klass(module.classes[last], module, last))
+            self.known.named[id(module), last] = known
+        return known

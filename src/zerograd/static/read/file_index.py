@@ -63,6 +63,16 @@ class Facts:
         return {name.rpartition(".")[2] for name in self.calls}
 
     @cached_property
+    def call_parts(self) -> list[tuple[str, str, str]]:
+        """What it calls, in the order of names: `self`, `optimizer` and `step` of `self.optimizer.step`."""
+        found = []
+        for name in sorted(self.calls):
+            owner, _, last = name.rpartition(".")
+            first, _, attr = owner.partition(".")
+            found.append((first, attr, last))
+        return found
+
+    @cached_property
     def stored(self) -> list[tuple[str, str, str]]:
         """Names that are stored as they are: the name, and the object and attribute that hold it."""
         pairs = [(target, node.value) for node, target in self._single]
