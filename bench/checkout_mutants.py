@@ -2,7 +2,7 @@
 
 A checkout is a directory of a repository's files. Only files in which nothing is found are broken, and nothing
 is run: a mutant that leaves another clear of the same object in its function is not counted, since it may be
-right. Each mutant is checked in a copy of the checkout, together with the files that read it.
+right; nor is one of a function that does not train, where the function that trains clears the same. Each mutant is checked in a copy of the checkout, together with the files that read it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from mutants import BY_NAME, fits, sources
 from mutation import operators
-from mutation.acts import CLIP, ZERO, Acts
+from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Acts
 from mutation.surgery import Text
 from zerograd.check.drivers import drivers
 from zerograd.core.finding import Finding
@@ -112,8 +112,13 @@ def is_spare(text: str, mutant: operators.Mutant) -> bool:
     own = [act for act in acts.of(ZERO) if act.line == mutant.line]
     if not own:
         return False
-    others = (act for act in acts.of(ZERO) if act.function is own[0].function and act not in own)
-    return any(act.target == own[0].target for act in others)
+    here = own[0].function
+    trains = any(act.function is here for kind in (BACKWARD, STEP) for act in acts.of(kind))
+    others = (act for act in acts.of(ZERO) if act not in own)
+    # A function that neither fills nor steps clears what another one, which trains, clears as well.
+    return any(
+        act.target == own[0].target and (act.function is here or not trains) for act in others
+    )
 
 
 def files(checkout: Path) -> Iterator[Path]:

@@ -189,6 +189,9 @@ class Call:
         whose = [effect.whose for effect in does if isinstance(effect, (Steps, Clears, MayTouch))]
         self.needs_owner = Whose.OWNER in whose or isinstance(gives, ResultOf)
         self.needs_first = Whose.FIRST in whose
+        self.steps_first = any(
+            isinstance(effect, Steps) and effect.whose is Whose.FIRST for effect in does
+        )
 
 
 class Changes(Enum):

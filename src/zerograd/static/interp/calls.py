@@ -233,7 +233,7 @@ class Calls(Composed):
 
     def unseen_method(self, node: ast.Call, owner: Thing) -> None:
         """A method that cannot be seen may do anything with what its object holds."""
-        if owner.klass is not None and self.classes.is_visible(owner.klass):
+        if owner.klass is not None and self.objects.leaves_gradients_alone(owner.klass):
             return
         self.effects.unknown(node, owner.key)
 

@@ -100,6 +100,12 @@ class Constructors(Composed):
             self.effects.announce(node, key)
         return Thing(key, made=True)
 
+    def as_optimizer(self, value: Value, node: ast.expr) -> Value:
+        """The result of an unseen call, as the optimizer that it has to be."""
+        if isinstance(value, Tensor) and isinstance(node, (ast.Name, ast.Attribute)):
+            return Thing(self.env.key(node), Role.OPTIMIZER)
+        return value
+
     def as_object(self, value: Value, node: ast.expr) -> Value:
         """The result of an unseen call, as an object if the file uses it as one with a role."""
         if isinstance(value, Tensor):

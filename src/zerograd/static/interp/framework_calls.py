@@ -118,6 +118,9 @@ class FrameworkCalls(Composed):
 
     def _is_handed(self, call: Call, node: ast.Call, arguments: list[Value]) -> bool:
         """Whether a call is handed what the table says, and what its effects need."""
+        if call.on is On.MODULE and call.steps_first and node.args and arguments:
+            # Whatever an unseen function gave back: what a library steps is an optimizer.
+            arguments[0] = self.constructors.as_optimizer(arguments[0], node.args[0])
         if call.needs_first and not (arguments and isinstance(arguments[0], Thing)):
             return False
         return call.given is None or self.is_given(call.given, node, arguments)

@@ -46,6 +46,8 @@ class KnownClasses:
         self.methods: dict[ast.ClassDef, list[Fn]] = {}
         self.kept: dict[Function, dict[str, str]] = {}
         """By method: the attribute that holds each argument."""
+        self.silent: dict[ast.ClassDef, bool] = {}
+        """By class: whether what it inherits unseen leaves gradients alone."""
 
 
 class Classes:
@@ -85,12 +87,15 @@ class Classes:
 
     def is_visible(self, klass: Klass) -> bool:
         """Whether all bases of a class are visible, or known to leave gradients alone."""
-        return all(
-            isinstance(self.base(part, base), Klass)
-            or text_of(base).rsplit(".", 1)[-1] in _HARMLESS_BASES
-            for part in self.lineage(klass)
-            for base in part.node.bases
-        )
+        return not any(True for _ in self.unseen_bases(klass))
+
+    def unseen_bases(self, klass: Klass) -> Iterator[tuple[Klass, ast.expr]]:
+        """The bases of a class that cannot be seen, each with the class that names it."""
+        for part in self.lineage(klass):
+            for node in part.node.bases:
+                if not isinstance(self.base(part, node), Klass):
+                    if text_of(node).rsplit(".", 1)[-1] not in _HARMLESS_BASES:
+                        yield part, node
 
     def methods(self, klass: Klass) -> list[Fn]:
         """The methods that a class defines itself."""
@@ -362,6 +367,19 @@ class Objects:
                 pairs = (pair for call in calls for pair in _handed_up(call, inherited))
                 return {name: held[arg] for arg, name in pairs if arg in held and name in names}
         return {}
+
+    def leaves_gradients_alone(self, klass: Klass) -> bool:
+        """Whether nothing that a class inherits unseen does anything to gradients: its files never speak of them."""
+        known = self.classes.known.silent
+        if klass.node not in known:
+            opened = [
+                self.names.class_of(part.module, node, anyway=True)
+                for part, node in self.classes.unseen_bases(klass)
+            ]
+            known[klass.node] = all(
+                base is not None and self.classes.is_visible(base) for base in opened
+            )
+        return known[klass.node]
 
     def parts(self, module: Key) -> list[Key]:
         """What a module of the project is seen to build for itself."""
