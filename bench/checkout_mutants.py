@@ -2,7 +2,8 @@
 
 A checkout is a directory of a repository's files. Only files in which nothing is found are broken, and nothing
 is run: a mutant that leaves another clear of the same object in its function is not counted, since it may be
-right; nor is one of a function that does not train, where the function that trains clears the same. Each mutant is checked in a copy of the checkout, together with the files that read it.
+right; nor is one of a function that does not train, if the function that trains clears the same. Each mutant is
+checked in a copy of the checkout, together with the files that read it.
 """
 
 from __future__ import annotations
