@@ -32,8 +32,10 @@ METHOD = (
     "found if something is printed for the wrong version that is not printed for the right one; it is named if that "
     "is a fitting code of zerograd, or for other tools a message with a word of the bug. A false alarm is a message "
     "about gradients for a right version. Set-up: the steps after installing. The processor time is that of the whole "
-    "command, divided by the programs. Overhead: the processor time of running programs with the tool, relative to "
-    "the same programs without it, in interleaved rounds; bare again is the control."
+    "command, divided by the programs; programs that are run are forks of one process that has loaded torch and the "
+    "tool, and zerograd run is measured by what it starts, zerograd.watch. Overhead: the processor time of a short "
+    "program with the tool, set-up included, relative to the same program without it, in interleaved rounds; bare "
+    "again is the control."
 )
 PLAINEST = ("zero deleted", "zero hoisted a loop level")
 """Kinds of mutants that a search for zero_grad in a loop can find."""
