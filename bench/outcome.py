@@ -52,15 +52,17 @@ def write(
     rows: Sequence[Row],
     tables: bool = False,
     notes: Sequence[str] = (),
+    commit: str | None = None,
 ) -> None:
     """Write a result with the versions and the machine it was measured on.
 
-    With `tables`, a row named `a: b` is the cell of line a and column b on the page.
+    With `tables`, a row named `a: b` is the cell of line a and column b on the page. The commit is that of this tree,
+    unless what was measured before is put together.
     """
     found: dict[str, Any] = {
         "title": title,
         "method": method,
-        "setting": setting(),
+        "setting": {**setting(), **({"commit": commit} if commit else {})},
         **({"tables": True} if tables else {}),
         **({"notes": list(notes)} if notes else {}),
         "rows": [{k: v for k, v in asdict(row).items() if v is not None} for row in rows],
