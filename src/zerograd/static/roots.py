@@ -15,7 +15,6 @@ from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
-from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, text_of
 from zerograd.static.read.keys import SELF, Key
@@ -76,7 +75,7 @@ class Roots:
         for klass in module.classes.values():
             yield from self._inherited(Klass(klass, module, klass.name), scout)
         for fn in functions:
-            if fn.node in self._inlined or _is_optimizer_method(fn):
+            if fn.node in self._inlined or scout.classes.is_optimizer_method(fn):
                 continue
             here = scout.graph.touches_gradients_here(fn)
             neglects = here and _neglects(fn)
@@ -437,9 +436,3 @@ def _feeds(facts: Facts) -> bool:
 def _neglects(fn: Fn) -> bool:
     """Whether a method belongs to a class that makes an optimizer and never uses it."""
     return fn.klass is not None and any(True for _ in unused_optimizers(fn.klass))
-
-
-def _is_optimizer_method(fn: Fn) -> bool:
-    """Whether a function is part of an optimizer: no rule is about what an optimizer does inside."""
-    bases = fn.klass.node.bases if fn.klass is not None else []
-    return any(vocabulary.role_of_call(text_of(base)) is Role.OPTIMIZER for base in bases)

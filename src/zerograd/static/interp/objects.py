@@ -113,11 +113,17 @@ class Classes:
         for base in self.lineage(klass):
             for parent in base.node.bases:
                 role = vocabulary.role_of_call(text_of(parent))
+                if role is Role.OPTIMIZER and self._steps_nothing(self.base(base, parent)):
+                    continue  # `class Trainer(KeepsOptimizer)`
                 if role:
                     return role
         if klass.name in registry.CLASSES and not self.defines(klass, "__call__"):
             return registry.CLASSES[klass.name]
         return Role.NONE
+
+    def _steps_nothing(self, parent: Value) -> bool:
+        """Whether a class of the project is no optimizer, whatever it is called: it cannot step."""
+        return isinstance(parent, Klass) and not self.defines(parent, "step")
 
     def is_optimizer_method(self, method: Fn) -> bool:
         """Whether a method belongs to an optimizer of the project."""
