@@ -238,7 +238,7 @@ class Roots:
             text_of(call.func).split(".")[0]
             for node in module.tree.body
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-            for call in ast.walk(node)
+            for call in nodes(node)
             if isinstance(call, ast.Call)
         }
         imported = (

@@ -15,7 +15,7 @@ from zerograd.core.records import replace
 from zerograd.static.frameworks.registry import CLIPS
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import children, text_of
 from zerograd.static.read.module import Module
 
 _CUTS = frozenset({"detach", "data"})
@@ -72,7 +72,7 @@ class _Uses:
         todo: deque[ast.AST] = deque([module.tree])
         while todo:
             node = todo.popleft()
-            inside = list(ast.iter_child_nodes(node))
+            inside = children(node)
             self.above.update(dict.fromkeys(inside, node))
             todo.extend(inside)
             if isinstance(node, ast.Name):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Klass
 
@@ -37,7 +37,7 @@ def _makes_optimizer(call: ast.Call) -> bool:
 def _is_used(module: Module, attr: str) -> bool:
     """Whether a file does more with an attribute than to store it, look at it or hand it to a scheduler."""
     harmless: set[int] = set()
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         if isinstance(node, ast.Attribute) and node.attr in _READS:
             harmless.add(id(node.value))
         elif isinstance(node, ast.Call) and SCHEDULER.search(text_of(node.func)):
@@ -47,7 +47,7 @@ def _is_used(module: Module, attr: str) -> bool:
         and node.attr == attr
         and isinstance(node.ctx, ast.Load)
         and id(node) not in harmless
-        for node in ast.walk(module.tree)
+        for node in nodes(module.tree)
     ) or any(
         isinstance(node, ast.Constant) and node.value == attr for node in ast.walk(module.tree)
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zerograd.core.events import Site
 from zerograd.explore.logic import Name, Variable
 from zerograd.static.frameworks.table import Role
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module, assigned_names
 from zerograd.static.read.values import Fn, Frame, Klass, Many, Table, Thing, Value
@@ -220,7 +220,7 @@ class Environment:
         """The variables and attributes that an expression reads."""
         found = (
             self.name(inner)
-            for inner in ast.walk(node)
+            for inner in nodes(node)
             if isinstance(inner, (ast.Name, ast.Attribute))
         )
         return frozenset(name for name in found if name is not None)

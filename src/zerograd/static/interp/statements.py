@@ -31,7 +31,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.expressions import Expressions
 from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import Function, text_of
+from zerograd.static.read.file_index import Function, nodes, text_of
 from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     Fn,
@@ -138,7 +138,7 @@ class Contexts(Composed):
 
 def _computes_a_loss(body: list[ast.stmt]) -> bool:
     """Whether a block runs a forward: DDP reads there, and not in the backward, whether to share."""
-    calls = (node for part in body for node in ast.walk(part) if isinstance(node, ast.Call))
+    calls = (node for node in nodes(*body) if isinstance(node, ast.Call))
     return any(text_of(call.func).rpartition(".")[2] not in ("backward", "scale") for call in calls)
 
 

@@ -257,12 +257,11 @@ _IMPORT = re.compile(
 )
 _LISTED = re.compile(rb"([\w.]+)(?:\s+as\s+(\w+))?")
 _OUTSIDE = frozenset(name.encode() for name in OUTSIDE)
-_LINE = re.compile(rb"^([ \t]*)([^\s#][^\n]*)", re.MULTILINE)
 _OPENS = (b"def ", b"class ", b"for ", b"while ", b"async ")
 _BLOCK = re.compile(
     rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w., \t]*)\)[ \t]*:)?"
 )
-_CALL = re.compile(rb"(\w+)[ \t]*\(")
+_CALL = re.compile(rb"\b(\w+)[ \t]*\(")
 
 
 def import_lines(data: bytes) -> list[bytes]:
@@ -309,6 +308,14 @@ class _Block(NamedTuple):
     part: Part
     function: bytes
     looped: bool
+    lines: list[bytes]
+    """Those in it, and in no block inside it, that call something."""
+
+    @property
+    def calls(self) -> set[bytes]:
+        """Where the names of what it calls are put."""
+        calls = self.part.repeated if self.looped else self.part.once
+        return calls[self.function]
 
 
 # A file is outlined for its functions, for its exports, and for the files that import it. To do it once saves
@@ -317,23 +324,24 @@ class _Block(NamedTuple):
 def _parts(data: bytes) -> dict[bytes, Part]:
     top = Part([], {b"": set()}, {b"": set()})
     parts = {b"": top}
-    outermost = _Block(-1, top, b"", False)
-    blocks = [outermost]
-    for match in _LINE.finditer(data):
-        indent, text = match.groups()
-        deep = len(indent)
+    blocks = [_Block(-1, top, b"", False, [])]
+    closed: list[_Block] = []
+    for line in data.split(b"\n"):
+        text = line.lstrip(b" \t")
         opened = _BLOCK.match(text) if text.startswith(_OPENS) else None
+        if opened is None and (b"(" not in text or text.startswith(b"#")):
+            continue
+        deep = len(line) - len(text)
         if opened is None:
-            if b"(" not in text:
-                continue
             # A line of a string may be further to the left: it closes no block.
-            block = next((one for one in reversed(blocks) if one.indent < deep), outermost)
-            calls = block.part.repeated if block.looped else block.part.once
-            calls[block.function].update(_CALL.findall(text))
+            at = -1
+            while blocks[at].indent >= deep:
+                at -= 1
+            blocks[at].lines.append(text)
             continue
         while blocks[-1].indent >= deep:
-            blocks.pop()
-        _, part, function, looped = blocks[-1]
+            closed.append(blocks.pop())
+        _, part, function, looped, _ = blocks[-1]
         kind, name, bases = opened.groups()
         if kind in (b"for", b"while"):
             part.once[function].update(_CALL.findall(text))
@@ -346,5 +354,8 @@ def _parts(data: bytes) -> dict[bytes, Part]:
                 part.once.setdefault(name, set())
                 part.repeated.setdefault(name, set())
             function, looped = (name, False) if kind == b"def" else (b"", False)
-        blocks.append(_Block(deep, part, function, looped))
+        blocks.append(_Block(deep, part, function, looped, []))
+    for block in (*closed, *blocks):
+        if block.lines:
+            block.calls.update(_CALL.findall(b"\n".join(block.lines)))
     return parts
