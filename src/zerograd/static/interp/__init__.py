@@ -14,7 +14,7 @@ calls. It runs nothing, and has its parts as attributes; each part gets those be
     interpreter
 
 Expressions hold calls, calls run functions, functions hold statements: that circle closes in the tables of
-the evaluator, which the interpreter fills. A new kind of node is a method and a line in a table.
+the evaluator, which the interpreter fills. A new kind of node is a method and a line in `handlers`.
 
 May import: core, explore, static.frameworks, static.read.
 """

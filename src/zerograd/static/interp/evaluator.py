@@ -19,6 +19,9 @@ from zerograd.static.read.values import Frame, Value, mix
 _LEAVES = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
 """What follows one of these in its block is never reached."""
 
+ExpressionHandlers = dict[type[ast.AST], Callable[[Any], Value]]
+StatementHandlers = dict[type[ast.AST], Callable[[Any], bool | None]]
+
 
 class Evaluator:
     """Evaluates expressions and statements by their kind; `add_handlers` fills its two tables."""
@@ -33,8 +36,8 @@ class Evaluator:
         self.budget = budget
         self.env = env
         self.emitter = emitter
-        self.expressions: dict[type[ast.AST], Callable[[Any], Value]] = {}
-        self.statements: dict[type[ast.AST], Callable[[Any], bool | None]] = {}
+        self.expressions: ExpressionHandlers = {}
+        self.statements: StatementHandlers = {}
         self._add_handlers: Callable[[], None] | None = add_handlers
 
     def complete(self) -> None:

@@ -10,7 +10,7 @@ from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
-from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read.file_index import short_text, text_of
 from zerograd.static.read.values import (
@@ -42,6 +42,25 @@ class Expressions(Composed):
     objects: Objects
     conditions: Conditions
     assignments: Assignments
+
+    def handlers(self) -> ExpressionHandlers:
+        """The method for each kind of expression."""
+        return {
+            ast.Constant: self.constant,
+            ast.Attribute: self.attribute,
+            ast.Tuple: self.sequence,
+            ast.List: self.sequence,
+            ast.Dict: self.dictionary,
+            ast.Subscript: self.subscript,
+            ast.BinOp: self.binary,
+            ast.UnaryOp: self.unary,
+            ast.IfExp: self.choice,
+            ast.BoolOp: self.junction,
+            ast.Lambda: self.function,
+            ast.NamedExpr: self.named,
+            ast.Await: self.inner,
+            ast.Starred: self.inner,
+        }
 
     def constant(self, node: ast.Constant) -> Value:
         """A literal."""

@@ -127,57 +127,9 @@ class Interpreter:
             env, emitter, known, nesting, mode, evaluator, conditions, effects, parameters,
             assignments, expressions,
         )  # fmt: skip
-        evaluator.expressions.update(
-            {
-                ast.Name: names.name,
-                ast.Constant: expressions.constant,
-                ast.Attribute: expressions.attribute,
-                ast.Call: calls.call,
-                ast.Tuple: expressions.sequence,
-                ast.List: expressions.sequence,
-                ast.Dict: expressions.dictionary,
-                ast.Subscript: expressions.subscript,
-                ast.BinOp: expressions.binary,
-                ast.UnaryOp: expressions.unary,
-                ast.IfExp: expressions.choice,
-                ast.BoolOp: expressions.junction,
-                ast.Lambda: expressions.function,
-                ast.NamedExpr: expressions.named,
-                ast.Await: expressions.inner,
-                ast.Starred: expressions.inner,
-                ast.ListComp: comprehensions.sequence,
-                ast.GeneratorExp: comprehensions.sequence,
-                ast.SetComp: comprehensions.sequence,
-                ast.DictComp: comprehensions.dictionary,
-            }
-        )
-        evaluator.statements.update(
-            {
-                ast.Expr: statements.expression,
-                ast.Assign: statements.assign,
-                ast.AnnAssign: statements.annotated,
-                ast.AugAssign: statements.augmented,
-                ast.Delete: statements.delete,
-                ast.Return: statements.return_,
-                ast.Raise: statements.raise_,
-                ast.Break: statements.break_,
-                ast.Continue: statements.continue_,
-                ast.Assert: statements.assertion,
-                ast.FunctionDef: statements.function,
-                ast.AsyncFunctionDef: statements.function,
-                ast.ClassDef: statements.class_,
-                ast.If: statements.branch,
-                ast.Match: statements.match,
-                ast.Try: statements.attempt,
-                ast.With: contexts.block,
-                ast.AsyncWith: contexts.block,
-                ast.For: loops.for_loop,
-                ast.AsyncFor: loops.for_loop,
-                ast.While: loops.while_loop,
-            }
-        )
-        if hasattr(ast, "TryStar"):
-            evaluator.statements[ast.TryStar] = statements.attempt
+        evaluator.expressions.update({ast.Name: names.name, ast.Call: calls.call})
+        evaluator.expressions.update(expressions.handlers() | comprehensions.handlers())
+        evaluator.statements.update(statements.handlers() | contexts.handlers() | loops.handlers())
 
     def top_level(self) -> Flow:
         """The module's top level as a flow."""

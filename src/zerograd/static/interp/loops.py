@@ -26,7 +26,7 @@ from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
-from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers, StatementHandlers
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, stripped, text_of
@@ -62,6 +62,14 @@ class Loops(Composed):
     objects: Objects
     conditions: Conditions
     assignments: Assignments
+
+    def handlers(self) -> StatementHandlers:
+        """The method for each kind of loop."""
+        return {
+            ast.For: self.for_loop,
+            ast.AsyncFor: self.for_loop,
+            ast.While: self.while_loop,
+        }
 
     def while_loop(self, node: ast.While) -> None:
         """`while test:`."""
@@ -344,6 +352,15 @@ class Comprehensions(Composed):
     evaluator: Evaluator
     assignments: Assignments
     loops: Loops
+
+    def handlers(self) -> ExpressionHandlers:
+        """The method for each kind of comprehension."""
+        return {
+            ast.ListComp: self.sequence,
+            ast.GeneratorExp: self.sequence,
+            ast.SetComp: self.sequence,
+            ast.DictComp: self.dictionary,
+        }
 
     def sequence(self, node: Comprehension) -> Value:
         """`[x for …]`, `{x for …}`, `(x for …)`."""

@@ -27,7 +27,7 @@ from zerograd.static.interp.conditions import Conditions, is_none_check
 from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Emitter, Gate
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
-from zerograd.static.interp.evaluator import Evaluator
+from zerograd.static.interp.evaluator import Evaluator, StatementHandlers
 from zerograd.static.interp.expressions import Expressions
 from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
@@ -59,6 +59,13 @@ class Contexts(Composed):
     objects: Objects
     assignments: Assignments
     conditions: Conditions
+
+    def handlers(self) -> StatementHandlers:
+        """The method for each kind of `with` block."""
+        return {
+            ast.With: self.block,
+            ast.AsyncWith: self.block,
+        }
 
     def block(self, node: ast.With | ast.AsyncWith) -> None:
         """`with context:`."""
@@ -159,6 +166,30 @@ class Statements(Composed):
     parameters: ParameterCalls
     assignments: Assignments
     expressions: Expressions
+
+    def handlers(self) -> StatementHandlers:
+        """The method for each kind of statement."""
+        handlers: StatementHandlers = {
+            ast.Expr: self.expression,
+            ast.Assign: self.assign,
+            ast.AnnAssign: self.annotated,
+            ast.AugAssign: self.augmented,
+            ast.Delete: self.delete,
+            ast.Return: self.return_,
+            ast.Raise: self.raise_,
+            ast.Break: self.break_,
+            ast.Continue: self.continue_,
+            ast.Assert: self.assertion,
+            ast.FunctionDef: self.function,
+            ast.AsyncFunctionDef: self.function,
+            ast.ClassDef: self.class_,
+            ast.If: self.branch,
+            ast.Match: self.match,
+            ast.Try: self.attempt,
+        }
+        if hasattr(ast, "TryStar"):
+            handlers[ast.TryStar] = self.attempt
+        return handlers
 
     def expression(self, node: ast.Expr) -> None:
         """An expression as a statement."""
