@@ -19,7 +19,7 @@ from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import seen_to_clear
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import parameters, reached, text_of
 from zerograd.static.read.values import (
     Fn,
     Lit,
@@ -83,7 +83,8 @@ class StepCalls(Composed):
             self.functions.call(arguments[0], node, [], force=True)
         self.objects.role(replace(owner, role=Role.OPTIMIZER))
         self.effects.step(node, owner.key)
-        if seen_to_clear(method) or (arguments and not isinstance(arguments[0], (Fn, Lit))):
+        unseen = bool(arguments) and not isinstance(arguments[0], (Fn, Lit))
+        if seen_to_clear(method) or (unseen and _runs_what_it_is_handed(method)):
             self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         return Lit(None)
 
@@ -131,6 +132,21 @@ class StepCalls(Composed):
     def _is_scaled(self, limits: list[Value]) -> bool:
         """Whether a limit was computed with a scaler: it limits gradients that are still scaled."""
         return any(self.known.roles.get(key) is SCALER for key in roots(mix(limits))[0])
+
+
+def _runs_what_it_is_handed(method: Fn) -> bool:
+    """Whether a step of the project calls what it is handed, hands it on to another step, or runs a backward."""
+    if isinstance(method.node, ast.Lambda) or "backward" in method.module.facts[method.node].called:
+        return True
+    handed = {arg.arg for arg in parameters(method.node)[1:]}
+    for node in reached(method.node):
+        if isinstance(node, ast.Call):
+            called = [node.func]
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+                called += [*node.args, *(one.value for one in node.keywords)]
+            if any(isinstance(one, ast.Name) and one.id in handed for one in called):
+                return True
+    return False
 
 
 def without_limit(node: ast.Call) -> bool:
