@@ -2,13 +2,14 @@
 
 A checkout is a directory of a repository's files. Only files in which nothing is found are broken, and nothing
 is run: a mutant that leaves another clear of the same object in its function is not counted, since it may be
-right; nor is one of a function that does not train, if the function that trains clears the same. Each mutant is
-checked in a copy of the checkout, together with the files that read it.
+right; nor is one of a function that does not train, if the function that trains clears the same, nor one of code
+that is never reached. Each mutant is checked in a copy of the checkout, together with the files that read it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import multiprocessing
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 from mutants import BY_NAME, fits, sources
 from mutation import operators
 from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Acts
-from mutation.surgery import Text
+from mutation.surgery import Text, blocks
 from zerograd.check.drivers import drivers
 from zerograd.core.finding import Finding
 from zerograd.static.check_file import Verdict, verdict_on_file
@@ -108,6 +109,8 @@ def _found(paths: tuple[str, ...], kind: operators.Kind) -> list[Finding]:
 def is_spare(text: str, mutant: operators.Mutant) -> bool:
     """Whether what a mutant takes away may be missing: there is another clear, or nothing is clipped."""
     acts = Acts(Text(text))
+    if is_never_reached(acts.text.tree, mutant.line):
+        return True
     if mutant.kind.name == "unscale deleted":
         return not acts.of(CLIP)
     own = [act for act in acts.of(ZERO) if act.line == mutant.line]
@@ -120,6 +123,25 @@ def is_spare(text: str, mutant: operators.Mutant) -> bool:
     return any(
         act.target == own[0].target and (act.function is here or not trains) for act in others
     )
+
+
+def is_never_reached(tree: ast.AST, line: int) -> bool:
+    """Whether a line comes after a statement that leaves its block for good: `exit()`, `return`, `raise`."""
+    for block in (block for node in ast.walk(tree) for block in blocks(node)):
+        around = next((at for at, one in enumerate(block) if _spans(one, line)), 0)
+        if any(_leaves(one) for one in block[:around]):
+            return True
+    return False
+
+
+def _spans(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _leaves(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return ast.unparse(node.value.func) in ("exit", "quit", "sys.exit", "os._exit")
+    return isinstance(node, (ast.Return, ast.Raise))
 
 
 def files(checkout: Path) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import checkout_mutants
 import zerograd
 from mutation import operators, trial
 from support import tiers
@@ -195,3 +196,31 @@ def test_a_missed_goal_is_an_exit_code(tmp_path: Path) -> None:
     assert by_file["train.py"]["verdicts"]
     # What is found to be wrong to begin with is not broken further; nor is what says no zero_grad.
     assert set(by_file) == {"sam_two_steps.py", "train.py"}
+
+
+@pytest.mark.parametrize(
+    ("source", "spare"),
+    [
+        ("for x in loader:\n    opt.zero_grad()\n    net(x).backward()\n    opt.step()\n", [False]),
+        (
+            ("class Trainer:\n"
+            "    def make(self):\n"
+            "        self.opt.zero_grad()\n"
+            "    def train(self, loader):\n"
+            "        for x in loader:\n"
+            "            self.opt.zero_grad()\n"
+            "            self.net(x).backward()\n"
+            "            self.opt.step()\n"),
+            [True, False],
+        ),
+        ("def train():\n    exit()\n    opt.zero_grad()\n    net().backward()\n    opt.step()\n", [True]),
+        ("def show():\n    log.clear_log()\n    opt.zero_grad()\n    net().backward()\n    opt.step()\n", [False]),
+    ],
+    ids=["a loop", "a constructor", "after exit()", "another clear"],
+)  # fmt: skip
+def test_of_real_files_only_mutants_that_are_wrong_are_counted(
+    source: str, spare: list[bool]
+) -> None:
+    deleted = ("zero deleted", "zero of one of several deleted")
+    made = [one for one in operators.mutants(source) if one.kind.name in deleted]
+    assert [checkout_mutants.is_spare(source, one) for one in made] == spare
