@@ -65,7 +65,7 @@ class Engine:
     running: Engine | None = None
     lock = threading.RLock()
     last_hooks: Hooks | None = None
-    """The patches of the last engine: the next one uses them again, which takes a fifth of the time."""
+    """The patches of the last engine, which the next one uses again."""
     allowed: frozenset[str] = frozenset()
     """The codes of the rules that the program allows to be broken now."""
     expected = 0
