@@ -85,12 +85,13 @@ def _root(path: str) -> str:
 def _load(path: str) -> Counter[Known]:
     import json
 
-    again = f"write it again: zerograd check --write-baseline {path}"
+    command = f"zerograd check --write-baseline {path}"
+    again = f"write it again: {command}"
     try:
         with open(path, encoding="utf-8") as stream:
             data = json.load(stream)
     except FileNotFoundError:
-        raise Unusable(f"there is no baseline {path}; {again}") from None
+        raise Unusable(f"there is no baseline {path}; write it: {command}") from None
     except OSError as error:
         raise Unusable(f"the baseline {path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
