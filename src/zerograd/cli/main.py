@@ -100,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal.
 
-    argparse asks `shutil` for the width, even where no help is printed: that loads compression libraries, 4 % of
+    argparse asks `shutil` for the width, even where no help is printed: that loads compression libraries, 2 % of
     the instructions of a one-file check.
     """
 

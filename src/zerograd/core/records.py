@@ -26,8 +26,8 @@ else:
         """As `dataclasses.dataclass`, but each method is compiled when it is first called.
 
         A frozen one is frozen for the type checker, and can be hashed; nothing is in the way of its constructor.
-        This saves a fifth of the instructions of a one-file check (`bench/check_speed.py`), and a tenth of the
-        time of a large one.
+        This saves a quarter of the instructions of a one-file check (the file of `bench/check_speed.py`), and 3 %
+        of the processor time of a large one (10 training repositories).
         """
         if kind is None:
             return lambda kind: dataclass(kind, frozen=frozen, eq=eq, kw_only=kw_only)
