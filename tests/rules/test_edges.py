@@ -917,6 +917,9 @@ KEPT = {
     "a scaled backward that may add to unscaled ones": Kept(
         "ZG206", (SCALED, UNSCALE, replace(SCALED, may=True))
     ),
+    "a scaled backward after what may be another's, unscaled before": Kept(
+        "ZG206", (SCALED, UNSCALE, ZERO, UNSURE, SCALED)
+    ),
     "a plain backward onto unscaled gradients": Kept("ZG206", (SCALED, UNSCALE, BACKWARD)),
     "a scaled backward after a clear": Kept("ZG206", (SCALED, UNSCALE, ZERO, SCALED)),
     "a scaled backward onto what was unscaled by hand": Kept(
@@ -939,6 +942,9 @@ KEPT = {
     "a scaled backward after the scaler's step": Kept("ZG207", (SCALED, SCALER_STEP, SCALED)),
     "a step after an unscale": Kept("ZG207", (SCALED, UNSCALE, SCALER_STEP)),
     "a scaled loss and the scaler's step": Kept("ZG208", (SCALED, SCALER_STEP)),
+    "a scaled loss after a plain one that may be another's": Kept(
+        "ZG208", (ZERO, UNSURE, SCALED, SCALER_STEP)
+    ),
     "a plain loss and a plain step": Kept("ZG208", (BACKWARD, STEP)),
     "a plain loss and another's scaled step": Kept("ZG208", (BACKWARD, replace(SCALER_STEP, foreign=True))),
     "a plain loss and an unscale": Kept("ZG208", (BACKWARD, UNSCALE)),

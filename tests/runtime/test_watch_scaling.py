@@ -275,3 +275,31 @@ def test_a_loss_that_is_not_scaled_now_and_then_is_found_in_every_window(
     found = [(one.code, one.seen) for one in report.findings]
     assert report.errors == []
     assert found == ([] if right else [("ZG208", len(windows))])
+
+
+@pytest.mark.parametrize("unscales", [True, False])
+@pytest.mark.parametrize("early", [True, False], ids=["cleared before", "cleared after"])
+@either_way
+def test_a_scaler_is_of_one_of_two_models(right: bool, early: bool, unscales: bool) -> None:
+    """The loss of the other model is not scaled, and it does not reach this one."""
+    plain, scaled = net(), net(seed=1)
+    first, second = sgd(plain), torch.optim.Adam(scaled.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(10)):
+            if early:
+                second.zero_grad()
+            first.zero_grad()
+            loss_of(plain, x).backward()
+            first.step()
+            if not right and number == 7:
+                loss_of(scaled, x).backward()  # ZG208
+            scaler.scale(loss_of(scaled, x)).backward()
+            if unscales:
+                scaler.unscale_(second)
+                clip_grad_norm_(scaled.parameters(), 1.0)
+            scaler.step(second)
+            scaler.update()
+            if not early:
+                scaled.zero_grad()
+    assert_found(report, right=right, seen=1)

@@ -171,7 +171,7 @@ def _backward(state: State, event: Backward) -> State:
         dropped=None,
         clipped=None,
         reclipped=state.clipped or state.reclipped,
-        plain=event if event.scaled is False else state.plain,
+        plain=event if event.scaled is False and not event.may else state.plain,
         held=None,
         crossed=crossed,
         divisors=state.divisors if event.may else state.divisors | {_divisor(event)},
@@ -211,9 +211,10 @@ def _local(state: State, event: Backward) -> Backward | None:
 def _scale_after_backward(state: State, event: Backward) -> Scale:
     if event.scaled is None:
         return Scale.UNKNOWN
+    adds = state.backward is not None and not state.backward.may
     if not event.scaled:
-        return state.scale if state.backward is not None else Scale.PLAIN
-    if state.backward is not None and state.unscaled is not None and state.scale is Scale.PLAIN:
+        return state.scale if adds else Scale.PLAIN
+    if adds and state.unscaled is not None and state.scale is Scale.PLAIN:
         return Scale.MIXED
     return Scale.SCALED
 

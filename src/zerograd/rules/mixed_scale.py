@@ -42,7 +42,9 @@ from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
 def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Backward) or event.may or not event.scaled:
         return None
-    if before.backward is None or before.unscaled is None or before.scale is not Scale.PLAIN:
+    if before.backward is None or before.backward.may:
+        return None
+    if before.unscaled is None or before.scale is not Scale.PLAIN:
         return None
     return Violation(
         site=event.site,
