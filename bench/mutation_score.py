@@ -27,6 +27,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -75,6 +76,9 @@ def main() -> int:
     """Try every mutant; the exit code is 1 if the goal is missed or a survivor is not explained."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="so many processes at once"
+    )
     parser.add_argument("--only", metavar="TEXT", help="only modules whose path contains this")
     outcome.add_argument(parser)
     options = parser.parse_args()
@@ -91,7 +95,7 @@ def main() -> int:
     left = random.Random(0).sample(left, len(left))
     print(f"{len(all_of_them)} mutants, {len(all_of_them) - len(left)} of them tried before")
     if left:
-        _try_all(left, known, time.monotonic() + 60 * options.minutes)
+        _try_all(left, known, time.monotonic() + 60 * options.minutes, options.jobs)
     return _report(all_of_them, known, options.result)
 
 
@@ -117,6 +121,10 @@ class Known:
         """The tests that a result depends on: all, or the file of the one that noticed the mutant."""
         path = ROOT / by.partition("::")[0]
         return _digest(path) if said == KILLED and path.is_file() else self._tests
+
+    def killers(self) -> Counter[str]:
+        """How many mutants each test has noticed."""
+        return Counter(result.by for result in self._results.values() if result.said == KILLED)
 
     def get(self, mutant: Mutant) -> Result | None:
         return self._results.get(_key(mutant))
@@ -387,26 +395,28 @@ def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
             yield from _pairs(one, other)
 
 
-def _try_all(left: Sequence[Mutant], known: Known, end: float) -> None:
+def _try_all(left: Sequence[Mutant], known: Known, end: float, jobs: int) -> None:
     """Try the mutants: first those whose function can be replaced, in a child, so that this process imports nothing."""
-    path = CACHE / "mutation_tests.json"
+    path = CACHE / "mutation_seconds.json"
     path.unlink(missing_ok=True)
 
     def replaced(collected: Collected) -> None:
         tests = collected.tests
-        for mutant in _shown(left, end):
+        path.write_text(json.dumps(tests.seconds), encoding="utf-8")
+
+        def one(mutant: Mutant) -> None:
             result = None if tests.is_imported(mutant) else collected.result(mutant)
             if result is not None:
                 known.put(mutant, result)
                 tests.killers[result.by] += 1
-        found = {"seconds": tests.seconds, "killers": tests.killers}
-        path.write_text(json.dumps(found), encoding="utf-8")
+
+        _each(left, one, end, jobs)
 
     if _in_child(lambda: None if _run(Collected(replaced)) else IMPORT, None).said != SURVIVED:
         raise SystemExit("the tests fail without any change, or could not be collected")
     known.read()
-    found = json.loads(path.read_text(encoding="utf-8"))
-    tests = Tests(seconds=found["seconds"], killers=Counter(found["killers"]))
+    seconds = json.loads(path.read_text(encoding="utf-8"))
+    tests = Tests(seconds=seconds, killers=known.killers())
     importlib.import_module(
         "hypothesis.strategies"
     )  # what every child needs, and no mutant changes
@@ -415,20 +425,38 @@ def _try_all(left: Sequence[Mutant], known: Known, end: float) -> None:
     rest = [mutant for mutant in left if known.get(mutant) is None]
     if rest and time.monotonic() < end and afresh.result(None).said != SURVIVED:
         raise SystemExit("the tests fail in the order of their speed, without any change")
-    for mutant in _shown(rest, end):
+
+    def one(mutant: Mutant) -> None:
         result = afresh.result(mutant)
         known.put(mutant, result)
         tests.killers[result.by] += 1
 
+    _each(rest, one, end, jobs)
+    known.read()
 
-def _shown(some: Sequence[Mutant], end: float) -> Iterator[Mutant]:
-    """Mutants, until the time is over; how far they are is printed."""
-    for number, mutant in enumerate(some, 1):
-        if time.monotonic() > end:
-            return
-        yield mutant
-        if number % 50 == 0:
-            print(f"{number} of {len(some)}", file=sys.__stdout__, flush=True)
+
+def _each(some: Sequence[Mutant], work: Callable[[Mutant], None], end: float, jobs: int) -> None:
+    """Do the work for each mutant, until the time is over, in so many processes at once; the first prints how far it is."""
+    children = []
+    for job in range(jobs):
+        pid = os.fork()
+        if pid:
+            children.append(pid)
+            continue
+        try:
+            for number, mutant in enumerate(some[job::jobs], 1):
+                if time.monotonic() > end:
+                    break
+                work(mutant)
+                if number % 50 == 0 and job == 0:
+                    print(f"{number * jobs} of {len(some)}", file=sys.__stdout__, flush=True)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001, said and not raised into pytest
+            traceback.print_exc(file=sys.__stderr__)
+            os._exit(1)
+    # A child that failed has tried fewer: those are not counted as tried.
+    for pid in children:
+        os.waitpid(pid, 0)
 
 
 def _report(all_of_them: Sequence[Mutant], known: Known, result: Path | None) -> int:

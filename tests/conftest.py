@@ -29,8 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     with contextlib.suppress(ImportError):  # the libraries' environment has no hypothesis
         from hypothesis import HealthCheck, settings
 
-        # How fast inputs are drawn depends on what else the machine does.
-        settings.register_profile("zerograd", suppress_health_check=[HealthCheck.too_slow])
+        # How fast inputs are drawn and tried depends on what else the machine does.
+        slow = [HealthCheck.too_slow]
+        settings.register_profile("zerograd", suppress_health_check=slow, deadline=None)
         settings.load_profile("zerograd")
 
 

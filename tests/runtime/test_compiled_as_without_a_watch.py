@@ -20,6 +20,8 @@ from support.training import batches, loss_of, net, sgd, weights
 from zerograd.core.finding import Report
 from zerograd.report import text
 
+FRAMES = () if torch.__version__.startswith("2.4.") else ("frames",)
+"""torch 2.4 also counts frames that it looks at and does not compile."""
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 Program = Callable[[Compile], list[Tensor]]
 
@@ -151,7 +153,7 @@ def run(
         warnings.simplefilter("always")
         with zerograd.watch(on="collect") if watched else nullcontext() as report:
             found = program(torch.compile(backend=backend, fullgraph=fullgraph))
-    kinds = ("stats", "graph_break", "frames", "recompiles", "unimplemented", "inline_call")
+    kinds = ("stats", "graph_break", *FRAMES, "recompiles", "unimplemented", "inline_call")
     counted = {kind: dict(counters[kind]) for kind in kinds}
     ours = [str(one.message) for one in said if "script_method" not in str(one.message)]
     torch._dynamo.reset()
@@ -172,9 +174,19 @@ def test_graphs_breaks_and_warnings_are_those_without_a_watch(name: str, backend
     assert (report.errors, report.findings) == ([], [])
 
 
+def run_as_one_graph(program: Program) -> list[Tensor]:
+    """Run a program without a watch; older versions of torch do not compile all of them as one graph."""
+    try:
+        bare, *_ = run(program, watched=False, fullgraph=True)
+    except torch._dynamo.exc.Unsupported as reason:
+        torch._dynamo.reset()
+        pytest.skip(f"torch {torch.__version__} does not compile it as one graph: {reason}")
+    return bare
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_one_graph_is_one_graph_with_a_watch(name: str) -> None:
-    bare, *_ = run(WHOLE[name], watched=False, fullgraph=True)
+    bare = run_as_one_graph(WHOLE[name])
     found, graphs, said, report = run(WHOLE[name], watched=True, fullgraph=True)
     assert all(a.equal(b) for a, b in zip(bare, found, strict=True))
     assert (said, graphs["graph_break"]) == ([], {})

@@ -17,6 +17,8 @@ from support.training import assert_found, batches, either_way, loss_of, net, sg
 needs_no_compiler = pytest.mark.parametrize("backend", tiers.sample(["eager", "aot_eager"]))
 compiles = pytest.mark.filterwarnings("ignore")
 """Compilers of torch warn of what is going on inside."""
+LOSES_LINES = torch.__version__.startswith("2.4.")
+"""What torch 2.4 compiles calls backward() from the first line of the function."""
 
 
 @pytest.fixture
@@ -77,7 +79,10 @@ def test_a_wholly_compiled_train_step_is_watched(backend: str, right: bool) -> N
     with zerograd.watch(on="collect") as report:
         for x in batches():
             compiled(x)
-    assert_found(report, right=right, seen=5)
+    if LOSES_LINES and not right:
+        assert [(one.code, one.seen) for one in report.findings] == [("ZG101", 5)]
+    else:
+        assert_found(report, right=right, seen=5)
 
 
 @tiers.long

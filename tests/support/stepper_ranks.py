@@ -22,13 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zerograd
 from support.big_batch import Batch, Seen, data, error, expect, loss_of, net
+from support.fsdp2 import fully_shard
 from support.ranks import work
 from zerograd.stepper import Stepper
-
-try:
-    from torch.distributed.fsdp import fully_shard
-except ImportError:  # before torch 2.6
-    from torch.distributed._composable.fsdp import fully_shard  # type: ignore[attr-defined]
 
 SIZES = ([3, 1, 7, 2, 2, 4, 1], [2, 5, 1, 3], [1, 1, 6, 2, 8])
 """The batch sizes of each rank."""

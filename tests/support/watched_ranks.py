@@ -27,15 +27,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zerograd
 from support import ranks
+from support.fsdp2 import fully_shard
 from support.ranks import work
 from zerograd.rules import diverged_ranks
 from zerograd.runtime.engine import Engine
 from zerograd.runtime.ranks import replicas
-
-try:
-    from torch.distributed.fsdp import fully_shard
-except ImportError:  # before torch 2.6
-    from torch.distributed._composable.fsdp import fully_shard  # type: ignore[attr-defined]
 
 rank, world = int(sys.argv[1]), int(sys.argv[2])
 Results = list[tuple[str, str, int]]

@@ -62,3 +62,7 @@ class Unseen:
 
     stepped = False
     """Whether an optimizer has stepped there since somebody asked."""
+
+
+UNSEEN = Unseen()
+"""One for the process, and a name of a module: what torch 2.4 compiles in place of a patch cannot be a closure."""

@@ -32,9 +32,13 @@ def names_in_modules(params: Sequence[Tensor]) -> dict[int, str]:
 
     wanted = {id(param) for param in params}
     found: dict[int, str] = {}
+    flat: dict[int, str] = {}
+    """The names in what a compiler has traced: any other name is better."""
+    traced = getattr(sys.modules.get("torch.fx"), "GraphModule", ())
     for module in instances(lambda kind: issubclass(kind, torch.nn.Module)):
         if "_parameters" in module.__dict__:
+            names = flat if isinstance(module, traced) else found
             for name, param in module.named_parameters():
-                if id(param) in wanted and len(name) > len(found.get(id(param), "")):
-                    found[id(param)] = name
-    return found
+                if id(param) in wanted and len(name) > len(names.get(id(param), "")):
+                    names[id(param)] = name
+    return {**flat, **found}

@@ -19,7 +19,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 from zerograd.runtime.call_sites import Bottom, no_frame
-from zerograd.runtime.disguise import Unseen, compile_instead, disguised
+from zerograd.runtime.disguise import UNSEEN, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
 
 OLDEST = (2, 4)
@@ -74,7 +74,6 @@ class Listener(Protocol):
 
     heard: Callable[..., Any]
     """Calls a method of the listener, so that the program does not notice (`unnoticed`)."""
-    unseen: Unseen
 
     @property
     def here(self) -> Here:
@@ -348,15 +347,8 @@ class Hooks:
                     raise
             listener.heard(listener.step_ended, frame, optimizer)
 
-        def compiled_before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            pass
-
-        def compiled_after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if ear.listener is not None:
-                ear.listener.unseen.stepped = True
-
-        compile_instead(before, compiled_before)
-        compile_instead(after, compiled_after)
+        compile_instead(before, _compiled_step_begins)
+        compile_instead(after, _compiled_step_ended)
         self._step_hooks = [
             (module.register_optimizer_step_pre_hook, before),
             (module.register_optimizer_step_post_hook, after),
@@ -569,6 +561,14 @@ class Hooks:
 def _imported() -> tuple[bool, ...]:
     """Which modules of torch are there that a program need not have imported."""
     return tuple(name in sys.modules for name in (_FLAT, *_SCALER_MODULES, *collectives.MODULES))
+
+
+def _compiled_step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+    pass
+
+
+def _compiled_step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
+    UNSEEN.stepped = True
 
 
 def _calling(function: Any) -> Any:

@@ -20,7 +20,7 @@ from zerograd.core.lifecycle import Grads
 from zerograd.fold.judge import Judge
 from zerograd.runtime import autograd_graph
 from zerograd.runtime.call_sites import NOWHERE, no_frame
-from zerograd.runtime.disguise import Unseen
+from zerograd.runtime.disguise import UNSEEN
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
@@ -106,7 +106,8 @@ class Watcher:
         self._failing = threading.Lock()
         """Taken by the thread whose fault ends the watching."""
         self.heard = unnoticed(torch, self.fault)
-        self.unseen = Unseen()
+        self.unseen = UNSEEN
+        self.unseen.stepped = False
         self.compiled: set[str] = set()
         """What the subjects are called that have stepped in compiled code."""
         self._meter: Meter | None = None
