@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -174,19 +174,21 @@ def test_graphs_breaks_and_warnings_are_those_without_a_watch(name: str, backend
     assert (report.errors, report.findings) == ([], [])
 
 
-def run_as_one_graph(program: Program) -> list[Tensor]:
-    """Run a program without a watch; older versions of torch do not compile all of them as one graph."""
+@contextmanager
+def as_one_graph() -> Iterator[None]:
+    """For a program without a watch: older versions of torch do not compile all of them as one graph."""
     try:
-        bare, *_ = run(program, watched=False, fullgraph=True)
-    except torch._dynamo.exc.Unsupported as reason:
+        yield
+    except torch._dynamo.exc.Unsupported as error:
         torch._dynamo.reset()
+        reason = str(error).partition("\n")[0]
         pytest.skip(f"torch {torch.__version__} does not compile it as one graph: {reason}")
-    return bare
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_one_graph_is_one_graph_with_a_watch(name: str) -> None:
-    bare = run_as_one_graph(WHOLE[name])
+    with as_one_graph():
+        bare, *_ = run(WHOLE[name], watched=False, fullgraph=True)
     found, graphs, said, report = run(WHOLE[name], watched=True, fullgraph=True)
     assert all(a.equal(b) for a, b in zip(bare, found, strict=True))
     assert (said, graphs["graph_break"]) == ([], {})
@@ -219,6 +221,9 @@ def test_steps_that_nobody_sees_accuse_nobody(compiled_first: bool) -> None:
         optimizer.step()
         model.zero_grad()
 
+    with as_one_graph():
+        torch.compile(finish, backend="eager", fullgraph=True)()
+    torch._dynamo.reset()
     compiled = torch.compile(finish, backend="eager", fullgraph=True)
     with zerograd.watch(on="collect") as report:
         for number, x in enumerate(batches(12)):

@@ -10,7 +10,7 @@ try:
     from torch.distributed.fsdp import fully_shard
 except ImportError:
 
-    def fully_shard(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+    def fully_shard(*args: Any, **kwargs: Any) -> Any:  # type: ignore[no-redef]
         """Refuse: the FSDP2 of older versions makes CUDA streams."""
         raise NotInThisTorch("before torch 2.6, FSDP2 needs a GPU")
 
