@@ -93,6 +93,15 @@ def test_a_loop_that_was_read_twice_has_the_steps_findings_and_gaps_of_both() ->
     assert third.joined(other).gap == gaps[1]
 
 
+def test_a_step_that_one_context_cannot_see_another_one_sees() -> None:
+    unseen = Gap(NotFollowed.UNSEEN_STEP, at(6))
+    blind = TrainingLoop(at(5), "train", "loop", (STEP,), gap=unseen)
+    seeing = TrainingLoop(at(5), "train", "loop", (FAR_STEP,))
+    assert blind.joined(seeing).gap is None
+    assert seeing.joined(blind).gap is None
+    assert blind.joined(blind).gap == unseen
+
+
 def test_steps_are_sorted_by_place_then_by_what_they_say() -> None:
     def step(line: int, column: int, call: str, subject: str) -> LoopStep:
         return LoopStep(Site("train.py", line, column), call, subject)

@@ -138,7 +138,7 @@ class TrainingLoop(Record):
             self,
             steps=_sorted({*self.steps, *other.steps}),
             found=tuple(dict.fromkeys((*self.found, *other.found))),
-            gap=self.gap or other.gap,
+            gap=_open(self.gap, other.gap),
             accounts=tuple(dict.fromkeys((*self.accounts, *other.accounts))),
         )
 
@@ -151,6 +151,14 @@ class LoopVerdict(Record):
     gap: Gap | None = None
     findings: tuple[int, ...] = ()
     """The indices of the findings in the report."""
+
+
+def _open(one: Gap | None, other: Gap | None) -> Gap | None:
+    """What two contexts leave open: a step that one of them cannot see, the other one may have seen."""
+    gap = one or other
+    if gap is None or (None in (one, other) and gap.why is NotFollowed.UNSEEN_STEP):
+        return None
+    return gap
 
 
 def _sorted(steps: set[LoopStep]) -> tuple[LoopStep, ...]:

@@ -357,11 +357,19 @@ def _is_wrapper(method: Fn) -> bool:
 def _called_in_loops(fn: Fn) -> frozenset[str]:
     facts = fn.module.facts[fn.node]
     if facts.repeated is None:
-        facts.repeated = frozenset(
-            text_of(call.func).rpartition(".")[2]
+        calls = [
+            call
             for loop in outer_loops(fn.node)
             for call in nodes(*loop.body)
             if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
+        ]
+        named = (call.args[0] for call in calls if call.args)
+        facts.repeated = frozenset(
+            [
+                *(text_of(call.func).rpartition(".")[2] for call in calls),
+                # `self.notify("after_batch")` calls a method of that name.
+                *(str(one.value) for one in named if isinstance(one, ast.Constant)),
+            ]
         )
     return facts.repeated
 

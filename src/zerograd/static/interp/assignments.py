@@ -105,7 +105,9 @@ class Assignments(Composed):
         node = stripped(source) if source is not None else None
         if isinstance(node, ast.Name):
             node = iterables.get(node.id)
-        if isinstance(node, ast.Call) and text_of(node.func) in ("enumerate", "range"):
+        if isinstance(node, ast.Call) and (
+            text_of(node.func) in ("enumerate", "range") or text_of(node.func).endswith(".split")
+        ):
             iterables[name] = node
         else:
             iterables.pop(name, None)

@@ -256,29 +256,45 @@ class Functions(Composed):
         return replace(made, params=params)
 
     def _steps(self, value: Value) -> bool:
-        """Whether a value is a function, or an object of a class, that does something to gradients."""
-        if isinstance(value, Fn):
-            return self.graph.touches_gradients(value)
-        if not isinstance(value, Thing) or value.klass is None:
-            return False
-        return self.graph.class_touches_gradients(value.klass)
+        """Whether a function, an object of a class, or one of several does something to gradients."""
+        for part in parts(value):
+            if isinstance(part, Fn) and self.graph.touches_gradients(part):
+                return True
+            if isinstance(part, Thing) and part.klass is not None:
+                if self.graph.class_touches_gradients(part.klass):
+                    return True
+        return False
 
     def _calls_by_name(self, fn: Fn, arguments: list[Value]) -> bool:
-        """Whether a method is handed the name of another one that does something to gradients."""
-        if not isinstance(fn.owner, Thing) or "getattr" not in fn.module.facts[fn.node].called:
+        """Whether a method is handed the name of another one that does something to gradients.
+
+        It is a method of the same object, or of one that this keeps: `getattr(callback, name)(self)`.
+        """
+        facts = fn.module.facts[fn.node]
+        if not isinstance(fn.owner, Thing) or "getattr" not in facts.called:
             return False
         names = [one.value for one in arguments if isinstance(one, Lit)]
-        methods = (self.objects.attribute(fn.owner, one) for one in names if isinstance(one, str))
+        kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
+        owners = [fn.owner, *(part for value in kept for part in parts(value))]
+        methods = (
+            self.objects.attribute(owner, one)
+            for one in names
+            if isinstance(one, str)
+            for owner in owners
+        )
         return any(isinstance(one, Fn) and self.graph.touches_gradients(one) for one in methods)
+
+    def _mentioned(self, fn: Fn) -> list[str]:
+        """The attributes of its object that a method mentions."""
+        me = fn.node.args.args[0].arg if fn.node.args.args else ""
+        return sorted(attr for name, attr in fn.module.facts[fn.node].attributes if name == me)
 
     def _calls_what_it_keeps(self, fn: Fn) -> bool:
         """Whether a method may call a function out of a collection of its object: `for hook in self.hooks: hook()`."""
         facts = fn.module.facts[fn.node]
         if not isinstance(fn.owner, Thing) or facts.called.isdisjoint(facts.assigned):
             return False
-        me = fn.node.args.args[0].arg if fn.node.args.args else ""
-        mentioned = sorted(attr for name, attr in facts.attributes if name == me)
-        kept = (self.objects.attribute(fn.owner, attr) for attr in mentioned)
+        kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
         functions = (part for value in kept for part in parts(value) if isinstance(part, Fn))
         return any(map(self.graph.touches_gradients, functions))
 
@@ -289,12 +305,14 @@ class Functions(Composed):
         lineage = self.classes.lineage(fn.owner.klass or fn.klass)
         key = fn.owner.key
         names = [attr for base in lineage for attr in base.module.attributes_of(base.node)]
-        held = [self.env.heap[key.attribute(n)] for n in names if key.attribute(n) in self.env.heap]
+        kept = (self.env.heap.get(key.attribute(name)) for name in names)
+        held = [part for value in kept if value is not None for part in parts(value)]
         if not any(isinstance(value, (Fn, Thing)) for value in held):
             return False
         methods = [method for base in lineage for method in self.classes.methods(base)]
         called = set().union(*(one.module.facts[one.node].called for one in methods))
-        return self.graph.steps_through(called, held)
+        by_name = "getattr" in called and any(map(self._steps, held))
+        return by_name or self.graph.steps_through(called, held)
 
     def result(self, fn: Fn, node: ast.Call, arguments: list[Value]) -> Value:
         """What a function of the project gives back, without its effects."""

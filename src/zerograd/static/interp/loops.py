@@ -209,7 +209,7 @@ class Loops(Composed):
             start = [kw.value for kw in iterable.keywords if kw.arg == "start"] + iterable.args[1:2]
             if start:
                 first = self.conditions.expression(start[0])
-            return self.env.name(target.elts[0]), first, None
+            return self.env.name(target.elts[0]), first, self.micro_batches(iterable)
         if name in ("range", "trange") and iterable.args and isinstance(target, ast.Name):
             bounds = [self.conditions.expression(arg) for arg in iterable.args]
             if len(bounds) > 1:
@@ -221,7 +221,19 @@ class Loops(Composed):
             return self.env.name(target), first, trips
         if name in ("chunk", "tensor_split") and (count := _parts(iterable)) is not None:
             return None, first, self.conditions.expression(count)
-        return None, first, None
+        return None, first, self.micro_batches(iterable)
+
+    def micro_batches(self, iterable: ast.expr) -> WindowLength | None:
+        """How many parts of a batch a loop goes through, in words: `x.split(n)`, or several at a time."""
+        if isinstance(iterable, ast.Name):
+            iterable = self.env.frame.iterables.get(iterable.id, iterable)
+        if not isinstance(iterable, ast.Call):
+            return None
+        if text_of(iterable.func) in ("zip", "enumerate", "list"):
+            return next(filter(None, map(self.micro_batches, iterable.args)), None)
+        if _is_split(iterable):
+            return WindowLength(text=f"micro-batches of {text_of(iterable)}")
+        return None
 
     def bind_data(self, target: ast.expr) -> Iterator[Variable]:
         """Gives the targets of a loop values of which nothing is known but that they are data."""
@@ -306,6 +318,15 @@ def _once(flow: Flow) -> Flow:
     if not isinstance(flow, Loop):
         return flow
     return Block(Block(flow.body, Continue(flow.ident)), Break(flow.ident))
+
+
+def _is_split(call: ast.Call) -> bool:
+    """Whether a call cuts a batch into parts of a size: `x.split(n)`, `torch.split(x, n)`."""
+    owner, _, name = text_of(call.func).rpartition(".")
+    given = call.args[owner == "torch" :]
+    if name != "split" or len(given) != 1 or call.keywords:
+        return False
+    return not (isinstance(given[0], ast.Constant) and isinstance(given[0].value, str))
 
 
 def _parts(call: ast.Call) -> ast.expr | None:

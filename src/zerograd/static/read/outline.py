@@ -97,7 +97,7 @@ class Outline:
 
     def repeating(self, names: Names) -> Names:
         """Its functions that lead from a loop to one of these, or call a function that does."""
-        if not any(name + b"(" in self.data for name in names):
+        if not any(name + b"(" in self.data or name + b'"' in self.data for name in names):
             return NONE
         once = {name: called for part in self.parts.values() for name, called in part.once.items()}
         names = frozenset(_closure(once, names, NONE))
@@ -204,7 +204,7 @@ class Outlines:
         exported = outline.kept(self.imported(outline, self.farthest))
         if not exported:
             return False
-        if outline.repeating(exported):
+        if outline.repeating(exported) or self.makes_a_wrapper(outline):
             return True
         # The loop may be in a file of its own, which is handed the object that steps.
         loops: set[bytes] = set()
@@ -217,6 +217,15 @@ class Outlines:
             for part in outline.parts.values()
         )
         return any(not loops.isdisjoint(names) for names in called)
+
+    def makes_a_wrapper(self, outline: Outline) -> bool:
+        """Whether a file makes an optimizer of a class of the project, to hand it to a loop that cannot see it."""
+        return any(
+            b"optim" in name.lower()
+            and name + b"(" in outline.data
+            and b"step" in self.behind(outline, name, self.farthest)
+            for name in outline.imports
+        )
 
     def is_led(self, path: str, names: Names) -> bool:
         """Whether a file that says nothing of gradients leads to a step, or repeats one of these."""
@@ -261,7 +270,13 @@ _OPENS = (b"def ", b"class ", b"for ", b"while ", b"async ")
 _BLOCK = re.compile(
     rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w., \t]*)\)[ \t]*:)?"
 )
-_CALL = re.compile(rb"\b(\w+)[ \t]*\(")
+_CALL = re.compile(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
+"""A call, and the name of the method that it may hand over: `self.notify("after_batch")`."""
+
+
+def _called(text: bytes) -> set[bytes]:
+    """What a line calls, and the names that it hands over first."""
+    return {name for names in _CALL.findall(text) for name in names if name}
 
 
 def import_lines(data: bytes) -> list[bytes]:
@@ -344,7 +359,7 @@ def _parts(data: bytes) -> dict[bytes, Part]:
         _, part, function, looped, _ = blocks[-1]
         kind, name, bases = opened.groups()
         if kind in (b"for", b"while"):
-            part.once[function].update(_CALL.findall(text))
+            part.once[function].update(_called(text))
             looped = True
         else:
             if not deep:
@@ -357,5 +372,5 @@ def _parts(data: bytes) -> dict[bytes, Part]:
         blocks.append(_Block(deep, part, function, looped, []))
     for block in (*closed, *blocks):
         if block.lines:
-            block.calls.update(_CALL.findall(b"\n".join(block.lines)))
+            block.calls.update(_called(b"\n".join(block.lines)))
     return parts
