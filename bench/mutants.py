@@ -27,6 +27,8 @@ from zerograd.core.finding import Finding
 
 GOAL_FOUND, GOAL_FIXED = 0.95, 0.90
 RIGHT = Path(__file__).with_name("right")
+ALONE = Path(__file__).anchor + "alone"
+"""Where the files of the corpus are said to be when they are checked: each is a project of its own."""
 METHOD = (
     "Each loop is broken in every way that applies. A mutant counts if it fails or learns other weights. "
     "It is found if a certain finding or advice fits. Repairs are made with --unsafe-fixes."
@@ -101,7 +103,8 @@ def judge(task: tuple[Path, bool, bool]) -> Judged:
     path, execute, fix = task
     judged = Judged(path.name if execute else str(path), execute)
     text = path.read_bytes().decode("utf-8-sig")
-    for finding in check(text, path):
+    place = Path(ALONE, path.name) if execute else path
+    for finding in check(text, place):
         judged.wrong.append(f"{finding.site.line}: {finding.code} {finding.message}")
     right = trial.Trial()
     if execute:
@@ -112,10 +115,10 @@ def judge(task: tuple[Path, bool, bool]) -> Judged:
         judged.wrong += [] if seen.same(right) else ["does not behave the same twice"]
     elif judged.wrong:
         return judged  # a file that is not known to be correct cannot be mutated
-    if fix and any(repaired(text, path, unsafe=unsafe) != text for unsafe in (False, True)):
+    if fix and any(repaired(text, place, unsafe=unsafe) != text for unsafe in (False, True)):
         judged.wrong.append("is changed by --fix")
     for mutant in operators.mutants(text):
-        judged.verdicts.append(_verdict(judged.file, path, mutant, text, right, execute, fix))
+        judged.verdicts.append(_verdict(judged.file, place, mutant, text, right, execute, fix))
     return judged
 
 
