@@ -234,7 +234,7 @@ TOOL
 class Made:
     # The modules and optimizers of a program, with the first batch of each module.
     def __init__(self, on_optimizer=None):
-        self.nets, self.first, self.on_optimizer, self.depth = [], {}, on_optimizer, 0
+        self.nets, self.first, self.on_optimizer, self.depth = nets, {}, on_optimizer, 0
 
     def __enter__(self):
         kinds = {one for one in vars(torch.optim).values() if isinstance(one, type)}
@@ -307,9 +307,11 @@ def run(path, attach):
             execute(code, path)
         batches.update((at, made.first[id(net)]) for at, net in enumerate(made.nets) if id(net) in made.first)
         said.clear()
+        nets.clear()
     done = attach(said)
     # Only the last time is measured: the first operations of a process load much of torch.
     for _ in range(2 if rounds else 1):
+        nets.clear()
         began = time.process_time()
         execute(code, path)
         took = time.process_time() - began
@@ -329,7 +331,7 @@ def bare(said):
     return lambda: None
 
 torch.set_num_threads(1)
-batches = {}
+nets, batches = [], {}
 attach = globals().get("attach", attach_each)
 rounds = int(sys.argv[2])
 paths = json.load(open(sys.argv[1], encoding="utf-8"))
