@@ -115,8 +115,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 def _similar(argument: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(argument, known, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    # The dashes that all options have make none of them alike.
+    names = {name.lstrip("-"): name for name in known}
+    close = get_close_matches(argument.lstrip("-"), names, 1)
+    return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def _parser(asked: str, command: ModuleType | None) -> _Parser:
