@@ -13,9 +13,11 @@ from zerograd.static.interp.environment import Environment, KnownObjects, Nestin
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     NOTHING,
     Klass,
+    Lit,
     Many,
     Params,
     Tensor,
@@ -113,9 +115,17 @@ class Constructors(Composed):
             if isinstance(node, ast.Subscript):
                 self.nesting.note_shifting(node, self.env.reads(node.slice))
             if role:
-                key = self.env.key(node)
+                key = self._key(node)
                 return Thing(key.called() if isinstance(node, ast.Call) else key, role)
         return value
+
+    def _key(self, node: ast.expr) -> Key:
+        """The key of an expression; an item is known by the literal that its index holds."""
+        if isinstance(node, ast.Subscript):
+            index = self.evaluator.peek(node.slice)
+            if isinstance(index, Lit):
+                return self.env.key(node.value).item(repr(index.value))
+        return self.env.key(node)
 
 
 def _is_named_only(node: ast.Call) -> bool:
