@@ -49,7 +49,7 @@ class MissingDetach:
             self._passed[event.site] = autograd_graph.passed(outputs, owners)
         for subject in subjects:
             leak = subject.leak
-            if leak.rounds and not leak.apart and leak.site is event.site:
+            if leak.rounds and not leak.apart and leak.site == event.site:
                 lender = _named(leak.lender, subjects)
                 if lender is not None and leak.walks < MOST_WALKS:
                     leak.walks += 1
@@ -68,7 +68,7 @@ class MissingDetach:
                 continue
             leak = subject.leak
             leak.together = leak.together & reached if leak.together else reached
-            if not leak.lent or leak.site is event.site or leak.lender not in reached:
+            if not leak.lent or leak.site == event.site or leak.lender not in reached:
                 continue
             leak.crossed = True
             lender = _named(leak.lender, subjects)

@@ -263,7 +263,7 @@ class Leak:
 
     def lend(self, lender: str, site: Site) -> None:
         """Another subject's step has used it."""
-        if self.site is not site or self.lender != lender:
+        if self.site != site or self.lender != lender:
             self.rounds = self.opposed = self.walks = 0
             self.apart = False
         self.lender, self.site, self.lent = lender, site, True
