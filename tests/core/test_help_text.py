@@ -117,6 +117,7 @@ def test_names_that_no_line_shows_stay() -> None:
         ("clear the gradients: self.opt.zero_grad()", "self.opt.zero_grad()"),
         ("call scaler.unscale_(opt) before the clip", "scaler.unscale_(opt)"),
         ("clear them first: clear_all(model)", "clear_all(model)"),
+        ("call z.step() or optimizer.zero_grad()", "optimizer.zero_grad()"),
         ("clip once, just before step()", ""),
         ("divide the loss by the number of micro-batches in the window", ""),
     ],

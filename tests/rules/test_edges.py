@@ -449,6 +449,9 @@ BROKEN = {
         ),
     ),
     "a backward onto what another's phase left": Broken("ZG106", (*LENT, STEP), CROSSED),
+    "a backward onto what another's phase alone left": Broken(
+        "ZG106", (ZERO, replace(LEFT, alone=True), OTHERS_STEP, OWN, STEP), CROSSED
+    ),
     "a backward on the line of another's, which reached both": Broken(
         "ZG106",
         (ZERO, LEFT, OTHERS_STEP, replace(OWN, site=at(7)), STEP),
@@ -1126,6 +1129,11 @@ HAND_MADE = {
         State(window=3, divisors=frozenset({None})),
         CLOSING,
     ),
+    "a window whose backward may be another's": (
+        "ZG301",
+        State(window=3, backward=UNSURE, divisors=frozenset({None})),
+        CLOSING,
+    ),
     "gradients after a clear": (
         "ZG104",
         State(grads=Grads.LIVE, cleared=ZERO),
@@ -1185,6 +1193,7 @@ def test_what_a_rule_needs_is_more_than(code: str, event: Event) -> None:
 
 def test_a_need_is_met_by_what_the_rule_is_about() -> None:
     assert rule("ZG301").needs[0](Step(at(5), length=2))
+    assert rule("ZG301").needs[0](HOLD)
     assert rule("ZG303").needs[0](Step(at(5), guard=GUARD))
     assert rule("ZG205").needs[0](UNSCALE)
     assert rule("ZG205").needs[0](SCALER_STEP)

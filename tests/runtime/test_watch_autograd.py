@@ -210,7 +210,6 @@ def test_a_backward_within_a_backward_is_one_with_it(right: bool) -> None:
     assert_found(report, right=right, seen=5)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.cpu.amp.autocast:FutureWarning")  # torch 2.4 itself
 @either_way
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_activation_checkpointing_is_watched(reentrant: bool, right: bool) -> None:

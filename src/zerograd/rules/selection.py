@@ -60,7 +60,7 @@ def _hint(selector: str, rules: Sequence[Named]) -> str:
     names = {rule.name: f"{rule.name} ({rule.code})" for rule in rules}
     names.update({rule.code: f"{rule.code} ({rule.name})" for rule in rules})
     lower, upper = selector.strip().lower(), selector.strip().upper()
-    close = [name for name in names if lower and lower in name.split("-")]
+    close = [name for name in names if lower in name.split("-")]
     close = close or get_close_matches(lower, names, 3, 0.6) or get_close_matches(upper, names)
     if close:
         return f"; did you mean {' or '.join(names[name] for name in close)}?"
