@@ -54,7 +54,7 @@ foreign code. It is made from `bench/found.jsonl` by `docs/wild_page.py`.
 - **false**: zerograd is wrong.
 
 *Today* is what this version reports at the place: a false finding that says *nothing* was repaired since. *Repair*
-is what `--fix` offers: *safe*, or *unsafe* if a person should review it. *Upstream* is whether the project knows the
+is what `--fix` offers: *safe*, *unsafe* if a person should review it, *none*, or nothing if it was not tried. *Upstream* is whether the project knows the
 bug: its issue or pull request, *none found* if we looked for one, or nothing if nobody has looked. *Executed* is what
 `bench/prove.py` saw: it cuts the loop out of the file, runs its clears, backward calls, clips and steps with a small net,
 as they are and with our repair, and compares the gradients that the steps use. It can do so if one function has
@@ -90,7 +90,7 @@ def _counts(rows: list[Found]) -> Iterator[str]:
         right = counts["true"] + counts["harmless"]
         yield f"| {title} | {cells} | {_share(right, len(group))} |"
     yield ""
-    repaired = sum(row["fix"] is not None for row in bugs)
+    repaired = sum(bool(row["fix"]) for row in bugs)
     safe = sum(row["fix"] == "safe" for row in bugs)
     proven = sum(row.get("proven") is not None for row in bugs)
     looked = [row for row in bugs if row.get("upstream") is not None]
@@ -125,7 +125,7 @@ def _repositories(rows: list[Found]) -> Iterator[str]:
                 row["severity"] or "",
                 row.get("upstream") or "",
                 row["now"],
-                row["fix"] or "none",
+                "none" if row["fix"] is None else row["fix"],
                 row.get("proven") or "",
             )
             yield "| " + " | ".join(_cell(one) for one in cells) + " |"
