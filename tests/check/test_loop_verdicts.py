@@ -334,6 +334,14 @@ class Learner:
 """
 
 
+def test_a_layer_that_is_called_for_its_result_is_no_callback(tmp_path: Path) -> None:
+    forward = LEARNER.replace("callback(self)", "batch = callback(batch)")
+    main = "def clear(learner):\n    learner.opt.zero_grad()\nkept = [clear]"
+    write(tmp_path, {"learner.py": forward, "main.py": main, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    assert one["verdict"] == "wrong"
+
+
 @pytest.mark.parametrize(
     ("main", "expected"),
     [

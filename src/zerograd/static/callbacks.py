@@ -42,7 +42,7 @@ _CALLBACK = re.compile(
 def _called_back(function: ast.AST) -> set[str]:
     """Methods that a function calls in a loop over objects, and names that it hands to its own object.
 
-    `__call__` means objects that are called themselves.
+    `__call__` means objects that are called themselves, for what they do: a layer is called for its result.
     """
     parts = list(nodes(function))
     each = {
@@ -52,12 +52,14 @@ def _called_back(function: ast.AST) -> set[str]:
         for name in ast.walk(part.target)
         if isinstance(name, ast.Name)
     }
+    alone = {id(part.value) for part in parts if isinstance(part, ast.Expr)}
     found = set()
     for call in parts:
         if isinstance(call, ast.Call):
             owner, _, name = text_of(call.func).rpartition(".")
             if not owner and name in each:
-                found.add(CALLED)
+                if id(call) in alone:
+                    found.add(CALLED)
             elif owner in each:
                 found.add(name)
             elif (owner or name).split(".")[0] == "self":
