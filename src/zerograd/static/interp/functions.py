@@ -35,6 +35,7 @@ from zerograd.static.read.values import (
     Params,
     Thing,
     Value,
+    is_object,
     join,
     parameters_of,
     parts,
@@ -234,6 +235,9 @@ class Functions(Composed):
             return replace(result, divided=None) if facts.divides else result
         values, aliases, tests = self._bind(fn, node, arguments)
         returned = self.activations.enter(fn, values, aliases, tests)
+        if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
+            # It looks its class up in a table: `REGISTRY[name](params)`.
+            return self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
         return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
 
     def runs_models(self, arguments: list[Value]) -> bool:

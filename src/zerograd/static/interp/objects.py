@@ -271,7 +271,11 @@ class Objects:
         if len(returns) != 1 or not method.args.args:
             return None
         frame = Frame(klass.module, env={method.args.args[0].arg: owner}, klass=klass, owner=owner)
-        return self.evaluator.peek_in(frame, returns[0])
+        value = self.evaluator.peek_in(frame, returns[0])
+        if value == Lit(None) and isinstance(returns[0], ast.Attribute):
+            # It is made when it is first asked for.
+            return self.of_class(owner, owner.klass or klass, returns[0].attr) or value
+        return value
 
     def assigned(self, owner: Thing, klass: Klass, attr: str) -> Value | None:
         """What a class itself, without its bases, assigns to an attribute."""
