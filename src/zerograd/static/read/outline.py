@@ -86,14 +86,16 @@ class Outline:
         """The names that the file gives to objects of a class."""
         return frozenset(re.findall(rb"(\w+)\s*=\s*" + re.escape(klass) + rb"\s*\(", self.data))
 
+    @cached_property
+    def renamed(self) -> list[tuple[bytes, bytes]]:
+        """The names that the file gives to functions, each with the function: `step = partial(train_step, x)`."""
+        return _RENAMED.findall(self.data)
+
     def kept(self, names: Names) -> Names:
-        """These functions, also under the names that the file keeps them by: `step = partial(train_step, x)`."""
-        held = [name for name in names if name in self.data]
-        if not held:
+        """These functions, also under the names that the file keeps them by."""
+        if not any(name in self.data for name in names):
             return names
-        listed = b"|".join(map(re.escape, sorted(held)))
-        pattern = rb"(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(?:" + listed
-        return names.union(re.findall(pattern + rb")[ \t]*[,\r\n#)]", self.data))
+        return names.union(name for name, function in self.renamed if function in names)
 
     def repeating(self, names: Names) -> Names:
         """Its functions that lead from a loop to one of these, or call a function that does."""
@@ -269,6 +271,9 @@ _OUTSIDE = frozenset(name.encode() for name in OUTSIDE)
 _OPENS = (b"def ", b"class ", b"for ", b"while ", b"async ")
 _BLOCK = re.compile(
     rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w., \t]*)\)[ \t]*:)?"
+)
+_RENAMED = re.compile(
+    rb"\b(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(\w+)[ \t]*[,\r\n#)]"
 )
 _CALL = re.compile(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
 """A call, and the name of the method that it may hand over: `self.notify("after_batch")`."""
