@@ -5,7 +5,10 @@ Code that handles its own errors has to let these pass: a time limit that is swa
 
 from __future__ import annotations
 
+import os
 from types import FrameType, TracebackType
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def interrupts(error: BaseException) -> bool:
@@ -41,8 +44,8 @@ class Tolerating:
 def _is_handler(frame: FrameType) -> bool:
     """Whether a frame is a signal handler or a trace function: Python hands it the frame that it interrupts."""
     interrupted = frame.f_back
-    if interrupted is None:
-        return False
+    if interrupted is None or frame.f_code.co_filename.startswith(_OURS):
+        return False  # our patches hold the frame that calls them, and are no handlers
     for value in tuple(frame.f_locals.values()):
         if value is interrupted:
             return True
