@@ -11,7 +11,7 @@ import pytest
 
 from support.event_sequences import EVENTS
 from zerograd.core.events import Event, Zero
-from zerograd.core.records import Composed, Record, dataclass, replace
+from zerograd.core.records import Record, dataclass, replace
 from zerograd.explore.logic import Const, Name, Op, reads
 
 
@@ -132,7 +132,8 @@ def test_a_changed_record_keeps_its_kind_and_the_other_fields() -> None:
         replace(Point(1), b=1, a=2)
 
 
-class Engine(Composed):
+@dataclass(eq=False)
+class Engine:
     cylinders: int
     fuel: str
     running = False
@@ -152,7 +153,7 @@ def test_an_object_has_the_parts_that_its_class_annotates_in_order() -> None:
 
 @pytest.mark.parametrize("parts", [(4,), (4, "petrol", "red")])
 def test_an_object_without_all_of_its_parts_is_refused(parts: tuple[int, str]) -> None:
-    with pytest.raises(ValueError, match=r"zip\(\) argument 2 is"):
+    with pytest.raises(TypeError, match=r"__init__\(\)"):
         Engine(*parts)
 
 

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from zerograd.static.read.callers import CALLED
+from zerograd.static.frameworks.table import CALLED
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.roots import Root
@@ -70,7 +70,7 @@ def _called_back(function: ast.AST) -> set[str]:
 
 def _called(function: ast.AST) -> set[str]:
     calls = (one for one in nodes(function) if isinstance(one, ast.Call))
-    return {text_of(call.func).rpartition(".")[2] for call in calls} | {"__call__"}
+    return {text_of(call.func).rpartition(".")[2] for call in calls} | {CALLED}
 
 
 def _functions(names: Iterable[str], module: Module) -> Iterator[ast.AST]:

@@ -10,7 +10,7 @@ from zerograd.core.events import Backward, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import Does, Role, Round
+from zerograd.static.frameworks.table import CALLED, Does, Role, Round
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
@@ -332,7 +332,7 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
         if not inner.module.facts[inner.module.tree].mentions:
             called |= _called_in_loops(inner)
     if called:
-        called |= {"__call__"}  # an object may be called by any name
+        called |= {CALLED}  # an object may be called by any name
     return [inner for inner in callees if inner.name in called and graph.reaches(inner, "steps", 2)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Set
 from zerograd.static.frameworks.table import Role
@@ -31,7 +31,8 @@ from zerograd.static.read.values import (
 )
 
 
-class Assignments(Composed):
+@dataclass(eq=False)
+class Assignments:
     """Stores values."""
 
     env: Environment

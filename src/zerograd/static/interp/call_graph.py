@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read.budget import EXPRESSION, Budget
@@ -31,7 +31,8 @@ class KnownCalls:
         """By class and name of a method, the methods that it reaches."""
 
 
-class CallGraph(Composed):
+@dataclass(eq=False)
+class CallGraph:
     """Says what a function, or one that it calls, does."""
 
     budget: Budget

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from functools import cached_property
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.call_graph import CallGraph
@@ -59,7 +59,8 @@ _OPTIMIZER_READS = frozenset(
 Handler = Callable[[ast.Call, ast.Attribute, Value], "Value | None"]
 
 
-class Calls(Composed):
+@dataclass(eq=False)
+class Calls:
     """Finds out what is called, and hands the call to the part that handles it."""
 
     env: Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from zerograd.core.records import Composed
+from zerograd.core.records import dataclass
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Emitter
@@ -27,7 +27,8 @@ from zerograd.static.read.values import (
 )
 
 
-class Constructors(Composed):
+@dataclass(eq=False)
+class Constructors:
     """Makes objects."""
 
     env: Environment

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Flow, Seq, walk
 from zerograd.explore.logic import Opaque
@@ -34,7 +34,8 @@ from zerograd.static.read.values import (
 NOBODY: frozenset[Key] = frozenset()
 
 
-class Effects(Composed):
+@dataclass(eq=False)
+class Effects:
     """Emits acts."""
 
     env: Environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.flow import Alt, Seq
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
@@ -31,7 +31,8 @@ from zerograd.static.read.values import (
 )
 
 
-class Expressions(Composed):
+@dataclass(eq=False)
+class Expressions:
     """Evaluates expressions other than names, calls and comprehensions."""
 
     env: Environment

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.events import Step, Unscale
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Seq, Set, walk
 from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
@@ -57,7 +57,8 @@ from zerograd.static.read.values import (
 )
 
 
-class FrameworkCalls(Composed):
+@dataclass(eq=False)
+class FrameworkCalls:
     """Handles calls that a table knows."""
 
     emitter: Emitter

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Block, Flow, Return, Seq, Set
 from zerograd.explore.logic import Const, Expr, Name
@@ -42,7 +42,8 @@ from zerograd.static.read.values import (
 )
 
 
-class Activations(Composed):
+@dataclass(eq=False)
+class Activations:
     """Enters functions and leaves them."""
 
     env: Environment
@@ -150,7 +151,8 @@ class Activations(Composed):
 DEEPEST_CALL = 10
 
 
-class Functions(Composed):
+@dataclass(eq=False)
+class Functions:
     """Interprets functions where they are called."""
 
     env: Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.flow import walk
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Divided, Role, RunsBackward
@@ -38,7 +38,8 @@ from zerograd.static.read.values import (
 )
 
 
-class ClearCalls(Composed):
+@dataclass(eq=False)
+class ClearCalls:
     """Handles `zero_grad()` of optimizers, modules and the project's own classes."""
 
     emitter: Emitter
@@ -101,7 +102,8 @@ _WRAPPER = Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRA
 """What the `backward` of an unknown library's object does with a loss."""
 
 
-class BackwardCalls(Composed):
+@dataclass(eq=False)
+class BackwardCalls:
     """Handles `backward` of losses, wrappers and torch."""
 
     known: KnownObjects
@@ -181,7 +183,8 @@ class BackwardCalls(Composed):
         )
 
 
-class ParameterCalls(Composed):
+@dataclass(eq=False)
+class ParameterCalls:
     """Handles what is done to parameters and gradients directly."""
 
     env: Environment

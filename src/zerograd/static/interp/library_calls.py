@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TypeGuard
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import Effects, is_constant, keyword
@@ -36,7 +36,8 @@ from zerograd.static.read.values import (
 )
 
 
-class BuiltinCalls(Composed):
+@dataclass(eq=False)
+class BuiltinCalls:
     """Handles `zip`, `enumerate`, `list`, `getattr` and their like."""
 
     evaluator: Evaluator
@@ -183,7 +184,8 @@ _BUILTINS: dict[str, Callable[[BuiltinCalls, ast.Call, str], Value | None]] = {
 }
 
 
-class LibraryCalls(Composed):
+@dataclass(eq=False)
+class LibraryCalls:
     """Handles calls of functions and classes from outside the project."""
 
     evaluator: Evaluator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.core.records import Composed
+from zerograd.core.records import dataclass
 from zerograd.explore.flow import (
     Alt,
     Block,
@@ -51,7 +51,8 @@ MOST_ITEMS = 8
 ForLoop = ast.For | ast.AsyncFor
 
 
-class Loops(Composed):
+@dataclass(eq=False)
+class Loops:
     """Interprets loops."""
 
     env: Environment
@@ -364,7 +365,8 @@ def _looks_up(node: ForLoop) -> bool:
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
 
 
-class Comprehensions(Composed):
+@dataclass(eq=False)
+class Comprehensions:
     """Evaluates comprehensions."""
 
     env: Environment

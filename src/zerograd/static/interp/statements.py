@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import (
     RAISE,
@@ -47,7 +47,8 @@ from zerograd.static.read.values import (
 )
 
 
-class Contexts(Composed):
+@dataclass(eq=False)
+class Contexts:
     """Interprets `with` blocks."""
 
     env: Environment
@@ -152,7 +153,8 @@ def _computes_a_loss(body: list[ast.stmt]) -> bool:
 EMPTY = Seq(())
 
 
-class Statements(Composed):
+@dataclass(eq=False)
+class Statements:
     """Interprets statements."""
 
     env: Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.events import Clip, Unscale
-from zerograd.core.records import Composed, replace
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Role, Steps, Whose
@@ -36,7 +36,8 @@ _WRAPPER = Call("step", Steps(Whose.FIRST, scaled=None))
 """What the `step` of an unknown library's object does with an optimizer."""
 
 
-class StepCalls(Composed):
+@dataclass(eq=False)
+class StepCalls:
     """Handles steps and clips."""
 
     known: KnownObjects

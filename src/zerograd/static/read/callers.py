@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from zerograd.static.frameworks.table import CALLED
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.locate import is_marked, project_folders
 from zerograd.static.read.recent import EACH, Recent
@@ -23,7 +24,6 @@ LARGEST = 400_000
 """Bytes of a file that is looked at."""
 SMALL = 20_000
 """A smaller file stays in memory: it may be asked about other functions."""
-CALLED = "__call__"
 FARTHEST = 2
 """Calls that are followed from a function to those around it."""
 
