@@ -480,7 +480,7 @@ def test_the_fix_can_be_copied(browser: Any, pages: Pages) -> None:
     page = context.new_page()
     page.goto(pages.path("short").as_uri())
     page.click(".copy")
-    assert page.inner_text(".copy") == "Copied"
+    page.wait_for_function("document.querySelector('.copy').textContent === 'Copied'")
     copied = page.evaluate("() => navigator.clipboard.readText()")
     assert copied == page.get_attribute(".copy", "data-copy")
     assert "optimizer.zero_grad()" in copied
