@@ -181,8 +181,8 @@ class Calls:
             self.effects.clear(owner, node, to_none=True)
         elif name == "step" and self.classes.role(klass) is Role.OPTIMIZER:
             self.effects.step(node, owner.key)
-        elif not vocabulary.is_benign(name):
-            self.effects.unknown(node, owner.key)
+        elif name != "__init__" and not vocabulary.is_benign(name):
+            self.effects.unknown(node, owner.key)  # what is being made has no gradients yet
         return NOTHING
 
     def object_method(self, node: ast.Call, func: ast.Attribute, owner: Thing) -> Value:
@@ -278,9 +278,11 @@ class Calls:
             method = self.objects.attribute(callee, "__call__")
             if isinstance(method, Fn) and self.graph.touches_gradients(method):
                 return self.functions.call(method, node, arguments)
-            if self._is_stepped_in_parts(callee):
-                forward = self.objects.attribute(callee, "forward")
-                if isinstance(forward, Fn):
+            forward = self.objects.attribute(callee, "forward")
+            if isinstance(forward, Fn):
+                if self.graph.reaches(forward, "runs_backward", 0):
+                    self.functions.call(forward, node, arguments)
+                elif self._is_stepped_in_parts(callee):
                     return self.functions.result(forward, node, arguments)
         handled = self.frameworks.called(node, role, arguments)
         if handled is not None:

@@ -97,6 +97,9 @@ class FrameworkCalls:
         call = registry.call_on(CALLED, role)
         if call is None or len(arguments) < call.arguments:
             return None
+        second = arguments[1]
+        if isinstance(arguments[0], Lit) or (isinstance(second, Tensor) and second.roots):
+            return None  # the name of a loss, or a second loss: there is no optimizer to step
         return self.perform(call, node, None, arguments)
 
     def _is_on(self, call: Call, func: ast.Attribute, owner: Value) -> bool:

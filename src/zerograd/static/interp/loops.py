@@ -96,6 +96,7 @@ class Loops:
             return
         counter, first, trips = self.counting(node.target, iterable)
         targets = frozenset(self.bind_data(node.target))
+        self.bind_objects(node, iterable, value)
         if SCHEDULER.search(text_of(iterable)):
             for name in assigned_names(node.target):
                 self.env.frame.env[name] = Thing(self.env.frame.variable(name), Role.OTHER)
@@ -247,6 +248,22 @@ class Loops:
             if variable is not None:
                 yield variable
 
+    def bind_objects(self, node: ForLoop, iterable: ast.expr, value: Value) -> None:
+        """Makes the target of a loop over models or optimizers an item of the collection.
+
+        So it is the same in all functions that go through the collection: one may clear, another step.
+        """
+        target = node.target
+        if isinstance(iterable, ast.Call) and text_of(iterable.func) == "enumerate":
+            if not (isinstance(target, ast.Tuple) and len(target.elts) == 2 and iterable.args):
+                return
+            target, iterable = target.elts[1], iterable.args[0]
+            value = self.evaluator.peek(iterable)
+        if isinstance(target, ast.Name) and self.calls_held_methods({target.id}):
+            key = value.key if isinstance(value, Thing) else self.env.variable(iterable)
+            if key is not None:
+                self.env.frame.env[target.id] = Thing(key.any_item())
+
     def loop(
         self,
         node: ForLoop | ast.While,
@@ -307,9 +324,12 @@ class Loops:
             return True
         if not isinstance(node, (ast.For, ast.AsyncFor)):
             return False
-        bound = assigned_names(node.target)
+        return self.calls_held_methods(set(assigned_names(node.target)))
+
+    def calls_held_methods(self, names: set[str]) -> bool:
+        """Whether the file calls methods of models or optimizers on what variables of these names hold."""
         return any(
-            text.split(".")[0] in bound and methods & vocabulary.HELD_METHODS
+            text.split(".")[0] in names and methods & vocabulary.HELD_METHODS
             for text, methods in self.env.frame.module.methods.items()
         )
 

@@ -63,6 +63,11 @@ class Facts:
         return {name.rpartition(".")[2] for name in self.calls}
 
     @cached_property
+    def runs_backward(self) -> bool:
+        """Whether it calls a backward."""
+        return not self.called.isdisjoint(("backward", "manual_backward"))
+
+    @cached_property
     def call_parts(self) -> list[tuple[str, str, str]]:
         """What it calls, in the order of names: `self`, `optimizer` and `step` of `self.optimizer.step`."""
         found = []
