@@ -78,8 +78,9 @@ test-python:
 	.venv-python/bin/pytest -q -n 2 --tier fast $(STATIC:%=tests/%)
 	rm -rf .venv-python
 
+# REPOS is a folder of checkouts for the known bugs, which bench/wild.py --help describes.
 bench: $(VENV)/.dev
-	$(BIN)/python bench/measure.py
+	$(BIN)/python bench/measure.py $(REPOS:%=--repos %)
 
 bench-full: $(VENV)/.bench
 	$(BIN)/python bench/measure.py --full --resume

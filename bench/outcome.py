@@ -67,8 +67,15 @@ def write(
         **({"notes": list(notes)} if notes else {}),
         "rows": [{k: v for k, v in asdict(row).items() if v is not None} for row in rows],
     }
+    save(path, found)
+
+
+def save(path: Path, found: dict[str, Any]) -> None:
+    """Write a result; an interruption leaves the old one or the new one, never a half."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.replace(path)
 
 
 def setting() -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,7 +56,9 @@ def find(name: str) -> str | None:
 def seconds(command: Command) -> float:
     """Wall time of one run, from start to exit."""
     began = time.perf_counter()
-    code = command.start().wait()
+    process = command.start()
+    with _ended_with_us(process):
+        code = process.wait()
     taken = time.perf_counter() - began
     command.judge(code)
     return taken
@@ -67,15 +72,27 @@ def peak_memory(command: Command) -> int:
     """
     process = command.start()
     peak, ended = 0, 0
-    while not ended:
-        peak = max(peak, sum(_bytes(entry, process.pid) for entry in PROC.glob("[0-9]*")))
-        time.sleep(BETWEEN_LOOKS)
-        # Not getrusage: it covers all children so far, and ruff may use more memory than zerograd.
-        ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+    with _ended_with_us(process):
+        while not ended:
+            peak = max(peak, sum(_bytes(entry, process.pid) for entry in PROC.glob("[0-9]*")))
+            time.sleep(BETWEEN_LOOKS)
+            # Not getrusage: it covers all children so far, and ruff may use more memory than zerograd.
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
     process.returncode = os.waitstatus_to_exitcode(status)
     command.judge(process.returncode)
     # Linux counts in kilobytes, macOS in bytes.
     return max(peak, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+
+
+@contextlib.contextmanager
+def _ended_with_us(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A command has its own session, so Ctrl-C does not reach it: end it when the measurement ends."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
 
 
 def _bytes(entry: Path, session: int) -> int:

@@ -29,14 +29,15 @@ from zerograd.runtime.ranks.replicas import EVERY, RING
 HERE = Path(__file__).parent
 RANK = HERE / "ranks_timed.py"
 LONGEST = 600
+"""Seconds after which ranks count as hanging."""
 METHOD = (
     "Share: clocks around everything that zerograd does for ranks, in DDP and FSDP2 with gloo, relative to a bare "
     "step. The ratios of watched to bare steps have bare to bare steps beside them as the control."
 )
 MEASURED: list[outcome.Row] = []
 """The values so far, for the page of results."""
-"""Seconds after which ranks count as hanging."""
 MODELS = {"8k": ("--width=64", "--depth=2", "--batch=32"), "3M": ("--width=1024", "--depth=3")}
+WRAPS = ("ddp", "fsdp")
 RATIOS = ("8k",)
 """Models whose steps are short enough to run often and to show a difference."""
 LIMIT = 0.5
@@ -44,7 +45,7 @@ LIMIT = 0.5
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def ranks(worlds: Sequence[int], rounds: int) -> bool:
+def ranks(worlds: Sequence[int], wraps: Sequence[str], rounds: int) -> bool:
     """Print a line for each wrapper, world size and model. True if all are below the limit."""
     print(
         "for ranks: of a usual step, a check, both in a step, of it; every: a check at every step"
@@ -55,9 +56,7 @@ def ranks(worlds: Sequence[int], rounds: int) -> bool:
     )
     print(f"{'all':>8}{'share':>8} |{'watched':>9}{'bare':>7}")
     met = True
-    runs = [
-        (wrap, world, model) for world in worlds for wrap in ("ddp", "fsdp") for model in MODELS
-    ]
+    runs = [(wrap, world, model) for world in worlds for wrap in wraps for model in MODELS]
     for number, (wrap, world, model) in enumerate(runs, start=1):
         name = f"{wrap}, {world} ranks, {model}"
         if sys.stderr.isatty():
@@ -183,12 +182,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--worlds", type=int, nargs="+", default=(2, 4))
+    parser.add_argument("--wraps", nargs="+", choices=WRAPS, default=WRAPS)
     parser.add_argument("--clients", type=int, nargs="+", default=(1, 2, 4, 8))
     parser.add_argument("--only", choices=("ranks", "store"))
     outcome.add_argument(parser)
     options = parser.parse_args()
     began = time.monotonic()
-    met = options.only == "store" or ranks(options.worlds, options.rounds)
+    met = options.only == "store" or ranks(options.worlds, options.wraps, options.rounds)
     if options.only != "ranks":
         estimate(options.clients)
     print(f"\n{time.monotonic() - began:.0f} s")

@@ -52,6 +52,12 @@ METHOD = (
     "them. Ratios are blocks of steps in a new order each round, with bare blocks as the control; the spread "
     "is that of the middle half of the rounds."
 )
+LONGEST = ("10M transformer", "GAN")
+"""The loops with the longest steps."""
+SHORT = (
+    "Side by side are the loops with short steps that clear with zero_grad(); the others need minutes, and "
+    "`make bench-full` measures them."
+)
 
 Patch = Callable[[Any], Any]
 Tool = Callable[[Loop], AbstractContextManager[object]]
@@ -147,15 +153,16 @@ def main() -> int:
     result = Result()
     result.growth = growth(options.growth or (10_000 if options.quick else 100_000))
     chosen = ("MLP", "transformer") if options.quick else tuple(LOOPS)
-    steps = options.steps or (16 if options.quick else 64)
+    brief = options.quick or options.short
+    steps = options.steps or (16 if brief else 64)
     for name, clear, make, limit in _loops(chosen):
         result.own.append(own_time(name, clear, make(clear), steps, limit))
     show_own(result.own)
     tools = _tools(result)
-    rounds = options.rounds or (5 if options.quick else 15)
+    rounds = options.rounds or (5 if brief else 15)
     for name, clear, make, _ in _loops(chosen):
         others = tools if clear == ZERO_GRAD else {}
-        if not options.quick or clear == ZERO_GRAD:
+        if not brief or (clear == ZERO_GRAD and name not in LONGEST):
             few = max(5, rounds // 3) if name == "GAN" else rounds  # its steps are the longest
             result.rows += side_by_side(name, clear, make(clear), others, few)
     show_rows(result.rows)
@@ -163,11 +170,13 @@ def main() -> int:
         print(line)
     show_growth(result.growth)
     if options.json:
-        found = {**asdict(result), "share": {f"{o.loop}, {o.clear}": o.share for o in result.own}}
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        printed = {**asdict(result), "share": {f"{o.loop}, {o.clear}": o.share for o in result.own}}
+        options.json.write_text(json.dumps(printed, indent=2) + "\n", encoding="utf-8")
     if options.result:
         title = "What watching costs"
-        outcome.write(options.result, title=title, method=METHOD, rows=list(_measured(result)))
+        notes = [SHORT] if options.short else []
+        found = list(_measured(result))
+        outcome.write(options.result, title=title, method=METHOD, rows=found, notes=notes)
     return int(not result.met)
 
 
@@ -513,6 +522,7 @@ def show_growth(found: Growth) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer loops, steps and rounds")
+    parser.add_argument("--short", action="store_true", help="all loops, but fewer steps, and fewer loops side by side")  # fmt: skip
     parser.add_argument("--steps", type=int, metavar="N", help="the number of steps with clocks")
     parser.add_argument("--rounds", type=int, metavar="N", help="the number of rounds side by side")
     parser.add_argument(

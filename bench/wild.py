@@ -466,9 +466,14 @@ def main() -> int:
         return int(found.renew(options.found, options.repos, options.patches) > 0)
     rows = [row for labels in options.labels for row in read_rows(labels)]
     score = judge(rows, check_all(rows, options.repos), options.pedantic)
+    if len(score.absent) == len(rows):
+        print(f"wild: no row of the labels has its file below {options.repos}", file=sys.stderr)
+        return 2
     if options.result:
         title = "Known bugs in public repositories"
-        outcome.write(options.result, title=title, method=METHOD, rows=list(measured(score)))
+        notes = [f"{len(score.absent)} of {len(rows)} labelled places were not there, and are not counted."]  # fmt: skip
+        notes = notes if score.absent else []
+        outcome.write(options.result, title=title, method=METHOD, rows=list(measured(score)), notes=notes)  # fmt: skip
     if options.json:
         # asdict counts the items of a Counter anew.
         loops = dict(score.loops)

@@ -176,21 +176,21 @@ def _exact() -> Iterator[str]:
 
 def _cheap() -> Iterator[str]:
     rows = _rows("watch_overhead")
-    shares = {name.split(": ")[0]: row["value"] for name, row in rows.items() if name.endswith(": share of a step")}  # fmt: skip
+    shares = {name.split(": ")[0]: row["value"] for name, row in rows.items() if name.endswith(": share of a step") and "goal" in row}  # fmt: skip
     said = [f"{share:.2g} % of a step ({name})" for name, share in shares.items()]
     if said:
-        yield f"- **Watching is cheap.** On one thread zerograd takes {', '.join(said)}."
+        yield f"- **Cost of watching.** On one thread zerograd takes {', '.join(said)}."
 
 
 def _fast() -> Iterator[str]:
     rows = _rows("check_speed")
     if rows:
         yield (
-            f"- **Checking is fast.** `check` takes {rows['zerograd check of one file']['value']:.0f} ms for a file. For "
+            f"- **Speed of a check.** `check` takes {rows['zerograd check of one file']['value']:.0f} ms for a file. For "
             f"{rows['files']['value']:,} installed files it takes {rows['cold, to ruff']['value']:.2f} times as long as "
             f"`ruff check`, and {rows['warm, to ripgrep']['value']:.2f} times as long as ripgrep if nothing has changed."
             if "warm, to ripgrep" in rows
-            else f"- **Checking is fast.** `check` takes {rows['zerograd check of one file']['value']:.0f} ms for a file. "
+            else f"- **Speed of a check.** `check` takes {rows['zerograd check of one file']['value']:.0f} ms for a file. "
             f"For {rows['files']['value']:,} installed files it takes {rows['cold, to ruff']['value']:.2f} times as long "
             "as `ruff check`."
         )
