@@ -10,7 +10,7 @@ calls. It runs nothing, and has its parts as attributes; each part gets those be
     functions                                    functions of the project, interpreted in place
     framework_calls                              what the tables of static.frameworks say
     gradient_calls · step_calls < library_calls < calls
-    assignments < expressions · loops < statements
+    assignments < expressions · loops · contexts < statements
     interpreter
 
 Expressions hold calls, calls run functions, functions hold statements: that circle closes in the tables of

@@ -101,12 +101,16 @@ class Calls:
         if isinstance(callee, Origin) and self.is_opened_for(node):
             callee = self.evaluator.value(node.func)
         if isinstance(callee, Bound):
-            func = ast.copy_location(ast.Attribute(node.func, callee.name, ast.Load()), node.func)
-            handled = self.methods[callee.name](node, func, callee.owner)
-            return handled if handled is not None else NOTHING
+            return self.bound_call(node, callee)
         if isinstance(callee, Origin):
             return self.libraries.call(node, callee.name)
         return self.call_value(node, callee)
+
+    def bound_call(self, node: ast.Call, callee: Bound) -> Value:
+        """A call of a method by another name: `clear = optimizer.zero_grad`, then `clear()`."""
+        func = ast.copy_location(ast.Attribute(node.func, callee.name, ast.Load()), node.func)
+        handled = self.methods[callee.name](node, func, callee.owner)
+        return handled if handled is not None else NOTHING
 
     def is_opened_for(self, node: ast.Call) -> bool:
         """Reads the file of a function that says nothing of gradients, if it runs modules for a loss."""
@@ -194,6 +198,8 @@ class Calls:
                 return some
         if isinstance(method, (Fn, Klass)):
             return self.call_value(node, method)
+        if isinstance(method, Bound):
+            return self.bound_call(node, method)
         if func.attr in vocabulary.PASS_THROUGH:
             self.evaluator.arguments(node)
             return owner

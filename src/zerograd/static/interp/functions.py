@@ -71,10 +71,12 @@ class Activations:
         values: dict[str, Value],
         aliases: dict[str, Key],
         tests: Mapping[str, Expr] = MappingProxyType({}),
+        statements: list[ast.stmt] | None = None,
     ) -> Value:
         """Interprets a function's body in a frame of its own; gives back what it returns.
 
-        `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`.
+        `tests` are the arguments that are tests themselves: `update=(i + 1) % n == 0`. `statements` are the body,
+        if not as it is written.
         """
         number = self.nesting.number()
         node = fn.node
@@ -111,7 +113,7 @@ class Activations:
                     self.emitter.add(Set(Name(name, call), Const(value.value)))
             for name, test in tests.items():
                 self.emitter.add(Set(Name(name, call), test))
-            body = self.evaluator.collect(node.body)
+            body = self.evaluator.collect(node.body if statements is None else statements)
             self.emitter.add(Block(body, Return(call)))
             return join(frame.returns) if frame.returns else Lit(None)
         finally:
@@ -205,11 +207,7 @@ class Functions:
         if arguments is None:
             arguments = self.evaluator.arguments(node)
         facts = fn.module.facts[fn.node]
-        visible = (
-            len(self.nesting.stack) < DEEPEST_CALL
-            and fn.node not in self.nesting.stack
-            and not facts.yields
-        )
+        visible = self.can_enter(fn) and not facts.yields
         wanted = (
             force
             or self.graph.touches_gradients(fn)
@@ -241,6 +239,16 @@ class Functions:
             # It looks its class up in a table: `REGISTRY[name](params)`.
             return self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
         return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
+
+    def can_enter(self, fn: Fn) -> bool:
+        """Whether a function is not entered already, and not too deep in others."""
+        stack = self.nesting.stack
+        return len(stack) < DEEPEST_CALL and fn.node not in stack
+
+    def enter(self, fn: Fn, node: ast.Call, statements: list[ast.stmt]) -> Value:
+        """Interprets these statements as the body of a function, with the values that a call hands it."""
+        values, aliases, tests = self._bind(fn, node, self.evaluator.arguments(node))
+        return self.activations.enter(fn, values, aliases, tests, statements)
 
     def runs_models(self, arguments: list[Value]) -> bool:
         """Whether a function is handed modules, and it matters which of them its result runs through."""

@@ -69,6 +69,7 @@ class Interpreter:
         from zerograd.static.interp.calls import Calls
         from zerograd.static.interp.conditions import Conditions
         from zerograd.static.interp.constructors import Constructors
+        from zerograd.static.interp.contexts import Contexts
         from zerograd.static.interp.effects import Effects
         from zerograd.static.interp.expressions import Expressions
         from zerograd.static.interp.framework_calls import FrameworkCalls
@@ -76,7 +77,7 @@ class Interpreter:
         from zerograd.static.interp.gradient_calls import BackwardCalls, ClearCalls, ParameterCalls
         from zerograd.static.interp.library_calls import BuiltinCalls, LibraryCalls
         from zerograd.static.interp.loops import Comprehensions, Loops
-        from zerograd.static.interp.statements import Contexts, Statements
+        from zerograd.static.interp.statements import Statements
         from zerograd.static.interp.step_calls import StepCalls
 
         env, known, nesting, gate, emitter = (
@@ -121,14 +122,16 @@ class Interpreter:
         loops = Loops(env, emitter, nesting, mode, evaluator, objects, conditions, assignments)
         comprehensions = Comprehensions(env, emitter, nesting, evaluator, assignments, loops)
         contexts = Contexts(
-            env, emitter, nesting, mode, gate, evaluator, objects, assignments, conditions
-        )
+            env, emitter, nesting, mode, gate, evaluator, objects, graph, functions, assignments,
+            conditions,
+        )  # fmt: skip
         statements = Statements(
             env, emitter, known, nesting, mode, evaluator, conditions, effects, parameters,
             assignments, expressions,
         )  # fmt: skip
         evaluator.expressions.update({ast.Name: names.name, ast.Call: calls.call})
         evaluator.expressions.update(expressions.handlers() | comprehensions.handlers())
+        evaluator.expressions.update(contexts.expressions())
         evaluator.statements.update(statements.handlers() | contexts.handlers() | loops.handlers())
 
     def top_level(self) -> Flow:

@@ -426,11 +426,21 @@ class Comprehensions:
     def dictionary(self, node: ast.DictComp) -> Value:
         """`{key: x for …}`."""
         env = dict(self.env.frame.env)
-        for part in node.generators:
-            self.loops.bind(part)
-        self.evaluator.value(node.value)
-        self.env.frame.env = env
-        return NOTHING
+        try:
+            rounds = self.rounds(node)
+            if rounds is None:
+                for part in node.generators:
+                    self.loops.bind(part)
+                self.evaluator.value(node.value)
+                return NOTHING
+            pairs = [
+                (self.evaluator.value(node.key), self.evaluator.value(node.value)) for _ in rounds
+            ]
+        finally:
+            self.env.frame.env = env
+        if not all(isinstance(key, Lit) for key, _ in pairs):
+            return NOTHING
+        return Table(tuple((key.value, value) for key, value in pairs if isinstance(key, Lit)))
 
     def repeated(self, node: Comprehension) -> Value:
         """The item of a comprehension; what it does is done in a loop."""
@@ -444,18 +454,28 @@ class Comprehensions:
             if any(isinstance(part, Act) for part in walk(Seq(body))):
                 self.emitter.add(Loop(Seq(body), ident, self.emitter.site(node)))
 
-    def item_by_item(self, node: Comprehension) -> Value | None:
-        """A comprehension over known objects."""
+    def rounds(self, node: Comprehension | ast.DictComp) -> Iterator[int] | None:
+        """The rounds of a comprehension over known objects, in which its target holds each; None for others."""
         if len(node.generators) != 1:
             return None
         part = node.generators[0]
         items = items_of(self.evaluator.peek(part.iter))
-        if items is None:
+        return self._round_after_round(part.target, items) if items is not None else None
+
+    def _round_after_round(self, target: ast.expr, items: list[Value]) -> Iterator[int]:
+        frame = self.env.frame
+        before = frame.round
+        for frame.round, item in enumerate(items):
+            self.assignments.store(target, item, None, target)
+            yield frame.round
+        frame.round = before
+
+    def item_by_item(self, node: Comprehension) -> Value | None:
+        """A comprehension over known objects."""
+        rounds = self.rounds(node)
+        if rounds is None:
             return None
-        values = []
-        for item in items:
-            self.assignments.store(part.target, item, None, part.target)
-            values.append(self.evaluator.value(node.elt))
+        values = [self.evaluator.value(node.elt) for _ in rounds]
         if values and all(isinstance(value, Params) for value in values):
             return Params(frozenset().union(*(v.keys for v in values if isinstance(v, Params))))
         return Many(tuple(values))

@@ -1,10 +1,10 @@
-"""Statements other than loops: assignments, branches, jumps, definitions, `with` blocks."""
+"""Statements other than loops and `with` blocks: assignments, branches, jumps, definitions."""
 
 from __future__ import annotations
 
 import ast
 
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import (
     RAISE,
@@ -19,19 +19,16 @@ from zerograd.explore.flow import (
     Try,
     leaves_by,
 )
-from zerograd.explore.logic import Const, Count, Expr, LastIteration, Op, Opaque, Synchronises
-from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import Changes
+from zerograd.explore.logic import Opaque
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions, is_none_check
-from zerograd.static.interp.effects import Effects, keyword
-from zerograd.static.interp.emitter import Emitter, Gate
+from zerograd.static.interp.effects import Effects
+from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, StatementHandlers
 from zerograd.static.interp.expressions import Expressions
 from zerograd.static.interp.gradient_calls import ParameterCalls
-from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import Function, nodes, text_of
+from zerograd.static.read.file_index import Function, text_of
 from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     Fn,
@@ -43,112 +40,7 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     join,
-    mix,
 )
-
-
-@dataclass(eq=False)
-class Contexts:
-    """Interprets `with` blocks."""
-
-    env: Environment
-    emitter: Emitter
-    nesting: Nesting
-    mode: Mode
-    gate: Gate
-    evaluator: Evaluator
-    objects: Objects
-    assignments: Assignments
-    conditions: Conditions
-
-    def handlers(self) -> StatementHandlers:
-        """The method for each kind of `with` block."""
-        return {
-            ast.With: self.block,
-            ast.AsyncWith: self.block,
-        }
-
-    def block(self, node: ast.With | ast.AsyncWith) -> None:
-        """`with context:`."""
-        no_grad, accumulating, local = self.mode.no_grad, self.gate.accumulating, self.gate.local
-        after = [flow for item in node.items for flow in self.open(item)]
-        for item in node.items:
-            test = self.is_local(item.context_expr)
-            if test is not None and _computes_a_loss(node.body):
-                self.gate.local = (test, self.emitter.site(item.context_expr))
-        self.evaluator.run(node.body)
-        self.mode.no_grad, self.gate.accumulating = no_grad, accumulating
-        self.gate.local = local
-        for flow in after:
-            self.emitter.add(flow)
-
-    def open(self, item: ast.withitem) -> list[Flow]:
-        """Enters a context; gives back what happens when it is left."""
-        context = item.context_expr
-        name = text_of(context.func) if isinstance(context, ast.Call) else text_of(context)
-        known = registry.context_named(name.rsplit(".", 1)[-1])
-        changes = known.changes if known is not None else None
-        if changes is Changes.NO_GRAD:
-            self.mode.no_grad += 1
-            return []
-        if changes is Changes.GRAD:
-            self.mode.no_grad = 0
-            return []
-        if (
-            known is not None
-            and changes is Changes.ACCUMULATES
-            and isinstance(context, ast.Call)
-            and isinstance(context.func, ast.Attribute)
-        ):
-            source = context.func.value
-            owner = self.evaluator.value(source)
-            self.evaluator.arguments(context)
-            if isinstance(owner, Thing) and self.objects.role(owner, source) is known.on:
-                return self.accumulate(context, text_of(source))
-        if changes is Changes.SCALES_LOSS and isinstance(context, ast.Call):
-            losses = self.evaluator.arguments(context)[:1]
-            value: Value = replace(mix(losses), scaled=None)
-        else:
-            value = self.evaluator.value(context)
-        if item.optional_vars is not None:
-            self.assignments.store(item.optional_vars, value, None, context)
-        return []
-
-    def is_local(self, context: ast.expr) -> Expr | None:
-        """When the ranks do not share gradients in a context; None if it has nothing to do with that."""
-        if isinstance(context, ast.Name):
-            values = self.env.frame.module.values_of(context.id)
-            return self.is_local(values[0]) if len(values) == 1 else None
-        if isinstance(context, ast.IfExp):
-            then, orelse = self.is_local(context.body), self.is_local(context.orelse)
-            if (then is None) == (orelse is None):
-                return None
-            test = self.conditions.expression(context.test)
-            return test if then is not None else Op("not", (test,))
-        if isinstance(context, ast.Call):
-            enabled = keyword(context, "enabled")
-            if enabled is not None and self.is_local(context.func) is not None:
-                return self.conditions.expression(enabled)
-            return self.is_local(context.func)
-        local = isinstance(context, ast.Attribute) and context.attr in registry.LOCAL
-        return Const(True) if local else None
-
-    def accumulate(self, context: ast.Call, accelerator: str) -> list[Flow]:
-        """`with accelerator.accumulate(model):` counts, and decides whether this iteration steps."""
-        self.gate.accumulating = accelerator
-        counter = Count(accelerator)
-        self.emitter.add(Set(counter, Op("+", (counter, Const(1)))))
-        self.emitter.add(Set(Synchronises(accelerator), self.gate.synchronises()))
-        # The loader's last batch closes the window, and the count begins anew.
-        ends = LastIteration(self.nesting.loop)
-        return [Alt(ends, Set(counter, Const(0)), Seq(()), self.emitter.site(context))]
-
-
-def _computes_a_loss(body: list[ast.stmt]) -> bool:
-    """Whether a block runs a forward: DDP reads there, and not in the backward, whether to share."""
-    calls = (node for node in nodes(*body) if isinstance(node, ast.Call))
-    return any(text_of(call.func).rpartition(".")[2] not in ("backward", "scale") for call in calls)
-
 
 EMPTY = Seq(())
 

@@ -126,6 +126,8 @@ class FileFacts:
     """Tests, counts and divisors."""
     counted: set[str] = field(default_factory=set)
     """Attributes that are changed in place: `self.count += 1`."""
+    bound: set[str] = field(default_factory=set)
+    """Names and attributes that hold a method of an optimizer: `update = self.optimizer.step`."""
     top: Facts = field(default_factory=Facts)
     """What the top level does itself: steps and calls."""
 
@@ -284,6 +286,9 @@ def joined(tree: ast.Module, parts: list[Part]) -> FileFacts:
         for name in _PASSED_ON:
             if getattr(one.whole, name):
                 setattr(whole, name, True)
+    for facts in (file.top, *file.functions.values()) if file.bound else ():
+        if not file.bound.isdisjoint(facts.called):
+            facts.mentions = facts.steps = True
     return file
 
 
@@ -292,6 +297,7 @@ def _join(file: FileFacts, more: FileFacts) -> None:
     file.stars += more.stars
     file.asked += more.asked
     file.counted |= more.counted
+    file.bound |= more.bound
     file.functions.update(more.functions)
     for receiver, methods in more.methods.items():
         file.methods.setdefault(receiver, set()).update(methods)
@@ -378,7 +384,7 @@ def _block(statements: list[ast.stmt]) -> list[Touch]:
     block: list[Touch] = []
     for at, node in enumerate(statements):
         if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
-            if block and _may_leave(node):
+            if block and _may_leave_by(node):
                 block.append(Touch(LEAVES, "", at))
             continue
         call = node.value
@@ -398,7 +404,12 @@ LEAVES = "leaves"
 """The kind of a statement that may leave its block."""
 
 
-def _may_leave(node: ast.AST, in_loop: bool = False) -> bool:
+def may_leave(statements: list[ast.stmt]) -> bool:
+    """Whether some statements have a `return`, or a `break` or `continue` of a loop around them."""
+    return any(map(_may_leave_by, statements))
+
+
+def _may_leave_by(node: ast.AST, in_loop: bool = False) -> bool:
     """Whether a statement has a `return`, or a `break` or `continue` of a loop around it."""
     if node.__class__ is ast.Return:
         return True
@@ -408,7 +419,7 @@ def _may_leave(node: ast.AST, in_loop: bool = False) -> bool:
         return False
     loop = node.__class__ in _LOOPS
     return any(
-        _may_leave(inner, in_loop or (loop and name == "body"))
+        _may_leave_by(inner, in_loop or (loop and name == "body"))
         for name in _BLOCKS
         if (inners := getattr(node, name, None)).__class__ is list
         for inner in inners
@@ -663,9 +674,15 @@ def _class(file: FileFacts, node: ast.ClassDef, chain: Chain) -> None:
 def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> None:
     chain[-1].assigns.append(node)
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    if isinstance(node.value, ast.Attribute) and node.value.attr in _BOUND:
+        if isinstance(target, (ast.Name, ast.Attribute)) and "opt" in _dotted(node.value.value):
+            file.bound.add(_dotted(target).rpartition(".")[2])
     if isinstance(target, ast.Attribute) and isinstance(node.value, ast.BinOp):
         if any(getattr(inner, "attr", None) == target.attr for inner in nodes(node.value)):
             file.counted.add(target.attr)
+
+
+_BOUND = frozenset({"step", "zero_grad"})
 
 
 def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:

@@ -61,8 +61,13 @@ def _fills_and_uses(data: bytes) -> bool:
     return b".step" in data and _OPTIMIZER.search(data) is not None
 
 
+_MAKES = re.compile(rb"\btorch\.optim\b(?!\.lr_sched)|\boptim\.[A-Z]")
+
+
 def speaks(data: bytes) -> bool:
-    """Whether an imported module may do anything to gradients."""
+    """Whether an imported module may do anything to gradients, or make what steps."""
     if any(call in data for call in _CALLS):
+        return True
+    if b"optim" in data and _MAKES.search(data) is not None:
         return True
     return b".grad" in data and _GRAD.search(data) is not None

@@ -173,6 +173,8 @@ class Frame:
     """What a loop over a name goes through: `bar = enumerate(loader)`, then `for i, x in bar`."""
     call: int = 0
     """The number of the call; 0 for a root and a top level, which nothing is seen to call."""
+    round: int | None = None
+    """The round of the comprehension that is read, if it goes through known objects: each makes its own."""
 
     def variable(self, name: str) -> Key:
         """The key of a variable of this frame."""
@@ -181,6 +183,8 @@ class Frame:
     def new_key(self, node: ast.expr) -> Key:
         """The key of an object that is made here."""
         key = made(node.lineno, node.col_offset, self.call)
+        if self.round is not None:
+            key = key.item(str(self.round))
         return key if self.scope is None else Key((*self.scope, *key))
 
 
@@ -205,7 +209,7 @@ def called(value: Value, key: Key) -> Value:
         return Table(
             tuple((name, called(item, key.item(repr(name)))) for name, item in value.items)
         )
-    if isinstance(value, (Params, Each, Klass, Fn, Origin)):
+    if isinstance(value, (Params, Each, Klass, Fn, Origin, Bound)):
         return value
     if isinstance(value, Lit) or (isinstance(value, Tensor) and value.roots):
         return value
