@@ -33,6 +33,7 @@ from zerograd.explore.named_tests import spelled_out
 from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
+from zerograd.static.chosen_arms import with_chosen_arms
 from zerograd.static.entry_states import begins_with_clip, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
@@ -185,11 +186,15 @@ class _Search:
             stepped = [subject for subject in stepped if not subject.key.is_by_hand]
         # Each part of the flow is compared with each subject, and each subject with the others.
         size = sum(1 for _ in walk(self.flow)) * max(1, len(stepped) // 4)
+        whole = self.flow
         for subject in stepped:
             others = [other for other in stepped if other.key != subject.key]
+            self.flow, gone = with_chosen_arms(whole, subject.key) if others else (whole, set())
+            others = [other for other in others if other.key not in gone]
             for part in parts(subject):
                 self.budget.spend(size)
                 self.explore_subject(part, others)
+        self.flow = whole
         self.explore_unstepped(stepped)
 
     def view(self, subject: Subject, others: list[Subject]) -> View:

@@ -14,7 +14,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, KnownClasses, Objects
 from zerograd.static.interp.obviously_right import ObviouslyRight
-from zerograd.static.interp.unused_loss import clears_before, idle_loss, only_steps
+from zerograd.static.interp.unused_loss import calls_in, clears_before, idle_loss, only_steps
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.values import Fn
@@ -148,19 +148,39 @@ class Interpreter:
         """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""
         loop = self.nesting.loop_nodes.get(step.loop)
         if loop is not None and loop.path == step.site.path and _holds(loop.node, step.site.line):
-            around = [loop.node]
-        else:  # what the loop of a helper computes may be handed on in other helpers
-            around = self._functions_around(step)
-        for node in around:
-            found = idle_loss(node)
-            if found is not None:
-                return replace(self.emitter.site(found), path=step.site.path)
-            # A wrapper of the project only steps: its loop has to have run the backward.
-            if loop is not None and node is not loop.node and only_steps(node):
-                found = idle_loss(loop.node, getattr(node, "name", ""))
+            found = idle_loss(loop.node)
+            return self._site_in(found, loop.path) if found is not None else None
+        # What the loop of a helper computes may be handed on in other helpers.
+        stepping: list[ast.AST] = []
+        for node in self._functions_around(step):
+            while node not in stepping:
+                found = idle_loss(node, stepping)
                 if found is not None:
-                    return replace(self.emitter.site(found), path=loop.path)
-        return None
+                    return self._site_in(found, self.nesting.path_of[node])
+                # A wrapper of the project only steps: whoever calls it has to have run the backward.
+                if not only_steps(node, stepping):
+                    return None
+                stepping.append(node)
+                callers = self._callers(node)
+                if len(callers) != 1:
+                    break
+                node = callers[0]
+        if loop is None or not stepping:
+            return None
+        found = idle_loss(loop.node, stepping)
+        return self._site_in(found, loop.path) if found is not None else None
+
+    def _site_in(self, node: ast.AST, path: str) -> Site:
+        return replace(self.emitter.site(node), path=path)
+
+    def _callers(self, function: ast.AST) -> list[ast.AST]:
+        """The functions that were entered and call one of this name."""
+        name = getattr(function, "name", "")
+        return [
+            node
+            for node in self.nesting.path_of
+            if node is not function and any(_called(call) == name for call in calls_in(node))
+        ]
 
     def clears_before(self, step: Event) -> list[Site]:
         """The clears from which an iteration goes straight on to a step: it has nothing to use."""
@@ -179,6 +199,10 @@ class Interpreter:
         here = (node for node, path in files if path == event.site.path)
         own = [node for node in here if _holds(node, event.site.line)]
         return sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _holds(node: ast.AST, line: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.torch import (
@@ -14,7 +14,7 @@ from zerograd.static.frameworks.torch import (
     SCHEDULER,
 )
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, stripped, text_of
+from zerograd.static.read.file_index import nodes, parameters, stripped, text_of
 
 _RUNS_BACKWARD = re.compile(
     r"backward|train_|training|_step$|closure|fit|learn|pipeline", re.IGNORECASE
@@ -38,11 +38,12 @@ _COLLECTS = frozenset({"append", "extend", "insert", "add"})
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
 
-def idle_loss(around: ast.AST, stepping: str = "") -> ast.AST | None:
+def idle_loss(around: ast.AST, stepping: Sequence[ast.AST] = ()) -> ast.AST | None:
     """A loss that a loop or a function computes and then only logs: where it is computed.
 
-    `stepping` is a function of the project that is known to run no backward.
+    `stepping` are functions of the project that are known to run no backward.
     """
+    silent = _ignored(stepping)
     assigned: dict[str, ast.AST] = {}
     parts: list[tuple[str, str, ast.AST]] = []
     bare: ast.AST | None = None
@@ -56,22 +57,42 @@ def idle_loss(around: ast.AST, stepping: str = "") -> ast.AST | None:
         elif isinstance(node, ast.Expr) and _is_computed(node.value):
             bare = bare or node
         if isinstance(node, ast.Call) and _may_run_backward(node):
-            if not stepping or text_of(node.func).rpartition(".")[2] != stepping:
+            if text_of(node.func).rpartition(".")[2] not in silent:
                 return None
     if bare is not None:
         return bare
     # `loss = out.loss` is computed if `out` is.
     assigned.update((name, node) for name, whole, node in parts if whole in assigned)
     losses = {name: node for name, node in assigned.items() if _is_loss(name, node)}
-    used = _Uses(around).used() if losses else set()
+    used = _Uses(around, silent).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
 
 
-def only_steps(function: ast.AST) -> bool:
-    """Whether nothing that a function calls may run a backward."""
-    calls = (node for node in nodes(function) if isinstance(node, ast.Call))
-    return not any(_is_backward(node) or _may_run_backward(node) for node in calls)
+def only_steps(function: ast.AST, stepping: Sequence[ast.AST] = ()) -> bool:
+    """Whether nothing that a function calls may run a backward; `stepping` are known to run none."""
+    silent = {getattr(one, "name", "") for one in stepping}
+    return not any(
+        _is_backward(node) or _may_run_backward(node)
+        for node in calls_in(function)
+        if text_of(node.func).rpartition(".")[2] not in silent
+    )
+
+
+def calls_in(function: ast.AST) -> Iterator[ast.Call]:
+    """The calls in a function."""
+    return (node for node in nodes(function) if isinstance(node, ast.Call))
+
+
+def _ignored(stepping: Sequence[ast.AST]) -> dict[str, bool]:
+    """By name of a function that runs no backward: whether it only logs what it is handed."""
+    return {
+        function.name: not _Uses(function, {})
+        .used()
+        .intersection(arg.arg for arg in parameters(function) if vocabulary.LOSS.search(arg.arg))
+        for function in stepping
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
 
 
 def _is_backward(node: ast.Call) -> bool:
@@ -149,8 +170,10 @@ def _is_computed(node: ast.expr) -> bool:
 class _Uses:
     """What becomes of the variables of a loop or a function."""
 
-    def __init__(self, around: ast.AST) -> None:
+    def __init__(self, around: ast.AST, silent: Mapping[str, bool]) -> None:
         self.around = around
+        self.silent = silent
+        """Functions that run no backward, by name: whether they only log a loss that they are handed."""
         self.once = not isinstance(around, (ast.For, ast.AsyncFor, ast.While))
         self.parents = {
             child: node for node in nodes(around) for child in ast.iter_child_nodes(node)
@@ -181,7 +204,7 @@ class _Uses:
             if isinstance(parent, ast.Attribute):
                 ends, into = self._attribute(parent)
             elif isinstance(parent, ast.Call) and child is not parent.func:
-                ends, into = _argument(parent)
+                ends, into = self._argument(parent)
             elif isinstance(parent, (ast.FormattedValue, ast.Compare)):
                 return set()
             elif isinstance(parent, (ast.stmt, ast.comprehension, ast.Yield, ast.YieldFrom)):
@@ -205,9 +228,14 @@ class _Uses:
             return True, set()
         return is_call and node.attr not in _PASSES_ON, None
 
+    def _argument(self, call: ast.Call) -> tuple[bool, set[str] | None]:
+        """Whether a value ends as an argument of a call, and what it becomes there."""
+        if self.silent.get(text_of(call.func).rpartition(".")[2]):
+            return True, set()
+        return _argument(call)
+
 
 def _argument(call: ast.Call) -> tuple[bool, set[str] | None]:
-    """Whether a value ends as an argument of a call, and what it becomes there."""
     text = text_of(call.func)
     owner, _, name = text.rpartition(".")
     if name in _COLLECTS and owner:

@@ -1,0 +1,61 @@
+"""Loops that run one of several programs: a setting chooses, and each program has an optimizer of its own.
+
+`if self.backend == "ddp": … elif self.backend == "deepspeed": …` inside the loop: where one optimizer is stepped,
+the others are not there, and no loss of theirs is.
+"""
+
+from __future__ import annotations
+
+from zerograd.core.events import Step
+from zerograd.explore import logic
+from zerograd.explore.flow import Alt, Flow, Loop, Set, rebuild, walk
+from zerograd.explore.logic import Variable
+from zerograd.static.interp.emitter import Act
+from zerograd.static.read.keys import Key
+
+Steps = dict[Key, int]
+"""How often each optimizer is stepped."""
+
+
+def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
+    """The flow without arms that a setting chooses instead of one that steps an optimizer; and whose steps are gone."""
+    counts = _steps(flow)
+    if len(counts) < 2:
+        return flow, set()
+    chosen = _chosen(flow, key, counts, None)
+    gone = counts.keys() - _steps(chosen)
+    return (chosen, gone) if gone else (flow, gone)
+
+
+def _chosen(flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None) -> Flow:
+    """`changing` are the variables that change while the loops around run; None outside of loops."""
+    if isinstance(flow, Loop):
+        changing = (changing or frozenset()) | _changed(flow)
+    elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
+        then, orelse = _steps(flow.then), _steps(flow.orelse)
+        for arm, mine, others in ((flow.then, then, orelse), (flow.orelse, orelse, then)):
+            elsewhere = (count == counts[other] for other, count in others.items())
+            if key in mine and key not in others and any(elsewhere):
+                return _chosen(arm, key, counts, changing)
+    return rebuild(flow, lambda part: _chosen(part, key, counts, changing))
+
+
+def _is_settled(alt: Alt, changing: frozenset[Variable]) -> bool:
+    """Whether a test comes out the same in all iterations."""
+    return logic.stable(alt.test) and not logic.reads(alt.test) & changing
+
+
+def _changed(loop: Loop) -> frozenset[Variable]:
+    inner = [part for part in walk(loop) if isinstance(part, (Set, Loop))]
+    return frozenset().union(
+        *(part.targets if isinstance(part, Loop) else (part.variable,) for part in inner)
+    )
+
+
+def _steps(flow: Flow) -> Steps:
+    found: Steps = {}
+    for part in walk(flow):
+        if isinstance(part, Act) and isinstance(part.event, Step):
+            for key in part.whose:
+                found[key] = found.get(key, 0) + 1
+    return found
