@@ -129,12 +129,12 @@ KNOWN = {
     "interp/emitter.py": "whether an accelerator accumulates",
     "interp/loops.py": "receivers, by their first name",
     "interp/obviously_right.py": "asked by roots, in every analysis",
+    "never_stepped.py": "asked in every analysis",
     "read/file_index.py": "makes the index",
     "read/module.py": "makes the index",
     "reuse.py": "is what this is about",
     "roots.py": "asked in every analysis",
     "untrained_modules.py": "asked in every analysis",
-    "unused_optimizers.py": "which optimizers no code uses",
 }
 """Who asks about a whole file. What a root learns about it must be in `Reuse._facts_of_the_file`."""
 

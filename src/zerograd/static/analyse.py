@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
 
-from zerograd.core.events import Backward, End, Event, Hold, Site, Step, Unknown, Update, Zero
+from zerograd.core.events import End, Event, Hold, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
 from zerograd.core.records import dataclass, replace
 from zerograd.core.rule import Evidence, Rule
@@ -40,19 +40,18 @@ from zerograd.static.interp.interpreter import Program
 from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
 from zerograd.static.named_parameters import with_named_parameters
+from zerograd.static.never_stepped import never_stepped
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
-from zerograd.static.read.keys import Key, Made
+from zerograd.static.read.keys import Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
-from zerograd.static.read.values import Thing
 from zerograd.static.reuse import Memory, Named, Recalled, Reuse
 from zerograd.static.roots import Root, Roots
 from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
 from zerograd.static.unread_guards import counted, is_handed_in
 from zerograd.static.untrained_modules import untrained_modules
-from zerograd.static.unused_optimizers import unused_optimizers
 
 
 @dataclass
@@ -112,11 +111,10 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         from zerograd.static.read.callers import searched
 
         project.read.update(searched(module.path))
-    depends = sorted(project.read - {module.path})
     if not module.facts[module.tree].mentions:
         # The file does nothing to gradients itself: that it leads to a step was only a guess.
         cut.clear()
-    for event in untrained_modules(module):
+    for event in (*untrained_modules(module), *never_stepped(module, project.read)):
         for rules in _groups([event]):
             for outcome in explore(Emit(event), rules).outcomes:
                 outcomes.add(outcome, "")
@@ -124,7 +122,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
     return Analysis(
         module.tree,
         findings,
-        depends,
+        sorted(project.read - {module.path}),
         ", ".join(cut) or None,
         _training_loops(module, roots, loops, findings) if memory is None else [],
     )
@@ -325,10 +323,7 @@ class _Search:
         return replace(outcome, violation=replace(violation, evidence=evidence))
 
     def explore_unstepped(self, stepped: list[Subject]) -> None:
-        """Finds optimizers that are built and given gradients, and never stepped.
-
-        They are cleared, or gradients pile up in them over several rounds of a loop around a loop.
-        """
+        """Finds optimizers that are built, cleared and given gradients of their own, and never stepped here."""
         known = self.root.interpreter.known
         keys = {subject.key for subject in stepped}
         acts = [act for act in walk(self.flow) if isinstance(act, Act)]
@@ -339,54 +334,28 @@ class _Search:
             if isinstance(act.event, Unknown) and act.event.call
             for key in act.whose
         }
-        if any(attr == "grad" for f in self.module.facts.values() for _, attr in f.attributes):
+        if self.module.facts[self.module.tree].grads:
             return
-        unused = self.unused()
-        built = known.made | unused
-        for key, site in built.items():
-            if key in keys or key in known.handed or not (key in cleared or key in unused):
+        for key, site in known.made.items():
+            if key in keys or key in known.handed or key not in cleared:
                 continue
             if any(key in act.whose and "step" in act.event.call for act in acts):
                 continue
             steps = (act.whose for act in acts if isinstance(act.event, Step))
             if any(one.plain.is_inside(key) for whose in steps for one in whose):
                 continue  # an optimizer of the project's own, with steps of other names
-            made = {other: Subject(other, known.params.get(other)) for other in built}
+            made = {other: Subject(other, known.params.get(other)) for other in known.made}
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in keys)]
             if any(key.is_inside(one) for one in unseen) if others else unseen - {key}:
                 continue
             view = self.view(subject, others)
-            filling = acts if key in cleared else _piled_up(self.flow)
-            first = next((act for act in filling if act.event.loop and view.is_its_own(act)), None)
+            first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
             if first is None:
                 continue
             end = End(site, idle_loss=first.event.site)
             for rules in _groups([end]):
                 self.explore_rules(Emit(end), rules, subject=subject)
-
-    def unused(self) -> dict[Key, Site]:
-        """The optimizers that the object of a method keeps and nobody uses, and where they are made."""
-        fn = self.root.fn
-        if fn is None or fn.klass is None or not isinstance(fn.owner, Thing):
-            return {}
-        if fn.klass.module is not self.module:
-            return {}
-        found = {}
-        for attr, call in unused_optimizers(fn.klass):
-            held = self.root.interpreter.objects.attribute(fn.owner, attr)
-            if isinstance(held, Thing) and held.params:
-                self.root.interpreter.known.params[held.key] = held.params
-                found[held.key] = self.root.interpreter.emitter.site(call)
-        return found
-
-
-def _piled_up(flow: Flow, depth: int = 0) -> list[Act]:
-    """The backward calls in a loop around a loop, if nothing is ever cleared or stepped there."""
-    if isinstance(flow, Act):
-        return [flow] if depth > 1 and isinstance(flow.event, Backward) else []
-    deeper = depth + isinstance(flow, Loop)
-    return [act for part in children(flow) for act in _piled_up(part, deeper)]
 
 
 class _Outcomes:

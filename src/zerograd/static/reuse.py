@@ -28,7 +28,6 @@ from zerograd.static.read.budget import Budget, Cut
 from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.source import Source
 from zerograd.static.read.values import Fn, Klass
-from zerograd.static.unused_optimizers import unused_optimizers
 
 _NAME = re.compile(r"\w+")
 _PLACE = re.compile(r"\.\d+:\d+")
@@ -210,7 +209,7 @@ class Reuse:
             frozenset(module.packages),
             tuple(module.stars),
             sum(bool(facts.touches) for facts in module.facts.values()) == 1,
-            any(attr == "grad" for facts in module.facts.values() for _, attr in facts.attributes),
+            whole.grads,
             whole.mentions,
             frozenset(
                 name for name in whole.calls if name.rpartition(".")[2] in registry.ACCUMULATES
@@ -228,11 +227,6 @@ class Reuse:
                 one.text.partition("\n")[0]
                 for one in self._texts
                 if "scale" in self._names_in(one.text)
-            ),
-            tuple(
-                (klass.name, attr)
-                for klass in module.classes.values()
-                for attr, _ in unused_optimizers(Klass(klass, module))
             ),
         )
 

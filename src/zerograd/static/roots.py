@@ -21,7 +21,6 @@ from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.reuse import Recalled, Reuse
-from zerograd.static.unused_optimizers import unused_optimizers
 
 
 class Root(NamedTuple):
@@ -78,10 +77,9 @@ class Roots:
             if fn.node in self._inlined or scout.classes.is_optimizer_method(fn):
                 continue
             here = scout.graph.touches_gradients_here(fn)
-            neglects = here and _neglects(fn)
             completed = here and self._round_of(fn, scout) is not None
             is_right = not here or (
-                not (managed or neglects or completed) and scout.obviously_right.is_right(fn)
+                not (managed or completed) and scout.obviously_right.is_right(fn)
             )
             # A function that is right itself, or does nothing to gradients, may still repeat what others do.
             if is_right and all(
@@ -93,7 +91,7 @@ class Roots:
                 continue
             if not scout.graph.touches_gradients(fn):
                 continue
-            feeds = completed or neglects or _feeds(module.facts[fn.node])
+            feeds = completed or _feeds(module.facts[fn.node])
             if feeds or scout.graph.may_step(fn):
                 yield from self._unit(fn, scout=scout)
 
@@ -439,8 +437,3 @@ def imported_name(node: ast.expr, module: Module) -> str:
 def _feeds(facts: Facts) -> bool:
     """Whether some code clears and runs backward, though it never steps."""
     return "backward" in facts.called and not facts.called.isdisjoint(("zero_grad", "zero_"))
-
-
-def _neglects(fn: Fn) -> bool:
-    """Whether a method belongs to a class that makes an optimizer and never uses it."""
-    return fn.klass is not None and any(True for _ in unused_optimizers(fn.klass))

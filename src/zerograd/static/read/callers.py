@@ -1,4 +1,4 @@
-"""Whether code of the project that calls a function clears gradients: by names, from the bytes of files.
+"""What other code of the project does to gradients around a function or an object: by names, from the bytes of files.
 
 A function that steps and never clears is right if its callers clear. Its callers often cannot be seen: its object
 comes from a registry or a configuration. So all code that mentions its name counts as a caller.
@@ -104,6 +104,54 @@ def _kept(path: str, names: Collection[bytes]) -> Iterator[bytes]:
         for name in names:
             if name in data and re.search(_VALUE % re.escape(name), data):
                 yield name
+
+
+def is_mentioned_elsewhere(
+    path: str, name: str, related: Collection[str], *, is_attribute: bool
+) -> bool:
+    """Whether another file of the project may do more with what a name means in this file than to look at it.
+
+    An attribute that a class of another file gives itself is another one, unless that file mentions one of the
+    `related` classes.
+    """
+    if is_attribute:
+        pattern = re.compile(_ATTRIBUTE % name.encode())
+        own = re.compile(rb"\bself\.%s[ \t]*(?::[^=\n]+)?=[^=]" % name.encode())
+        kin = re.compile(rb"\b(?:%s)\b" % b"|".join(sorted(one.encode() for one in related)))
+    for data in _others(path, name):
+        if data is None:
+            return True
+        if not is_attribute:
+            stem = os.path.basename(path)[: -len(".py")].encode()
+            if re.search(rb"\b%s\b" % re.escape(stem), data):
+                return True
+            continue
+        found = {match[1] for match in pattern.finditer(data)}
+        if found - {b"self"} or (
+            found and (not own.search(data) or (related and kin.search(data)))
+        ):
+            return True
+    return False
+
+
+def is_class(path: str, name: str) -> bool:
+    """Whether a file of the project defines a class of this name."""
+    pattern = re.compile(rb"^class[ \t]+%s\b" % name.encode(), re.MULTILINE)
+    return any(data is not None and pattern.search(data) for data in _others(path, name))
+
+
+def _others(path: str, name: str) -> Iterator[bytes | None]:
+    """The other files of the project that mention a name; None if there are too many to look at."""
+    walked = [*map(_walk, project_folders(path))]
+    if None in walked:
+        yield None
+    own = os.path.abspath(path)
+    for file in next((one[1] for one in walked if one is not None and one[1]), ()):
+        if file != own:
+            with contextlib.suppress(OSError, Unreadable):
+                data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
+                if name.encode() in data:
+                    yield data
 
 
 def searched(path: str) -> Iterator[str]:
@@ -215,6 +263,8 @@ _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
 _NAMES = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
 _HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)
 _VALUE = rb"[(,=:\[][ \t\n]*(?:\w+\.)*%s[ \t]*(?:[,)\]}]|\r?\n|$)"
+_ATTRIBUTE = rb"([\w)\]]+)\.%s\b(?!\.(?:zero_grad|state_dict|load_state_dict|param_groups)\b|[ \t]*(?::[^=\n]+)?=[^=])"
+"""An attribute that is read for more than to look at it, and the end of what it is an attribute of."""
 _CLEAR = re.compile(
     rb"(?:zero|clear|reset|clean)_?grad|\.grad\s*=\s*None|grad(?:\.data)?\.zero_|\.grad\s*\*=\s*0"
 )

@@ -1,0 +1,538 @@
+"""Optimizers that a file makes, that gradients are computed for, and that nobody steps.
+
+An optimizer is followed through the names that it gets. Whatever else is done with it than to clear, save or
+schedule it may step it: then nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zerograd.core.events import End, Site
+from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.torch import SCHEDULER
+from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import Function, children, parameters, text_of
+from zerograd.static.read.module import Module
+
+_READS = frozenset(
+    {"zero_grad", "state_dict", "load_state_dict", "param_groups", "add_param_group", "defaults", "state"}
+)  # fmt: skip
+"""What an optimizer can be asked for without a step."""
+_ITEMS = frozenset({"values", "items", "keys", "get"})
+_SAME_ITEMS = frozenset({"enumerate", "zip", "list", "tuple", "reversed", "iter"})
+"""Calls that give the optimizers of a collection."""
+_LOOKS = re.compile(
+    r"^(print|len|id|isinstance|type|unscale_|clip_gradients)$|^_?(save|load|log)(_|$)"
+)
+"""Calls that leave an optimizer that they are handed as it is, or only change its gradients."""
+_HARMLESS_BASES = frozenset({"object", "Module", "ABC", "Generic", "Protocol", "NamedTuple"})
+_ONCE = re.compile(
+    r"(^|_)(test|benchmark|profile|debug|demo|find|estimate|measure|check|lr_finder)(_|$)",
+    re.IGNORECASE,
+)
+"""Functions and classes of such names may compute gradients for their own sake."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
+    """For each such optimizer, the end of the file: it has not been stepped. `read` gets what was looked at."""
+    whole = module.facts[module.tree]
+    if not module.imports_torch or not registry.MANAGING.isdisjoint(module.packages):
+        return
+    if not any(_is_optimizer(name, module) for name in whole.calls):
+        return
+    if any(name.startswith("register_") and name.endswith("hook") for name in whole.called):
+        return  # a hook may step
+    if ("backward" in whole.called or whole.grads) and not _are_stepped(module):
+        yield from _Optimizers(module, read).found()
+
+
+def _are_stepped(module: Module) -> bool:
+    """Whether all optimizers of a file are stepped by the names that they get, as most are."""
+    stepped = {text for text, methods in module.methods.items() if "step" in methods}
+    made = {
+        target: text_of(target)
+        for facts in module.facts.values()
+        for node in facts.assigns
+        if isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, (ast.Name, ast.Attribute))
+        and _is_optimizer(text_of(node.value.func), module)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    }
+    names = set(made.values())
+    # Two of one name may be those of two classes.
+    return 0 < len(names) == len(made) and names <= stepped
+
+
+def _is_optimizer(name: str, module: Module) -> bool:
+    """Whether a dotted name is that of an optimizer of torch, or of what chooses one of them."""
+    name = _dotted(name, module)
+    if not name.startswith("torch.optim.") or "lr_scheduler" in name or "swa_utils" in name:
+        return name == "getattr"
+    return name.rpartition(".")[2][:1].isupper()
+
+
+def _dotted(text: str, module: Module) -> str:
+    """The dotted name that a text has in the package it was imported from."""
+    first, dot, rest = text.partition(".")
+    return module.imports.get(first, vocabulary.USUAL.get(first, first)) + dot + rest
+
+
+class _Slot(NamedTuple):
+    """A variable of a function (or of the file), or an attribute: of a class, or of anything."""
+
+    name: str
+    home: ast.AST | None
+    is_attribute: bool = False
+
+
+class _Used(Exception):
+    """Something may step the optimizer."""
+
+
+class _Optimizers:
+    """Follows the optimizers that a file makes."""
+
+    def __init__(self, module: Module, read: set[str]) -> None:
+        self.module = module
+        self.read = read
+        self.above: dict[ast.AST, ast.AST] = {}
+        self.names: dict[str, list[ast.Name]] = {}
+        self.attributes: dict[str, list[ast.Attribute]] = {}
+        self.calls: list[ast.Call] = []
+        self.bound: dict[ast.AST, set[str]] = {}
+        """By function (or file): the variables that it gives values."""
+        todo: list[ast.AST] = [module.tree]
+        while todo:
+            node = todo.pop()
+            inside = children(node)
+            self.above.update(dict.fromkeys(inside, node))
+            todo += inside
+            if isinstance(node, ast.Name):
+                self.names.setdefault(node.id, []).append(node)
+            elif isinstance(node, ast.Attribute):
+                self.attributes.setdefault(node.attr, []).append(node)
+            elif isinstance(node, ast.Call):
+                self.calls.append(node)
+        for name, found in self.names.items():
+            for one in found:
+                if not isinstance(one.ctx, ast.Load):
+                    self.bound.setdefault(self.function(one), set()).add(name)
+        for node in module.facts:
+            if isinstance(node, _FUNCTIONS):
+                given = {arg.arg for arg in parameters(node)}
+                self.bound.setdefault(node, set()).update(given)
+
+    def found(self) -> Iterator[End]:
+        made = [one for one in self.calls if self.makes(one)]
+        if not made or self.reads_gradients():
+            return
+        for call in sorted(made, key=lambda one: (one.lineno, one.col_offset)):
+            try:
+                followed = _Followed(self, call)
+            except _Used:
+                continue
+            filling = followed.filling()
+            if filling is not None and not followed.is_used_elsewhere():
+                yield End(self.site(call), idle_loss=self.site(filling))
+
+    def makes(self, call: ast.Call) -> bool:
+        """Whether a call makes an optimizer of torch that gets parameters."""
+        if not call.args and not call.keywords:
+            return False
+        if isinstance(call.func, ast.Call):
+            chosen = call.func
+            return text_of(chosen.func) == "getattr" and bool(
+                chosen.args and text_of(chosen.args[0]).endswith("optim")
+            )
+        return isinstance(call.func, (ast.Name, ast.Attribute)) and (
+            text_of(call.func) != "getattr" and _is_optimizer(text_of(call.func), self.module)
+        )
+
+    def site(self, node: ast.AST) -> Site:
+        start, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", 0)
+        columns = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+        return Site(self.module.path, start, columns[0] + 1, end or 0, (columns[1] or 0) + 1)
+
+    # Where a node is
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        above = self.above.get(node)
+        while above is not None:
+            yield above
+            above = self.above.get(above)
+
+    def function(self, node: ast.AST) -> ast.AST:
+        """The function that a node is in, or the file."""
+        inside = (one for one in self.around(node) if isinstance(one, (*_FUNCTIONS, ast.Module)))
+        return next(inside, self.module.tree)
+
+    def klass(self, node: ast.AST) -> ast.ClassDef | None:
+        return next((one for one in self.around(node) if isinstance(one, ast.ClassDef)), None)
+
+    def binds(self, node: ast.AST, name: str) -> ast.AST:
+        """The function, or the file, whose variable a name means in a place."""
+        home = self.function(node)
+        while not isinstance(home, ast.Module) and name not in self.bound.get(home, ()):
+            home = self.function(home)
+        return home
+
+    # Gradients
+
+    def reads_gradients(self) -> bool:
+        """Whether gradients are used for more than to clear or to change them in place."""
+        return any(self.is_gradient_read(one) for one in self.attributes.get("grad", ()))
+
+    def is_gradient_read(self, node: ast.Attribute) -> bool:
+        if not isinstance(node.ctx, ast.Load) or text_of(node.value).endswith("autograd"):
+            return False
+        if isinstance(node.value, ast.Name) and self.is_leaf(node.value):
+            return False
+        inner: ast.AST = node
+        above = self.above[node]
+        while isinstance(above, ast.Attribute) and above.attr == "data":
+            above, inner = self.above[above], above
+        if isinstance(above, ast.Attribute) and above.attr.endswith("_"):
+            call = self.above[above]
+            return not isinstance(self.above[call], ast.Expr)
+        if isinstance(above, ast.Compare):
+            return not all(isinstance(op, (ast.Is, ast.IsNot)) for op in above.ops)
+        if isinstance(above, ast.AugAssign):
+            return above.target is not inner
+        return not isinstance(above, (ast.If, ast.BoolOp, ast.UnaryOp))
+
+    def is_leaf(self, name: ast.Name) -> bool:
+        """Whether a variable is a tensor of the code's own, and no parameter of a module."""
+        made = [
+            one
+            for one in self.module.values_of(name.id)
+            if isinstance(one, ast.Call) and isinstance(one.func, (ast.Name, ast.Attribute))
+        ]
+        return any(
+            text_of(one.func).endswith("requires_grad_")
+            or any(keyword.arg == "requires_grad" for keyword in one.keywords)
+            for one in made
+        )
+
+    def fillings(self) -> Iterator[ast.AST]:
+        """Where gradients are computed, or put in place."""
+        for call in self.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+                yield call
+        for node in self.attributes.get("grad", ()):
+            above = self.above[node]
+            if isinstance(node.ctx, ast.Store) and isinstance(above, ast.Assign):
+                empty = isinstance(above.value, ast.Constant) or "zeros" in ast.dump(above.value)
+                if not empty:
+                    yield above
+
+    def is_stepped(self, node: ast.Attribute) -> bool:
+        """Whether a mention of `step` may be that of an optimizer."""
+        above = self.above[node]
+        if not isinstance(node.ctx, ast.Load) or isinstance(above, (ast.BinOp, ast.Compare)):
+            return False
+        owner = text_of(node.value)
+        last = owner.rpartition(".")[2]
+        return not (SCHEDULER.search(last) or re.search(r"(^|_)(envs?|game|profiler|prof)$", last))
+
+
+class _Followed:
+    """One optimizer: all the names that it has, and what is done with them."""
+
+    def __init__(self, file: _Optimizers, call: ast.Call) -> None:
+        self.file = file
+        self.slots: dict[_Slot, None] = {}
+        self.is_cleared = False
+        self.mentions: list[ast.AST] = [call]
+        self.follow(call)
+        todo = list(self.slots)
+        while todo:
+            before = len(self.slots)
+            for node in self.mentions_of(todo.pop()):
+                self.mentions.append(node)
+                self.follow(node)
+            todo += list(self.slots)[before:]
+
+    def mentions_of(self, slot: _Slot) -> Iterator[ast.expr]:
+        """Where a name is read that the optimizer has."""
+        file = self.file
+        if not slot.is_attribute:
+            for name in file.names.get(slot.name, ()):
+                if isinstance(name.ctx, ast.Load) and self.is_variable(name, slot):
+                    yield name
+            return
+        for node in file.attributes.get(slot.name, ()):
+            imported = isinstance(node.value, ast.Name) and node.value.id in file.module.imports
+            if isinstance(node.ctx, ast.Load) and not (imported or self.is_anothers(node, slot)):
+                yield node
+        for call in file.calls:
+            if text_of(call.func) in ("getattr", "attrgetter", "operator.attrgetter"):
+                if any(isinstance(a, ast.Constant) and a.value == slot.name for a in call.args):
+                    raise _Used
+
+    def is_variable(self, name: ast.Name, slot: _Slot) -> bool:
+        if isinstance(slot.home, ast.comprehension):
+            return self.file.above[slot.home] in self.file.around(name)
+        return self.file.binds(name, slot.name) is slot.home
+
+    def is_anothers(self, node: ast.Attribute, slot: _Slot) -> bool:
+        """Whether an attribute of `self` is that of a class which has its own, and is no relative."""
+        if text_of(node.value) != "self" or not isinstance(slot.home, ast.ClassDef):
+            return False
+        klass = self.file.klass(node)
+        if klass is None or klass is slot.home:
+            return False
+        own = slot.name in self.file.module.attributes_of(klass)
+        return own and not _names_of(klass) & _names_of(slot.home) - _HARMLESS_BASES
+
+    def follow(self, node: ast.expr) -> None:
+        """Looks at what is done with a value that is the optimizer, or holds it."""
+        above = self.file.above[node]
+        if isinstance(above, ast.Attribute):
+            self.follow_attribute(above)
+        elif isinstance(above, (ast.Subscript, ast.Starred, ast.IfExp, ast.NamedExpr)):
+            if isinstance(above, ast.NamedExpr):
+                self.store(above.target, node)
+            self.follow(above)
+        elif isinstance(
+            above, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp)
+        ):
+            self.follow(above)
+        elif isinstance(above, ast.Call):
+            self.follow_call(above, node)
+        elif isinstance(above, ast.keyword) and above.arg is not None:
+            call = self.file.above[above]
+            assert isinstance(call, ast.Call)
+            self.follow_call(call, node, above.arg)
+        elif isinstance(above, (ast.For, ast.AsyncFor)) and above.iter is node:
+            self.store(above.target, node)
+        elif isinstance(above, ast.comprehension) and above.iter is node:
+            for name in ast.walk(above.target):
+                if isinstance(name, ast.Name):
+                    self.slots[_Slot(name.id, above)] = None
+        elif isinstance(above, ast.Assign):
+            for target in above.targets:
+                self.store(target, node)
+        elif isinstance(above, ast.AnnAssign):
+            self.store(above.target, node)
+        elif not isinstance(
+            above,
+            (
+                ast.Expr,
+                ast.Compare,
+                ast.BoolOp,
+                ast.UnaryOp,
+                ast.If,
+                ast.Delete,
+                ast.FormattedValue,
+            ),
+        ):
+            raise _Used
+
+    def follow_attribute(self, node: ast.Attribute) -> None:
+        call = self.file.above[node]
+        called = isinstance(call, ast.Call) and call.func is node
+        if called and node.attr in _ITEMS:
+            assert isinstance(call, ast.Call)
+            self.follow(call)
+        elif node.attr == "append" and called:
+            return
+        elif node.attr not in _READS:
+            raise _Used
+        self.is_cleared |= node.attr == "zero_grad"
+
+    def follow_call(self, call: ast.Call, value: ast.expr, keyword: str | None = None) -> None:
+        """The optimizer is handed to a call."""
+        text = text_of(call.func)
+        owner, _, name = text.rpartition(".")
+        module = self.file.module
+        if text in _SAME_ITEMS:
+            self.follow(call)
+        elif name == "append" and isinstance(call.func, ast.Attribute):
+            self.store(call.func.value, value)
+        elif text in module.functions:
+            self.enter(module.functions[text], call, value, keyword, 0)
+        elif text in module.classes:
+            self.construct(module.classes[text], call, value, keyword)
+        elif owner == "self" and (method := self.method(call, name)) is not None:
+            self.enter(method, call, value, keyword, 1)
+        elif not (self.is_scheduler(text) or _LOOKS.search(name)):
+            raise _Used
+
+    def is_scheduler(self, text: str) -> bool:
+        """Whether a call makes a scheduler that only sets rates; one of the project may step the optimizer."""
+        if not SCHEDULER.search(text):
+            return False
+        return vocabulary.is_of_a_library(_dotted(text, self.file.module))
+
+    def method(self, call: ast.Call, name: str) -> Function | None:
+        klass = self.file.klass(call)
+        return self.file.module.methods_of(klass).get(name) if klass is not None else None
+
+    def construct(
+        self, klass: ast.ClassDef, call: ast.Call, value: ast.expr, keyword: str | None
+    ) -> None:
+        """The optimizer is handed to a new object."""
+        method = self.file.module.methods_of(klass).get("__init__")
+        if method is not None:
+            self.enter(method, call, value, keyword, 1)
+            return
+        fields = [
+            one.target.id
+            for one in klass.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        ]
+        at = call.args.index(value) if value in call.args else -1
+        name = keyword or (fields[at] if 0 <= at < len(fields) else None)
+        if name not in fields:
+            raise _Used
+        self.slots[_Slot(name, klass, is_attribute=True)] = None
+
+    def enter(
+        self, function: Function, call: ast.Call, value: ast.expr, keyword: str | None, skip: int
+    ) -> None:
+        """The optimizer becomes a parameter of a function of the file."""
+        given = function.args
+        names = [arg.arg for arg in (*given.posonlyargs, *given.args)][skip:]
+        if keyword is not None:
+            name = keyword if keyword in {*names, *(arg.arg for arg in given.kwonlyargs)} else None
+        else:
+            several = any(isinstance(one, ast.Starred) for one in call.args)
+            at = 0 if several else call.args.index(value)
+            rest = given.vararg.arg if given.vararg is not None else None
+            name = names[at] if at < len(names) else rest
+            name = None if several and names else name
+        if name is None:
+            raise _Used
+        self.slots[_Slot(name, function)] = None
+
+    def store(self, target: ast.expr, value: ast.expr) -> None:
+        """The optimizer gets a name."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            for at, one in enumerate(target.elts):
+                self.store(one, values[at] if at < len(values) else value)
+        elif isinstance(target, ast.Name):
+            self.slots[_Slot(target.id, self.file.binds(target, target.id))] = None
+        elif isinstance(target, ast.Attribute):
+            mine = text_of(target.value) == "self"
+            home = self.file.klass(target) if mine else None
+            self.slots[_Slot(target.attr, home, is_attribute=True)] = None
+        elif isinstance(target, ast.Subscript):
+            self.store(target.value, value)
+        else:
+            raise _Used
+
+    # Whether it should be stepped
+
+    def filling(self) -> ast.AST | None:
+        """Where gradients are computed for the optimizer again and again."""
+        file = self.file
+        homes = self.homes()
+        # Where something else is stepped, the gradients may be that one's.
+        steps = [one for one in file.attributes.get("step", ()) if file.is_stepped(one)]
+        if any(self.is_in(one, homes) for one in steps):
+            return None
+        fillings = [one for one in file.fillings() if self.is_in(one, homes)]
+        fillings.sort(key=lambda one: getattr(one, "lineno", 0))
+        least = 1 if self.is_cleared or self.clears_or_clips(homes) else 2
+        if least == 2 and any(self.is_public(slot) for slot in self.slots):
+            return None  # whoever uses the object may clear and step
+        return next((one for one in fillings if self.is_repeated(one, least)), None)
+
+    def is_public(self, slot: _Slot) -> bool:
+        return slot.is_attribute and not slot.name.startswith("_")
+
+    def homes(self) -> list[ast.AST]:
+        """The functions and classes in which the optimizer is mentioned; the file, for its own variables."""
+        file = self.file
+        if any(isinstance(slot.home, ast.Module) for slot in self.slots):
+            return [file.module.tree]
+        return [file.klass(one) or self.outermost(one) for one in self.mentions]
+
+    def outermost(self, node: ast.AST) -> ast.AST:
+        functions = [one for one in self.file.around(node) if isinstance(one, _FUNCTIONS)]
+        return functions[-1] if functions else self.file.module.tree
+
+    def is_in(self, node: ast.AST, homes: list[ast.AST]) -> bool:
+        return any(one in homes for one in self.file.around(node))
+
+    def clears_or_clips(self, homes: list[ast.AST]) -> bool:
+        """Whether gradients are cleared or clipped where the optimizer is known: a step is meant to use them."""
+        for call in self.file.calls:
+            name = text_of(call.func).rpartition(".")[2]
+            if name in registry.CLIPS or vocabulary.CLEARS.search(name):
+                if self.is_in(call, homes):
+                    return True
+        return any(self.is_in(one, homes) for one in self.file.attributes.get("grad", ()))
+
+    def is_repeated(self, node: ast.AST, least: int) -> bool:
+        """Whether some code runs again and again: in a loop, or in a function that others call."""
+        around = list(self.file.around(node))
+        named = [getattr(one, "name", "") for one in around]
+        if any(map(_ONCE.search, filter(None, named))):
+            return False
+        loops = sum(isinstance(one, _LOOPS) for one in around)
+        if loops + any(map(self.is_called_in_loop, filter(None, named))) >= least:
+            return True
+        made_in = self.file.function(self.mentions[0])
+        called = any(isinstance(one, _FUNCTIONS) and one is not made_in for one in around)
+        return called and least == 1 and "__init__" not in named
+
+    def is_called_in_loop(self, name: str) -> bool:
+        calls = [one for one in self.file.calls if text_of(one.func).rpartition(".")[2] == name]
+        return any(isinstance(one, _LOOPS) for call in calls for one in self.file.around(call))
+
+    # Other files
+
+    def is_used_elsewhere(self) -> bool:
+        """Whether another file may step what an attribute or a variable of this file holds."""
+        from zerograd.static.read.callers import is_mentioned_elsewhere, searched
+
+        file = self.file
+        for slot in self.slots:
+            if isinstance(slot.home, (*_FUNCTIONS, ast.comprehension)):
+                continue
+            file.read.update(searched(file.module.path))
+            related: set[str] = set()
+            if slot.is_attribute:
+                related = self.relatives(slot)
+                if not self.bases_are_known(related):
+                    return True
+            if is_mentioned_elsewhere(
+                file.module.path, slot.name, related, is_attribute=slot.is_attribute
+            ):
+                return True
+        return False
+
+    def relatives(self, slot: _Slot) -> set[str]:
+        """The names of the class that has an attribute, and of all that it inherits from in the file."""
+        found: set[str] = set()
+        todo = [slot.home] if isinstance(slot.home, ast.ClassDef) else []
+        classes = self.file.module.classes
+        while todo:
+            klass = todo.pop()
+            names = _names_of(klass) - found
+            found |= names
+            todo += [classes[name] for name in names if name in classes]
+        return found - _HARMLESS_BASES
+
+    def bases_are_known(self, related: set[str]) -> bool:
+        """Whether no base class is that of a library."""
+        from zerograd.static.read.callers import is_class
+
+        module = self.file.module
+        imported = (module.imports.get(name, "torch") for name in related)
+        return not module.stars and all(
+            one.partition(".")[0] == "torch" or is_class(module.path, one.rpartition(".")[2])
+            for one in imported
+        )
+
+
+def _names_of(klass: ast.ClassDef) -> set[str]:
+    return {klass.name, *(text_of(base).rpartition(".")[2] for base in klass.bases)}
