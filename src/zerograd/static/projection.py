@@ -108,6 +108,9 @@ class View:
     seen: frozenset[Key] = frozenset()
     """Everything that some loss runs through."""
     fed: set[int] = field(default_factory=set)
+    """The loops in which something fills the subject, or may fill it."""
+    feeding: set[Site] = field(default_factory=set)
+    """Where that is."""
     assigned: list[set[Variable]] = field(default_factory=list)
     labels: list[set[Label]] = field(default_factory=lambda: [set()])
     present: frozenset[Key] = frozenset()
@@ -146,6 +149,7 @@ class View:
             event = self.event(flow)
             if event is not None:
                 self.fed.update((0, *loops))
+                self.feeding.add(event.site)
         inner = [*loops, flow.ident] if isinstance(flow, Loop) else loops
         for part in children(flow):
             self.note_feeding(part, inner)
@@ -308,8 +312,22 @@ class View:
         if any(self.is_mine(key) for key in act.whose):
             fed = event.loop in self.fed
             again = not self.clears.isdisjoint(self.clears_before(event))
-            return replace(event, fed=fed, again=again, idle_loss=None if fed else self.idle(event))
+            idle = self.idle(event)
+            if not fed:
+                return replace(event, fed=False, again=again, idle_loss=idle)
+            skipped = self.is_its_phase_idle(event, idle)
+            return replace(event, again=again or skipped, idle_loss=idle if skipped else None)
         return replace(event, foreign=True, part=self.shares(act), through=self.passes(act))
+
+    def is_its_phase_idle(self, step: Step, loss: Site | None) -> bool:
+        """Whether an unused loss is computed between a clear and the step, and no backward is run there."""
+        if loss is None or loss.path != step.site.path:
+            return False
+        before = [s.line for s in self.clears if s.path == loss.path and s.line <= step.site.line]
+        begin = max(before, default=loss.line + 1)
+        return begin <= loss.line <= step.site.line and not any(
+            site.path == loss.path and begin <= site.line <= step.site.line for site in self.feeding
+        )
 
     def passes(self, act: Act) -> bool | None:
         """Whether the gradients that another optimizer's step uses come through the subject; None: unknown."""

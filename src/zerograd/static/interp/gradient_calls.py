@@ -17,6 +17,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
+from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import reached, text_of
 from zerograd.static.read.values import (
@@ -98,6 +99,11 @@ def seen_to_clear(method: Fn) -> bool:
     return False
 
 
+def _spans(node: ast.AST, line: int) -> bool:
+    end: int | None = getattr(node, "end_lineno", None)
+    return end is None or node.lineno <= line <= end  # type: ignore[attr-defined]
+
+
 _WRAPPER = Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
 """What the `backward` of an unknown library's object does with a loss."""
 
@@ -143,13 +149,25 @@ class BackwardCalls:
         given = node.args[0] if node.args else keyword(node, "gradient")
         text = text_of(func.value)
         same = given is not None and text_of(given) == text
-        same = same and vocabulary.LOSS.search(text.rpartition(".")[2]) is not None
+        same = same and self._is_one_number(func.value)
         scaled = given is not None and mix([self.evaluator.peek(given)]).scaled
         if scaled is not False and isinstance(owner, Tensor):
             # `features.backward(scaler.scale(gradient))`: the gradient brings the scale.
             owner = replace(owner, scaled=scaled)
         self.effects.backward(node, owner, own_gradient=same, bypasses=self._bypassed(owner))
         return Lit(None)
+
+    def _is_one_number(self, node: ast.expr) -> bool:
+        """Whether a value is a loss: by its name, or by all that the function assigns to the variable."""
+        if vocabulary.LOSS.search(text_of(node).rpartition(".")[2]):
+            return True
+        if not isinstance(node, ast.Name):
+            return is_scalar(node)
+        facts = self.env.frame.module.facts
+        around = [one for one in facts if _spans(one, node.lineno)]
+        inner = max(around, key=lambda one: getattr(one, "lineno", 0))
+        values = [value for *_, value in facts[inner].locals.get(node.id, ())]
+        return bool(values) and all(map(is_scalar, values))
 
     def _bypassed(self, owner: Value) -> str:
         """The wrapper that had to run this backward; an optimizer that runs it knows what it does."""

@@ -148,13 +148,13 @@ class Interpreter:
         """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""
         loop = self.nesting.loop_nodes.get(step.loop)
         if loop is not None and loop.path == step.site.path and _holds(loop.node, step.site.line):
-            found = idle_loss(loop.node)
+            found = idle_loss(loop.node, self._module_at(loop.path))
             return self._site_in(found, loop.path) if found is not None else None
         # What the loop of a helper computes may be handed on in other helpers.
         stepping: list[ast.AST] = []
         for node in self._functions_around(step):
             while node not in stepping:
-                found = idle_loss(node, stepping)
+                found = idle_loss(node, self._module_at(self.nesting.path_of[node]), stepping)
                 if found is not None:
                     return self._site_in(found, self.nesting.path_of[node])
                 # A wrapper of the project only steps: whoever calls it has to have run the backward.
@@ -167,8 +167,13 @@ class Interpreter:
                 node = callers[0]
         if loop is None or not stepping:
             return None
-        found = idle_loss(loop.node, stepping)
+        found = idle_loss(loop.node, stepping=stepping)
         return self._site_in(found, loop.path) if found is not None else None
+
+    def _module_at(self, path: str) -> Module | None:
+        """The module of a path, if it is that of the file that is checked."""
+        module = self.env.top.module
+        return module if module.path == path else None
 
     def _site_in(self, node: ast.AST, path: str) -> Site:
         return replace(self.emitter.site(node), path=path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,8 +14,10 @@ from zerograd.static.frameworks.torch import (
     SCALER_NAME,
     SCHEDULER,
 )
+from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, parameters, stripped, text_of
+from zerograd.static.read.module import Module
 
 _RUNS_BACKWARD = re.compile(
     r"backward|train_|training|_step$|closure|fit|learn|pipeline", re.IGNORECASE
@@ -34,12 +37,26 @@ _QUIET = frozenset(
     {"zero_grad", "unscale_", "item", "get_scale", "no_grad", "autocast", "scale_loss"}
 )
 """Calls that never run a backward."""
+_PLAIN = ("torch", "math", "numpy", "random", "time", "tqdm", "itertools")
+"""Packages whose functions never run a backward of their own accord."""
+_ARITHMETIC = frozenset(
+    "abs add add_ clamp clone copy_ cpu cuda detach div dim exp expand float flatten gather item log log_softmax"
+    " logsumexp long matmul max mean min mm mul mul_ norm permute pow prod relu repeat reshape sigmoid size softmax"
+    " sqrt square squeeze std sub sum t tanh to transpose unsqueeze var view".split()
+)
+"""Methods of tensors."""
+_OF_OBJECTS = frozenset(
+    "parameters named_parameters train eval state_dict load_state_dict step append items values keys format".split()
+)
+"""Methods of modules, optimizers and collections that do not train either; a step by a closure is a use of its own."""
 _COLLECTS = frozenset({"append", "extend", "insert", "add"})
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
 
-def idle_loss(around: ast.AST, stepping: Sequence[ast.AST] = ()) -> ast.AST | None:
-    """A loss that a loop or a function computes and then only logs: where it is computed.
+def idle_loss(
+    around: ast.AST, module: Module | None = None, stepping: Sequence[ast.AST] = ()
+) -> ast.AST | None:
+    """A loss that a loop or a function of a module computes and then only logs: where it is computed.
 
     `stepping` are functions of the project that are known to run no backward.
     """
@@ -63,7 +80,9 @@ def idle_loss(around: ast.AST, stepping: Sequence[ast.AST] = ()) -> ast.AST | No
         return bare
     # `loss = out.loss` is computed if `out` is.
     assigned.update((name, node) for name, whole, node in parts if whole in assigned)
-    losses = {name: node for name, node in assigned.items() if _is_loss(name, node)}
+    calls = (node for node in nodes(around) if isinstance(node, ast.Call))
+    clear = module is not None and all(_is_plain(node, module) for node in calls)
+    losses = {name: node for name, node in assigned.items() if _is_loss(name, node, clear)}
     used = _Uses(around, silent).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
@@ -99,15 +118,36 @@ def _is_backward(node: ast.Call) -> bool:
     return text_of(node.func).endswith("backward")
 
 
-def _is_loss(name: str, assignment: ast.AST) -> bool:
-    """Whether a variable is a loss by its name, or by the criterion that computes it."""
+def _is_loss(name: str, assignment: ast.AST, clear: bool) -> bool:
+    """Whether a variable is a loss: by its name, by the criterion that computes it, or as a number.
+
+    `clear` says that nothing unseen is called beside it, which might run a backward.
+    """
     if vocabulary.LOSS.search(name):
         return True
     value = assignment.value if isinstance(assignment, ast.Assign) else None
+    if value is not None and clear and is_scalar(value):
+        return not any(isinstance(node, ast.Compare) for node in nodes(value))
     if not isinstance(value, ast.Call):
         return False
     function = text_of(value.func)
     return bool(_CRITERION.search(function) or vocabulary.LOSS.search(function.rpartition(".")[2]))
+
+
+def _is_plain(call: ast.Call, module: Module) -> bool:
+    """Whether a call is one of Python, of torch, of a tensor or of a module: none of them trains."""
+    text = text_of(call.func)
+    first, _, rest = text.partition(".")
+    if first in module.imports or first in vocabulary.USUAL:
+        return module.imports.get(first, vocabulary.USUAL.get(first, "")).startswith(_PLAIN)
+    if not rest and hasattr(builtins, first):
+        return True
+    if "parameters" in module.methods.get(text, ()):
+        return True
+    name = text.rpartition(".")[2]
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    return name in _ARITHMETIC or name in _QUIET or name in _OF_OBJECTS
 
 
 def _is_collection(node: ast.expr) -> bool:
@@ -161,9 +201,9 @@ def _is_number(node: ast.Call) -> bool:
 
 
 def _is_computed(node: ast.expr) -> bool:
-    """Whether a value that is not used is a mean, a sum, or what a function of torch.nn gives."""
+    """Whether a value that is not used is arithmetic, a mean, a sum, or what a function of torch.nn gives."""
     if isinstance(node, ast.BinOp):
-        return _is_computed(node.left) or _is_computed(node.right)
+        return True  # arithmetic alone does nothing
     return isinstance(node, ast.Call) and _COMPUTES.search(text_of(node.func)) is not None
 
 
