@@ -17,6 +17,7 @@ from zerograd.core.lifecycle import START, State
 from zerograd.core.records import dataclass
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
+from zerograd.explore.counters import first_and_later
 from zerograd.explore.decisions import (
     Configurations,
     Decision,
@@ -168,6 +169,8 @@ class _Exploration:
     """By decision: the branches that it was taken at, by identity, and whether their test is invariant."""
     outer: set[Decision] = field(default_factory=set)
     """The decisions outside of all loops on whether a loop runs at all."""
+    counts: dict[int, tuple[Known, Known]] = field(default_factory=dict)
+    """By loop: what is known of its counter in the first iteration, and in all others."""
 
     @property
     def cut(self) -> bool:
@@ -314,18 +317,21 @@ class _Exploration:
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
         seen: Configurations = {}
         out: Configurations = {}
+        if loop.ident not in self.counts:
+            self.counts[loop.ident] = first_and_later(loop)
+        count, later = self.counts[loop.ident]
         for _ in range(ROUNDS):
             fresh: Configurations = {}
             for (state, known), paths in entry.items():
                 for variable in loop.targets:
                     known = logic.assigned(known, variable)
-                key = (state, known)
+                key = (state, known.union(count) if count else known)
                 new = add(seen, key, paths)
                 if new:
                     add(fresh, key, new)
             if not fresh:
                 break
-            entry = self.once(loop, fresh)
+            entry, count = self.once(loop, fresh), later
             merge(out, entry)
             if self.cut:
                 break

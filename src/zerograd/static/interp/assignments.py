@@ -78,8 +78,10 @@ class Assignments:
             if isinstance(owner, Thing):
                 key = owner.key.attribute(target.attr)
                 value = self.as_part(owner, value, key, source)
-                # A value of which nothing is known is called by the attribute that holds it.
-                self.env.heap[key] = Thing(key) if value == NOTHING else value
+                # What is an object in one arm and None in the other is used where it is an object.
+                if value != Lit(None) or not self.env.branches or key not in self.env.heap:
+                    # A value of which nothing is known is called by the attribute that holds it.
+                    self.env.heap[key] = Thing(key) if value == NOTHING else value
             if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)
 

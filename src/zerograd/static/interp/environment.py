@@ -153,6 +153,8 @@ class Environment:
         self.frame = self.top
         self.frames = [self.top]
         """All frames that were ever entered."""
+        self.branches = 0
+        """How many branches and handlers are around the code that is read."""
         self.heap: dict[Key, Value] = {}
         """What attributes and items of objects hold."""
         self.closures: list[Fn] = []

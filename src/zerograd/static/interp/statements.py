@@ -183,9 +183,11 @@ class Statements:
         if mode.in_parameters and not _asks_requires_grad(node.test):
             mode.some = True
         before, frame.env = frame.env, dict(frame.env)
+        self.env.branches += 1
         then = self.evaluator.collect(node.body)
         after_then, frame.env = frame.env, dict(before)
         orelse = self.evaluator.collect(node.orelse)
+        self.env.branches -= 1
         mode.some = some
         after_else, frame.env = frame.env, before
         self.effects.excuse_bypass(then, orelse)
@@ -256,7 +258,9 @@ class Statements:
         """`try: … except: …`."""
         body = self.evaluator.collect(node.body)
         env = dict(self.env.frame.env)
+        self.env.branches += 1
         handlers = [self.evaluator.collect(handler.body) for handler in node.handlers]
+        self.env.branches -= 1
         self.env.frame.env = env
         orelse = self.evaluator.collect(node.orelse)
         final = self.evaluator.collect(node.finalbody)
