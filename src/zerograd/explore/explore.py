@@ -437,10 +437,8 @@ def explore(
 ) -> Result:
     """All violations in all sequences of the flow; none where there are too many ways through it."""
     rules = tuple(rules)
-    reads = frozenset().union(*(rule.reads for rule in rules))
     flow = sliced(flow, rules)
-    automaton = Automaton(rules, reads=reads, most_edges=UNLIMITED)
-    executed = Executed(window.length) if window else None
+    automaton, executed = _automaton(rules), Executed(window.length) if window else None
     first = automaton.node(start)
     if is_clean(flow, automaton, first, executed):
         return Result([], False, 0)
@@ -450,6 +448,22 @@ def explore(
     search.run(flow, {(first, known): {frozenset()}})
     spent = budget - search.budget
     return Result([] if search.cut else search.outcomes(), search.cut, spent)
+
+
+def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[Window]) -> bool:
+    """Whether no sequence of the flow breaks a rule, however each test comes out."""
+    return all(
+        is_clean(flow, automaton, automaton.node(START), executed)
+        for window in windows or (None,)
+        for executed in [Executed(window.length) if window else None]
+        for automaton in [_automaton(rules)]
+    )
+
+
+def _automaton(rules: Iterable[Rule]) -> Automaton:
+    """The state machine of some rules, as far as they read it."""
+    reads = frozenset[str]().union(*(rule.reads for rule in rules))
+    return Automaton(rules, reads=reads, most_edges=UNLIMITED)
 
 
 def _know(

@@ -6,6 +6,7 @@ whose arms are both empty, and jumps that lead to where the flow goes anyway.
 
 from __future__ import annotations
 
+from dataclasses import field
 from functools import lru_cache
 
 from zerograd.core.events import Event
@@ -69,6 +70,8 @@ class _Slice:
     """The kinds of event that make no difference."""
     read: frozenset[Variable]
     """The variables whose assignments are kept."""
+    jumps: set[Label] = field(default_factory=set)
+    """The labels of the jumps that are kept."""
 
     def of(self, flow: Flow, ends: frozenset[Label]) -> Flow | None:
         """What is left of a flow; a jump to one of `ends` goes where the end of the flow leads."""
@@ -77,7 +80,10 @@ class _Slice:
         if isinstance(flow, Set):
             return flow if flow.variable in self.read else None
         if isinstance(flow, Jump):
-            return None if flow.label in ends else flow
+            if flow.label in ends:
+                return None
+            self.jumps.add(flow.label)
+            return flow
         if isinstance(flow, Seq):
             return self.sequence(flow, ends)
         if isinstance(flow, Alt):
@@ -111,12 +117,13 @@ class _Slice:
         return replace(alt, then=then, orelse=orelse)
 
     def block(self, flow: Block, ends: frozenset[Label]) -> Flow | None:
+        around, self.jumps = self.jumps, set()
         body = self.of(flow.body, ends | {flow.label})
+        caught = flow.label in self.jumps
+        self.jumps = around | (self.jumps - {flow.label})
         if body is None or body is flow.body:
             return flow if body is not None else None
-        if not any(isinstance(part, Jump) and part.label == flow.label for part in walk(body)):
-            return body
-        return Block(body, flow.label)
+        return Block(body, flow.label) if caught else body
 
     def loop(self, loop: Loop, ends: frozenset[Label]) -> Flow | None:
         orelse = self.of(loop.orelse, ends) if loop.orelse is not None else None

@@ -14,7 +14,7 @@ from zerograd.core.rule import Evidence, Rule
 from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
 from zerograd.explore import logic
 from zerograd.explore.decisions import smallest, weight
-from zerograd.explore.explore import Outcome, Window, explore
+from zerograd.explore.explore import Outcome, Window, explore, never_breaks
 from zerograd.explore.flow import (
     Alt,
     Block,
@@ -115,7 +115,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         # The file does nothing to gradients itself: that it leads to a step was only a guess.
         cut.clear()
     for event in (*untrained_modules(module), *never_stepped(module, project.read)):
-        for rules in _groups([event]):
+        for rules in _breakable(Emit(event), [event]):
             for outcome in explore(Emit(event), rules).outcomes:
                 outcomes.add(outcome, "")
     findings = outcomes.findings()
@@ -212,11 +212,15 @@ class _Search:
             end = End(next(event.site for event in events if isinstance(event, Step)))
             flow = Seq((flow, Emit(end)))
             events.append(end)
-        complete = [self.explore_rules(flow, rules, windows, subject) for rules in _groups(events)]
+        complete = [
+            self.explore_rules(flow, rules, windows, subject)
+            for rules in _breakable(flow, events, windows)
+        ]
         guarded = any(isinstance(event, Hold) for event in events)
         for cut in cut_windows(flow) if not guarded else ():
             complete += [
-                self.explore_rules(Emit(cut), rules, (), subject) for rules in _groups([cut])
+                self.explore_rules(Emit(cut), rules, (), subject)
+                for rules in _breakable(Emit(cut), [cut])
             ]
         if not all(complete):
             self.loops.leave(subject, NotFollowed.TOO_LARGE)
@@ -229,7 +233,7 @@ class _Search:
         """Follows what one call of a method leaves in the gradients into the next call."""
         flow, windows = pace(*counted(self.view(subject, others).of(self.calls), self.calls))
         events = [part.event for part in walk(flow) if isinstance(part, Emit)]
-        for rules in _groups(events):
+        for rules in _breakable(flow, events, windows):
             asked = [rule for rule in rules if rule.outlives_calls]
             self.explore_rules(flow, asked, windows, subject, self.callers_leave_it)
 
@@ -354,7 +358,7 @@ class _Search:
             if first is None:
                 continue
             end = End(site, idle_loss=first.event.site)
-            for rules in _groups([end]):
+            for rules in _breakable(Emit(end), [end]):
                 self.explore_rules(Emit(end), rules, subject=subject)
 
 
@@ -403,12 +407,22 @@ class _Outcomes:
         return made
 
 
-def _groups(events: list[Event]) -> list[list[Rule]]:
-    """The rules that these events may break; those that read much the same are explored together."""
+def _breakable(
+    flow: Flow, events: list[Event], windows: tuple[Window, ...] = ()
+) -> list[list[Rule]]:
+    """The rules that a flow of these events may break, in groups; none for most flows.
+
+    All rules at once go through a flow in a third of the time of its groups: it saves 2 % of the processor time
+    of a check (64 training repositories).
+    """
+    rules = [rule for rule in _BY_READING if all(any(map(need, events)) for need in rule.needs)]
+    return [] if never_breaks(flow, rules, windows) else _groups(rules)
+
+
+def _groups(asked: list[Rule]) -> list[list[Rule]]:
+    """Rules that read much the same are explored together."""
     groups: list[tuple[set[str], list[Rule]]] = []
-    for rule in _BY_READING:
-        if not all(any(map(need, events)) for need in rule.needs):
-            continue
+    for rule in asked:
         most = (len(rule.reads) - 1) // 2
         fits = [group for group in groups if len(rule.reads - group[0]) <= most]
         if fits:
