@@ -16,14 +16,18 @@ from zerograd.explore.logic import (
     NOTHING,
     UNKNOWN,
     Const,
+    Count,
     Expr,
     Fact,
     Known,
+    LastIteration,
     Name,
     Op,
     Opaque,
+    Synchronises,
     Value,
     Variable,
+    WindowLength,
 )
 
 many = tiers.random(800)
@@ -358,3 +362,13 @@ def test_health_of_a_compound_needs_all_parts_to_agree() -> None:
 )
 def test_an_expression_shows_as_source(expr: Expr, text: str) -> None:
     assert logic.show(expr) == text
+
+
+def test_variables_of_different_kinds_are_never_equal() -> None:
+    kinds: list[Variable] = [
+        *(Name(text, call) for text in ("a", "sync_gradients") for call in (0, 1)),
+        *map(LastIteration, (0, 1)),
+        *(WindowLength(literal, text) for literal in (None, 0, 1) for text in ("a", "b")),
+        *(kind(text) for kind in (Count, Synchronises) for text in ("a", "b")),
+    ]
+    assert len(set(kinds)) == len(kinds)

@@ -168,3 +168,15 @@ def test_a_clear_is_not_moved_out_of_its_method() -> None:
     done = repaired(wrong, unsafe=False).document.text
     assert "        self.base.step()\n        self.zero_grad()\n" in done
     assert "\nself.zero_grad()" not in done
+
+
+def test_a_clip_in_another_loop_than_the_step_stays_where_it_is() -> None:
+    code = (
+        "for x in data:\n    optimizer.zero_grad()\n    model(x).sum().backward()\n    optimizer.step()\n"
+        "for x in data:\n    loss = model(x).sum()\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    )
+    done = repaired(HEAD + code)
+    (finding,) = done.verdict.findings
+    assert finding.code == "ZG203"
+    assert finding.refused == "the clip and the step are in different blocks"
+    assert done.document.text == HEAD + code

@@ -103,6 +103,8 @@ def branches(scene: Scene, statement: ast.stmt, block: Sequence[ast.stmt]) -> in
 
 def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:
     """Whether its result is read above it, that is, in the next iteration."""
+    if unit[0] not in block:
+        raise Refused("the clip and the step are in different blocks")
     return bool(bound(unit) & used(block[: block.index(unit[0])]))
 
 

@@ -45,13 +45,21 @@ class Code:
         self._ascii = text.isascii()
         self._parents: dict[ast.AST, ast.AST] = {}
         self._blocks: dict[ast.stmt, list[ast.stmt]] = {}
-        for node in ast.walk(tree):
-            for child in ast.iter_child_nodes(node):
-                self._parents[child] = node
-            for name in _BLOCKS:
-                block = getattr(node, name, None)
-                if isinstance(block, list):
-                    self._blocks.update((one, block) for one in block)
+        todo: list[ast.AST] = [tree]
+        while todo:
+            node = todo.pop()
+            for name in node._fields:
+                value = getattr(node, name, None)
+                if isinstance(value, list):
+                    inside = [one for one in value if isinstance(one, ast.AST)]
+                    if name in _BLOCKS:
+                        self._blocks.update(dict.fromkeys(value, value))
+                elif isinstance(value, ast.AST):
+                    inside = [value]
+                else:
+                    continue
+                self._parents.update(dict.fromkeys(inside, node))
+                todo += inside
 
     # Positions
 

@@ -112,12 +112,16 @@ class View:
     feeding: set[Site] = field(default_factory=set)
     """Where that is."""
     assigned: list[set[Variable]] = field(default_factory=list)
+    changing: dict[int, set[Variable]] = field(default_factory=dict)
+    """By the identity of a loop: what it assigns."""
     labels: list[set[Label]] = field(default_factory=lambda: [set()])
     present: frozenset[Key] = frozenset()
     """Scalers that some loss is scaled with whatever a test says: they are not None."""
     clears: frozenset[Site] = frozenset()
     """Where the subject is cleared. A function that is called twice clears in one place."""
     backwards: list[Act] = field(default_factory=list)
+    events: dict[int, Event | None] = field(default_factory=dict)
+    """By the identity of an act: what the subject sees of it."""
     filled: bool = True
     """Some backward reaches the subject, or may reach it."""
     busy: bool = False
@@ -125,21 +129,17 @@ class View:
 
     def of(self, flow: Flow) -> Flow:
         """The flow as the subject sees it."""
-        acts_ = (part for part in walk(flow) if isinstance(part, Act))
-        self.backwards = [act for act in acts_ if isinstance(act.event, Backward)]
+        acts = [part for part in walk(flow) if isinstance(part, Act)]
+        self.backwards = [act for act in acts if isinstance(act.event, Backward)]
         self.seen = frozenset().union(*(act.whose | act.perhaps for act in self.backwards))
-        self.filled = any(
-            isinstance(act.event, Backward) and self.event(act) is not None
-            for act in walk(flow)
-            if isinstance(act, Act)
-        )
+        self.filled = any(self.event(act) is not None for act in self.backwards)
         self.note_feeding(flow, [])
         scalers = {key for key, role in self.roles.items() if role is SCALER}
         if len(scalers) == 1 and _scales_without_asking(flow, *scalers):
             self.present = frozenset(scalers)
-        acts = (part for part in walk(flow) if isinstance(part, Act))
         clears = (a for a in acts if isinstance(a.event, Zero) and self.event(a) is not None)
         self.clears = frozenset(act.event.site for act in clears)
+        self.events = {id(act): self.event(act) for act in acts}
         skeleton = self.project(flow, {}) or EMPTY
         self.busy = False
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
@@ -156,7 +156,7 @@ class View:
 
     def project(self, flow: Flow, needed: Mapping[Variable, bool]) -> Flow | None:
         if isinstance(flow, Act):
-            event = self.event(flow)
+            event = self.events[id(flow)]
             if event is None:
                 return None
             self.busy = True
@@ -237,8 +237,9 @@ class View:
         return True
 
     def repeat(self, loop: Loop, needed: Mapping[Variable, bool]) -> Flow | None:
-        changing = set(loop.targets)
-        changing |= {part.variable for part in walk(loop.body) if isinstance(part, Set)}
+        if (changing := self.changing.get(id(loop))) is None:
+            sets = {part.variable for part in walk(loop.body) if isinstance(part, Set)}
+            changing = self.changing[id(loop)] = sets.union(loop.targets)
         self.assigned.append(changing)
         self.labels.append(set())
         busy, self.busy = self.busy, False

@@ -72,17 +72,17 @@ class _Uses:
         todo: deque[ast.AST] = deque([module.tree])
         while todo:
             node = todo.popleft()
+            if type(node) is ast.Name:
+                where = self.mentions if isinstance(node.ctx, ast.Load) else self.stored
+                where.setdefault(node.id, []).append(node)
+                continue  # nothing is in it
             inside = children(node)
             self.above.update(dict.fromkeys(inside, node))
             todo.extend(inside)
-            if isinstance(node, ast.Name):
+            if type(node) is ast.Attribute:
                 if isinstance(node.ctx, ast.Load):
-                    self.mentions.setdefault(node.id, []).append(node)
-                else:
-                    self.stored.setdefault(node.id, []).append(node)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                self.mentions.setdefault(node.attr, []).append(node)
-            elif isinstance(node, ast.arg):
+                    self.mentions.setdefault(node.attr, []).append(node)
+            elif type(node) is ast.arg:
                 self.stored.setdefault(node.arg, []).append(node)
 
     def found(self) -> Iterator[Backward]:

@@ -310,9 +310,9 @@ class Loops:
     def forget_literals(self, node: ForLoop | ast.While) -> None:
         """What a loop assigns holds a literal in the first iteration at most."""
         env = self.env.frame.env
-        for name in assigned_names(node):
-            if isinstance(env.get(name), Lit):
-                env[name] = NOTHING
+        literals = [name for name, value in env.items() if type(value) is Lit]
+        for name in assigned_names(node).intersection(literals) if literals else ():
+            env[name] = NOTHING
 
     def goes_through_objects(self, targets: frozenset[Variable], node: ast.AST) -> bool:
         """Whether a loop meets another model or optimizer in every iteration.

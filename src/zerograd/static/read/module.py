@@ -176,11 +176,15 @@ def _top_level(module: Module, node: ast.stmt) -> None:
 @lru_cache(maxsize=64)  # each keeps a tree alive
 def assigned_names(loop: ast.AST) -> frozenset[str]:
     """Names that a loop assigns; those of its inner functions do no harm."""
-    return frozenset(
-        node.id
-        for node in file_index.nodes(loop)
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    )
+    found = set()
+    todo = [loop]
+    while todo:
+        node = todo.pop()
+        if type(node) is not ast.Name:
+            todo += file_index.children(node)
+        elif type(node.ctx) is not ast.Load:
+            found.add(node.id)
+    return frozenset(found)
 
 
 def _attribute_table(klass: ast.ClassDef, known: dict[ast.AST, Facts]) -> AttributeTable:
