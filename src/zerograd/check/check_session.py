@@ -247,16 +247,18 @@ def _verdicts(
     targets: Sequence[Target], memory: Cache | None, options: Options, progress: Progress
 ) -> list[Verdict]:
     """The verdict on each file, from the cache if the file has not changed."""
+    unknown: Sequence[int]
     if memory is None:
         known: list[Verdict | None] = [None] * len(targets)
+        unknown = range(len(targets))
     else:
         known = [memory.get(target.path, target.mtime, target.size) for target in targets]
-    unknown = [number for number, verdict in enumerate(known) if verdict is None]
+        unknown = [number for number, verdict in enumerate(known) if verdict is None]
     if not unknown:
         return [verdict for verdict in known if verdict is not None]
     from zerograd.check.workers import Job, check_all
 
-    def check(numbers: list[int], *, parse: bool) -> None:
+    def check(numbers: Sequence[int], *, parse: bool) -> None:
         jobs = [
             Job(targets[at].path, targets[at].named or parse, options.explain) for at in numbers
         ]
