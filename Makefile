@@ -22,7 +22,7 @@ help:
 	@echo "make test-coverage   every line and branch of core and rules is tested; part of test-all and test-long"
 	@echo "make test-wheel      build the wheel, and run the tests that do not read the source tree against it"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
-	@echo "make test-torch VERSION=2.6.0  run the runtime tests on another torch, in .venv-torch, which is deleted after"
+	@echo "make test-torch VERSION=2.6.0  run the runtime and rank tests on another torch, in .venv-torch, which is deleted after"
 	@echo "make test-python VERSION=3.13  run the tests of the static half on another Python, in .venv-python, without torch"
 	@echo "make bench           measure what fits into 20 minutes, and write docs/benchmarks.md"
 	@echo "make bench-full      measure the rest; it downloads packages, and can be resumed"
@@ -62,9 +62,10 @@ test-torch: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo "which torch? make test-torch VERSION=2.6.0" >&2; exit 1; }
 	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
 	sed '1,/^$$/d' $(PINS) > .venv-torch/pins.txt  # without torch and what it needs, the first paragraph
-	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt torch==$(VERSION) numpy
+	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check --no-cache-dir install -c .venv-torch/pins.txt torch==$(VERSION) numpy
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r requirements/dev.in
 	.venv-torch/bin/pytest -q -n 2 --tier fast tests/runtime tests/stepper tests/fold tests/launch
+	.venv-torch/bin/pytest -q -n 2 --tier long tests/runtime/ranks tests/stepper/test_stepper_ranks.py
 	rm -rf .venv-torch
 
 # The half that reads source, on another Python and without torch. PYTHON names an interpreter that is not on the path.

@@ -51,17 +51,17 @@ class Measurement:
 
 RANKS = ("--only", "ranks", "--worlds", "2", "--wraps", "ddp", "--rounds", "2")
 MEASUREMENTS = (
-    Measurement("exactness", "exactness.py", seconds=60),
+    Measurement("exactness", "exactness.py", seconds=45),
     Measurement("mutants", "mutants.py", seconds=150),
-    Measurement("stepper_overhead", "stepper_overhead.py", ("--rounds", "20"), 90),
+    Measurement("stepper_overhead", "stepper_overhead.py", ("--rounds", "10"), 45),
     Measurement("watch_overhead", "watch_overhead.py", ("--short", "--growth", "20000"), 240),
     Measurement("ranks_overhead", "ranks_overhead.py", RANKS, 75),
-    Measurement("lsp_latency", "lsp_latency.py", ("--edits", "100"), 60),
-    Measurement("pytest_overhead", "pytest_overhead.py", seconds=90),
+    Measurement("lsp_latency", "lsp_latency.py", ("--edits", "100"), 45),
+    Measurement("pytest_overhead", "pytest_overhead.py", seconds=75),
     Measurement("check_speed", "check_speed.py", ("--installed", "--rounds", "3"), 180),
-    Measurement("scan", "scan.py", seconds=60),
+    Measurement("scan", "scan.py", seconds=45),
     Measurement("detection_ours", "detection.py", ("--ours", "--runs", "10"), 90),
-    Measurement("known_bugs", "wild.py", seconds=90, repos=True),
+    Measurement("known_bugs", "wild.py", seconds=180, repos=True),
     Measurement("mutation", "mutation_score.py"),
     Measurement("scale", "scale.py"),
     Measurement("fuzz", "fuzz.py"),
