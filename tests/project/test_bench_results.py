@@ -272,6 +272,35 @@ def test_the_readme_gives_the_numbers_of_the_results(tmp_path: Path) -> None:
         assert f"finds {rows[0]['value']}" in " ".join(said.split())
 
 
+def test_the_readme_says_what_watching_and_a_check_cost_where_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readme = script("readme")
+    results: dict[str, dict[str, dict[str, float]]] = {
+        "watch_overhead": {
+            "MLP, zero_grad: share of a step": {"value": 2.5, "goal": 3.0},
+            "MLP, in place: share of a step": {"value": 9.0},
+            "MLP, zero_grad: zerograd, to bare": {"value": 1.02},
+        },
+        "check_speed": {
+            "zerograd check of one file": {"value": 123.4},
+            "files": {"value": 9_000},
+            "cold, to ruff": {"value": 4.5},
+        },
+    }
+    monkeypatch.setattr(readme, "_rows", lambda name: results.get(name, {}))
+    assert list(readme._cheap()) == [
+        "- **Cost of watching.** On one thread zerograd takes 2.5 % of a step (MLP, zero_grad)."
+    ]
+    (said,) = readme._fast()
+    assert "takes 123 ms for a file. For 9,000 installed files it takes 4.50 times as long" in said
+    results["check_speed"]["warm, to ripgrep"] = {"value": 1.25}
+    (said,) = readme._fast()
+    assert "1.25 times as long as ripgrep if nothing has changed" in said
+    results.clear()
+    assert not [*readme._cheap(), *readme._fast()]
+
+
 def test_every_tool_of_the_comparison_is_pinned_and_says_its_set_up() -> None:
     assert len({tool.home for tool in tools.TOOLS}) == len(tools.TOOLS)
     for tool in tools.TOOLS:
