@@ -363,6 +363,56 @@ def test_a_function_that_the_project_hands_on_may_be_the_callback_that_clears(
     assert (one["path"], one["line"], one["verdict"]) == ("learner.py", 9, expected)
 
 
+HOOKS = """\
+class Base:
+    def before_epoch(self):
+        pass
+
+    def before_batch(self):
+        raise NotImplementedError
+
+    def fit(self, epochs):
+        for _ in range(epochs):
+            self.before_epoch()
+            for batch in self.loader:
+                self.before_batch()
+                self.model(batch).mean().backward()
+                self.opt.step()
+"""
+HOOKED = """\
+import torch
+from base import Base
+class Clears(Base):
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def before_batch(self):
+        self.opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("method", ["before_batch", "before_epoch"])
+def test_a_method_that_does_nothing_is_left_to_the_subclass_that_clears_in_it(
+    tmp_path: Path, method: str
+) -> None:
+    subclass = HOOKED.replace("before_batch", method)
+    write(tmp_path, {"base.py": HOOKS, "train.py": subclass, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    verdict = "right" if method == "before_batch" else "wrong"
+    assert (one["path"], one["line"], one["verdict"]) == ("base.py", 11, verdict)
+
+
+def test_a_class_without_a_subclass_that_clears_is_judged_as_it_is(tmp_path: Path) -> None:
+    subclass = HOOKED.replace("self.opt.zero_grad()", "print()")
+    write(tmp_path, {"base.py": HOOKS, "train.py": subclass, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    assert one["verdict"] == "wrong"
+    write(tmp_path, {"train.py": HOOKED})
+    (one,) = loops(tmp_path, "base.py")
+    assert (one["verdict"], one["reason_code"]) == ("not followed", "left-to-subclass")
+
+
 @pytest.mark.parametrize("clear", ["", "self.opt.zero_grad()"], ids=["wrong", "right"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one-file", "two-files"])
 def test_the_loop_of_a_base_class_is_the_loop_of_a_step_in_its_subclass(

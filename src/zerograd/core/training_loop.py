@@ -33,6 +33,7 @@ class NotFollowed(NamedReason):
         "unclear-assignment",
         "an assignment to `.grad` may or may not set the gradients of {subject}",
     )
+    LEFT_TO_SUBCLASS = "left-to-subclass", "`{call}` is left to subclasses, and one of them clears"
     NO_BACKWARD = "no-backward", "no backward was found that reaches what {subject} steps"
     TOO_LARGE = "too-large", "there are too many ways through the code to follow all of them"
     POSSIBLE = "possible", "{call} is possible here, but not certain; --pedantic shows it"
@@ -154,11 +155,14 @@ class LoopVerdict(Record):
 
 
 def _open(one: Gap | None, other: Gap | None) -> Gap | None:
-    """What two contexts leave open: a step that one of them cannot see, the other one may have seen."""
+    """What two contexts leave open: what one of them cannot see, the other one may have seen."""
     gap = one or other
-    if gap is None or (None in (one, other) and gap.why is NotFollowed.UNSEEN_STEP):
+    if gap is None or (None in (one, other) and gap.why in _SEEN_ELSEWHERE):
         return None
     return gap
+
+
+_SEEN_ELSEWHERE = (NotFollowed.UNSEEN_STEP, NotFollowed.LEFT_TO_SUBCLASS)
 
 
 def _sorted(steps: set[LoopStep]) -> tuple[LoopStep, ...]:

@@ -273,26 +273,29 @@ class _Search:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and provided():
             for outcome in outcomes:
-                if outcome.rule.outlives_calls and self.clearing_callback:
+                if outcome.rule.outlives_calls and self.clearing_callback is not None:
                     if subject is not None:
-                        call = f"{self.clearing_callback}()"
-                        self.loops.leave(subject, NotFollowed.UNCLEAR_CLEAR, call)
+                        self.loops.leave(subject, *self.clearing_callback)
                     continue
                 self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
                 self.loops.add_outcome(outcome, subject)
         return True
 
     @cached_property
-    def clearing_callback(self) -> str:
-        """The name of a callback that may clear; else nothing."""
-        from zerograd.static.callbacks import callback_names
+    def clearing_callback(self) -> tuple[NotFollowed, str] | None:
+        """The call of a callback, or of a method that is left to subclasses, that may clear."""
+        from zerograd.static.callbacks import callback_names, hook_names
         from zerograd.static.read.callers import first_that_clears
 
-        names = callback_names(self.root, self.module)
-        if not names:
-            return ""
-        self.asked_callers = True
-        return first_that_clears(self.module.path, names)
+        for why, names in (
+            (NotFollowed.UNCLEAR_CLEAR, callback_names(self.root, self.module)),
+            (NotFollowed.LEFT_TO_SUBCLASS, hook_names(self.root)),
+        ):
+            if names:
+                self.asked_callers = True
+                if name := first_that_clears(self.module.path, names):
+                    return why, f"{name}()"
+        return None
 
     def optimizer_of(self, subject: Subject | None) -> str:
         """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""

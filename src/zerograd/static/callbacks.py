@@ -1,7 +1,8 @@
 """Callbacks: the code names only the method that it calls, so which function runs cannot be seen.
 
 `for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
-`callback(self)` clears if the project hands on a function that does.
+`callback(self)` clears if the project hands on a function that does. `self.before_batch()` of a method that does
+nothing clears if a subclass does it there.
 """
 
 from __future__ import annotations
@@ -13,10 +14,42 @@ from collections.abc import Iterable, Iterator
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.module import Module
+from zerograd.static.read.values import Thing
 from zerograd.static.roots import Root
 
 FARTHEST = 3
 """Calls that are followed by name to the call of a callback."""
+
+
+def hook_names(root: Root) -> set[str]:
+    """The methods that a root calls on its own object, and that its class leaves to subclasses."""
+    fn = root.fn
+    if fn is None or fn.klass is None or not isinstance(fn.owner, Thing):
+        return set()
+    if fn.owner.klass is not None and fn.owner.klass.node is not fn.klass.node:
+        return set()  # the method is read for a subclass
+    methods: dict[str, ast.AST] = {}
+    for base in reversed(root.interpreter.classes.lineage(fn.klass)):
+        methods |= base.module.methods_of(base.node)
+    called = {
+        name
+        for function in root.interpreter.nesting.inlined | {fn.node}
+        for call in nodes(function)
+        if isinstance(call, ast.Call)
+        for self_, _, name in [text_of(call.func).rpartition(".")]
+        if self_ == "self"
+    }
+    return {name for name in called & methods.keys() if _is_left_open(methods[name])}
+
+
+def _is_left_open(method: ast.AST) -> bool:
+    """Whether a method does nothing, or raises: it is there for subclasses."""
+    return all(
+        isinstance(line, (ast.Pass, ast.Raise))
+        or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        or (isinstance(line, ast.Return) and line.value is None)
+        for line in getattr(method, "body", ())
+    )
 
 
 def callback_names(root: Root, module: Module) -> set[str]:
