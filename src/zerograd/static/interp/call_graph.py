@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from zerograd.core.records import dataclass, replace
+from zerograd.static.frameworks.table import CALLED
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read.budget import EXPRESSION, Budget
@@ -89,7 +90,9 @@ class CallGraph:
             elif isinstance(value, Thing) and value.klass is not None:
                 for base in self.classes.lineage(value.klass):
                     for method in self.classes.methods(base):
-                        if method.name in called and self.touches_gradients(method):
+                        # An object may be called by any name.
+                        named = method.name in called or method.name == CALLED
+                        if named and self.touches_gradients(method):
                             return True
         return False
 
@@ -181,8 +184,14 @@ class CallGraph:
     def kept_functions(self, method: Fn, attr: str) -> Iterator[Fn]:
         """The functions that an object keeps under a name: `step = train_step`, `self.step = partial(f, x)`."""
         for where, value in self.assigned(method, attr):
-            if isinstance(value, ast.Call) and text_of(value.func).endswith("partial"):
-                value = value.args[0] if value.args else value
+            if isinstance(value, ast.Call):
+                # Of a call, the function that defines what is kept: `self.step = self.make_step()`.
+                partial = value.args and text_of(value.func).endswith("partial")
+                value = value.args[0] if partial else value.func
+                owner, _, name = text_of(value).rpartition(".")
+                if owner == "self" and method.klass is not None:
+                    for made in self.methods_named(method.klass, name):
+                        yield replace(made, name=attr)
             if isinstance(value, (ast.Name, ast.Attribute)):
                 first, _, rest = text_of(value).partition(".")
                 if first in where.functions or first in where.imports:

@@ -162,11 +162,27 @@ class Outlines:
         path, rest = found
         if rest:
             leading = self.leading(path, rest.partition(".")[0].encode(), farthest)
-            return leading | outline.objects_of(name) if b"__call__" in leading else leading
+            gives = self.gives_a_step(outline, name, farthest)
+            return leading | outline.objects_of(name) if gives else leading
         known = self.of(path)
         if known is None or not known.steps:
             return NONE
         return NONE.union(*(self.leading(path, part, farthest) for part in known.parts))
+
+    def gives_a_step(self, outline: Outline, name: bytes, farthest: int) -> bool:
+        """Whether a call of an imported name gives something that steps when it is called.
+
+        The name is a class with such a `__call__`, or a function that does not step, but defines one that does.
+        """
+        found = outline.located[name]
+        known = self.of(found[0]) if found is not None and found[1] else None
+        if found is None or known is None:
+            return False
+        path, function = found[0], found[1].encode()
+        leading = self.leading(path, function, farthest)
+        part = known.parts.get(function)
+        defines = part is not None and function in part.once.keys() - leading
+        return b"__call__" in leading or (bool(leading) and defines)
 
     def leading(self, path: str, name: bytes, farthest: int) -> Names:
         """The functions and methods behind a name of a file that lead to a step."""
@@ -208,6 +224,11 @@ class Outlines:
             return False
         if outline.repeating(exported) or self.makes_a_wrapper(outline):
             return True
+        if any(
+            name + b"(" in outline.data and self.gives_a_step(outline, name, self.farthest)
+            for name in outline.imports
+        ):
+            return True  # whoever is handed it may repeat it
         # The loop may be in a file of its own, which is handed the object that steps.
         loops: set[bytes] = set()
         for path in sorted({found[0] for found in outline.located.values() if found}):
@@ -378,4 +399,9 @@ def _parts(data: bytes) -> dict[bytes, Part]:
     for block in (*closed, *blocks):
         if block.lines:
             block.calls.update(_called(b"\n".join(block.lines)))
+    for part in parts.values():
+        for function, called in part.repeated.items():
+            if b"backward" not in called:
+                # `for optimizer in optimizers: optimizer.step()` is one step of several, and no training loop.
+                part.once[function].update(filter(_STEP.search, called))
     return parts
