@@ -14,7 +14,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.gradient_calls import ParameterCalls
-from zerograd.static.interp.objects import Objects
+from zerograd.static.interp.objects import Objects, is_only_called_optimizer
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import stripped, text_of
 from zerograd.static.read.keys import SELF, Key
@@ -27,6 +27,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    mix,
     roots,
 )
 
@@ -126,12 +127,15 @@ class Assignments:
 
     def as_used(self, target: ast.expr, value: Value, source: ast.expr | None) -> Value:
         """What an unseen call gave back is an object if the file uses it as one."""
-        if not isinstance(value, Tensor) or not isinstance(target, (ast.Name, ast.Attribute)):
+        if not isinstance(target, (ast.Name, ast.Attribute)) or not _is_unknown(value):
             return value
         text = text_of(target)
         methods = self.env.frame.module.methods.get(text, frozenset())
         role = self.objects.used_as(target)
-        if not role and not methods & vocabulary.OBJECT_METHODS:
+        if role is Role.OPTIMIZER and source is not None and "zero_grad" not in methods:
+            if is_only_called_optimizer(source):
+                return Thing(self.env.key(target), Role.OTHER)
+        if isinstance(value, Thing) or not (role or methods & vocabulary.OBJECT_METHODS):
             return value
         params = None
         if role is Role.OPTIMIZER and isinstance(source, ast.Call):
@@ -158,6 +162,9 @@ class Assignments:
             self.env.frame.env[target.value.id] = Table((*kept, (key.value, value)))
         elif isinstance(holder, Thing) and isinstance(key, Lit):
             self.env.heap[holder.key.item(repr(key.value))] = value
+        elif isinstance(target.value, ast.Name) and isinstance(holder, Tensor):
+            if isinstance(value, Tensor) and value.roots | value.maybe:
+                self.env.frame.env[target.value.id] = mix([holder, value])
 
     def unpack(
         self, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None, node: ast.AST
@@ -193,3 +200,10 @@ def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list
     if starred or stored & read:
         return unknown
     return [part if isinstance(part, (ast.Compare, ast.BoolOp)) else None for part in source.elts]
+
+
+def _is_unknown(value: Value) -> bool:
+    """Whether a value is what an unseen call gave back."""
+    if isinstance(value, Thing):
+        return value.made and not value.role and value.klass is None
+    return isinstance(value, Tensor)

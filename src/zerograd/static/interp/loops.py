@@ -197,6 +197,8 @@ class Loops:
             body = relabelled(self.evaluator.collect(node.body), outer, label)
             rounds.append(Block(body, Continue(label)))
         self.emitter.add(Block(Seq(tuple(rounds)), Break(label)))
+        if any(isinstance(part, (ast.Break, ast.Continue)) for part in nodes(*node.body)):
+            self.forget_literals(node)  # what an arm that leaves the loop has assigned counts too
         self.evaluator.run(node.orelse)
 
     def counting(
