@@ -16,7 +16,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, text_of
+from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, parameters, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Thing
@@ -61,16 +61,18 @@ class Roots:
         # Only this one is asked what functions reach: what it knows depends on no root.
         scout = self.program.interpreter()
         functions = list(_functions(module))
-        own = any(map(module.methods_named, ("zero_grad", "step", "backward")))
-        managed = own or not registry.MANAGING.isdisjoint(module.packages)
+        defines = any(map(module.methods_named, ("zero_grad", "step", "backward")))
+        managed = defines or not registry.MANAGING.isdisjoint(module.packages)
         if scout.graph.may_step(None) or _feeds(module.top):
             if managed or not self._is_obviously_right(functions, scout):
                 yield from self._unit(None)
             else:
                 self._note_plain(module.tree, None)
         whole = module.facts[module.tree]
+        # Callers first. `model.train()` may call the `train` of a class here, `train_batch()` has to call the one here.
         called = {name.rpartition(".")[2] for name in whole.calls}
-        functions.sort(key=lambda fn: fn.name in called)
+        own = whole.calls | {name[5:] for name in whole.calls if name.startswith("self.")}
+        functions.sort(key=lambda fn: (fn.name in called) + (fn.name in own))
         for klass in module.classes.values():
             yield from self._inherited(Klass(klass, module, klass.name), scout)
         for fn in functions:
@@ -82,9 +84,13 @@ class Roots:
                 not (managed or completed) and scout.obviously_right.is_right(fn)
             )
             # A function that is right itself, or does nothing to gradients, may still repeat what others do.
-            if is_right and all(
-                self._is_right(inner, scout)
-                for inner in (*_repeated(fn, scout.graph), *_hands_wrapper_to(fn, scout.graph))
+            if (
+                is_right
+                and all(
+                    self._is_right(inner, scout)
+                    for inner in (*_repeated(fn, scout.graph), *_hands_wrapper_to(fn, scout.graph))
+                )
+                and not _hands_on(fn, scout.graph)
             ):
                 if here:
                     self._note_plain(fn.node, fn)
@@ -341,6 +347,42 @@ def _hands_wrapper_to(fn: Fn, graph: CallGraph) -> list[Fn]:
     if not any(_is_wrapper(inner) and graph.reaches(inner, "steps", 2) for inner in callees):
         return []
     return [inner for inner in callees if not _is_wrapper(inner) and graph.may_step(inner)]
+
+
+def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
+    """Functions with loops that a function hands another one, or an object of another class, which does the rest.
+
+    The file of the loop does not know it: `Trainer(net, Strategy()).fit(loader)`, `repeat(loader, train_step)`.
+    """
+    facts = fn.module.facts[fn.node]
+    made: dict[ast.ClassDef, list[Fn]] = {}
+    found = []
+    steps = any(map(graph.touches_gradients, graph.handed_functions(fn)))
+    if steps:
+        graph.open_callees(fn)
+    for inner, _ in graph.callees(fn.module, facts, None, 0):
+        if inner.klass is not None and inner.klass.node.name in facts.called:
+            made.setdefault(inner.klass.node, []).append(inner)
+        if steps and not _called_in_loops(inner).isdisjoint(_parameters_of(inner)):
+            found.append(inner)
+    if len(made) < 2:
+        return found
+    for node, methods in made.items():
+        module = methods[0].module
+        called = set().union(*(method.module.facts[method.node].called for method in methods))
+        unseen = (
+            helper
+            for other, helpers in made.items()
+            if other is not node and other.name not in module.imports.keys() | module.classes.keys()
+            for helper in helpers
+        )
+        if any(one.name in called and graph.touches_gradients(one) for one in unseen):
+            found += [method for method in methods if _called_in_loops(method)]
+    return found
+
+
+def _parameters_of(fn: Fn) -> set[str]:
+    return {arg.arg for arg in parameters(fn.node)}
 
 
 def _is_wrapper(method: Fn) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from zerograd.core.records import dataclass, replace
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
+from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.file_index import Facts, parameters, text_of
 from zerograd.static.read.module import Module
@@ -28,8 +29,16 @@ class KnownCalls:
         """By the identity of a file and a name, its functions and methods of that name."""
         self.reached: dict[tuple[ast.AST, str], bool] = {}
         """Whether a function, or one that it calls, does this."""
+        self.pending: set[tuple[ast.AST, str]] = set()
+        """What is being found out: functions may call each other in a circle."""
+        self.provisional: set[tuple[ast.AST, str]] = set()
+        """What was denied while it depended on something pending."""
+        self.in_circle = False
+        """Whether the answer that is being found depends on something pending."""
         self.methods: dict[tuple[ast.ClassDef, str], list[Fn]] = {}
         """By class and name of a method, the methods that it reaches."""
+        self.made: dict[ast.ClassDef, list[Klass]] = {}
+        """By class, the classes of the project that its methods make objects of."""
 
 
 @dataclass(eq=False)
@@ -114,23 +123,48 @@ class CallGraph:
 
     def reaches(self, fn: Fn, what: str, depth: int) -> bool:
         """Whether a fact holds for a function or for one that it calls."""
-        known = self.known.reached.get((fn.node, what))
-        if known is None:
-            self.budget.spend(EXPRESSION)
-            self.known.reached[(fn.node, what)] = False
-            facts = fn.module.facts[fn.node]
-            known = getattr(facts, what) or (
-                (
-                    depth < DEEPEST
-                    and any(
-                        self.reaches(inner, what, deep)
-                        for inner, deep in self.callees(fn.module, facts, fn.klass, depth)
-                    )
+        facts = fn.module.facts[fn.node]
+        return self._find_out(
+            (fn.node, what),
+            lambda: (
+                getattr(facts, what)
+                or any(
+                    self.reaches(inner, what, deep) for inner, deep in self._all_callees(fn, depth)
                 )
-                or any(self.reaches(inner, what, depth + 2) for inner in self.held_callees(fn))
-            )
-            self.known.reached[(fn.node, what)] = known
-        return known
+            ),
+        )
+
+    def _all_callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
+        if depth < DEEPEST:
+            yield from self.callees(fn.module, fn.module.facts[fn.node], fn.klass, depth)
+        yield from ((inner, depth + 2) for inner in self.held_callees(fn))
+        yield from ((inner, depth + 2) for inner in self.handed_functions(fn))
+
+    def _find_out(self, question: tuple[ast.AST, str], ask: Callable[[], bool]) -> bool:
+        """The answer to a question, once found; a question that is asked again meanwhile is denied for now."""
+        known = self.known
+        answer = known.reached.get(question)
+        if answer is not None:
+            known.in_circle |= question in known.pending or question in known.provisional
+            return answer
+        self.budget.spend(EXPRESSION)
+        known.reached[question] = False
+        known.pending.add(question)
+        outer, known.in_circle = known.in_circle, False
+        try:
+            answer = known.reached[question] = ask()
+        finally:
+            known.pending.discard(question)
+        if not answer and known.in_circle:
+            known.provisional.add(question)
+        known.in_circle |= outer
+        if not known.pending:
+            if answer:  # what was denied may depend on it
+                for one in known.provisional:
+                    del known.reached[one]
+            known.provisional.clear()
+            known.in_circle = False
+        return answer
 
     def callees(
         self, module: Module, facts: Facts, klass: Klass | None, depth: int
@@ -158,6 +192,7 @@ class CallGraph:
         `def run(engine: Engine)`, `self.engine = Engine()` in another method, `engine = Engine()` outside.
         """
         module = fn.module
+        made = self.classes_made(fn.klass) if fn.klass is not None else []
         notes = {arg.arg: arg.annotation for arg in parameters(fn.node) if arg.annotation}
         me = fn.node.args.args[0].arg if fn.klass is not None and fn.node.args.args else None
         for first, attr, last in module.facts[fn.node].call_parts:
@@ -174,6 +209,42 @@ class CallGraph:
                 klass = self.names.class_of(where, value)
                 if klass is not None:
                     yield from self.methods_named(klass, last)
+            # `for callback in self.callbacks: callback.after_step(self)`, `self.call("after_step")`
+            if made and not attr and not makers and first not in module.imports:
+                for klass in made:
+                    yield from self.methods_named(klass, last)
+
+    def handed_functions(self, fn: Fn) -> Iterator[Fn]:
+        """The functions of the project that a function hands to others."""
+        module = fn.module
+        for name in sorted(module.facts[fn.node].handed):
+            if name in module.functions or name in module.imports:
+                value = self.names.of_module(module, name)
+                if isinstance(value, Fn):
+                    yield value
+
+    def open_callees(self, fn: Fn) -> None:
+        """Reads the files of what a function calls, though they may do nothing to gradients."""
+        for first, _, last in fn.module.facts[fn.node].call_parts:
+            if (first or last) in fn.module.imports:
+                self.names.open(fn.module, first or last)
+
+    def classes_made(self, klass: Klass) -> list[Klass]:
+        """The classes of other files that the methods of a class make objects of."""
+        known = self.known.made.get(klass.node)
+        if known is None:
+            known = self.known.made[klass.node] = []
+            for base in self.classes.lineage(klass):
+                module = base.module
+                names = {
+                    last
+                    for method in module.methods_of(base.node).values()
+                    for first, _, last in module.facts[method].call_parts
+                    if not first and last in module.imports and vocabulary.is_class_name(last)
+                }
+                values = (self.names.of_module(module, name) for name in sorted(names))
+                known += [value for value in values if isinstance(value, Klass)]
+        return known
 
     def assigned(self, method: Fn, attr: str) -> Iterator[tuple[Module, ast.expr]]:
         """What the class of a method and its bases give to an attribute, each with its module."""
@@ -224,15 +295,19 @@ class CallGraph:
 
     def touches_gradients_here(self, fn: Fn) -> bool:
         """Whether a function does something to gradients, itself or through its own file."""
-        known = self.known.reached.get((fn.node, "here"))
-        if known is None:
-            self.known.reached[(fn.node, "here")] = False
-            facts = fn.module.facts[fn.node]
-            known = facts.mentions or any(
-                map(self.touches_gradients_here, self.near_callees(fn.module, facts, fn.klass))
-            )
-            self.known.reached[(fn.node, "here")] = known
-        return known
+        facts = fn.module.facts[fn.node]
+        return self._find_out(
+            (fn.node, "here"),
+            lambda: (
+                facts.mentions
+                or any(
+                    map(
+                        self.touches_gradients_here,
+                        self.near_callees(fn.module, facts, fn.klass),
+                    )
+                )
+            ),
+        )
 
     def _named(self, module: Module, last: str) -> list[Fn]:
         """The functions of a file that code which calls this name may call."""

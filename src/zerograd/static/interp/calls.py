@@ -113,13 +113,16 @@ class Calls:
         return handled if handled is not None else NOTHING
 
     def is_opened_for(self, node: ast.Call) -> bool:
-        """Reads the file of a function that says nothing of gradients, if it runs modules for a loss."""
+        """Reads the file of a function that says nothing of gradients, if it runs modules for a loss, or a step."""
         module = self.env.frame.module
         first = text_of(node.func).partition(".")[0]
         if first not in module.imports:
             return False
         given = [self.evaluator.peek(arg) for arg in node.args if not isinstance(arg, ast.Call)]
-        return self.functions.runs_models(given) and self.names.open(module, first)
+        wanted = self.functions.runs_models(given) or any(
+            isinstance(one, Fn) and self.graph.touches_gradients(one) for one in given
+        )
+        return wanted and self.names.open(module, first)
 
     def method_call(self, node: ast.Call, func: ast.Attribute) -> Value:
         """A call of `x.name(…)`."""

@@ -217,6 +217,7 @@ class Functions:
             or self._holds_what_steps(fn)
             or self._calls_by_name(fn, arguments)
             or self._calls_what_it_keeps(fn)
+            or self._keeps(fn, arguments)
         )
         if not visible or not wanted or self.emitter.quiet > 3:
             if wanted and not self.emitter.quiet:
@@ -311,6 +312,13 @@ class Functions:
         kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
         functions = (part for value in kept for part in parts(value) if isinstance(part, Fn))
         return any(map(self.graph.touches_gradients, functions))
+
+    def _keeps(self, fn: Fn, arguments: list[Value]) -> bool:
+        """Whether a method keeps what it is handed, and that does something to gradients: `runner.register(hook)`."""
+        if not isinstance(fn.owner, Thing):
+            return False
+        facts = fn.module.facts[fn.node]
+        return ("append" in facts.called or bool(facts.stored)) and any(map(self._steps, arguments))
 
     def _holds_what_steps(self, fn: Fn) -> bool:
         """Whether the object of a method keeps another one through which its methods step."""

@@ -96,6 +96,10 @@ class Loops:
             return
         counter, first, trips = self.counting(node.target, iterable)
         targets = frozenset(self.bind_data(node.target))
+        cycled = self.cycled(node.target, iterable)
+        if cycled is not None:
+            self.emitter.add(Set(cycled.variable, Const(-1)))
+            targets -= {cycled.variable}
         self.bind_objects(node, iterable, value)
         if SCHEDULER.search(text_of(iterable)):
             for name in assigned_names(node.target):
@@ -105,10 +109,10 @@ class Loops:
             return
         alone = self.alone(iterable)
         if alone is None:
-            self.loop(node, targets, counter, None, False, first, trips)
+            self.loop(node, targets, counter, None, False, first, trips, cycled)
             return
         out = self.emitter.divert()
-        self.loop(node, targets, counter, None, False, first, trips)
+        self.loop(node, targets, counter, None, False, first, trips, cycled)
         flow = self.emitter.restore(out)
         self.emitter.add(Alt(alone, Seq([*map(_once, flow)]), Seq(flow), self.emitter.site(node)))
 
@@ -227,6 +231,20 @@ class Loops:
             return None, first, self.conditions.expression(count)
         return None, first, self.micro_batches(iterable)
 
+    def cycled(self, target: ast.expr, iterable: ast.expr) -> Set | None:
+        """How a count that begins anew goes on: `for batch, i in zip(loader, cycle(range(n)))`."""
+        if not isinstance(iterable, ast.Call) or not isinstance(target, ast.Tuple):
+            return None
+        if text_of(iterable.func) == "enumerate" and iterable.args and len(target.elts) == 2:
+            return self.cycled(target.elts[1], iterable.args[0])
+        pairs = zip(target.elts, iterable.args, strict=False)
+        for one, given in pairs if text_of(iterable.func) == "zip" else ():
+            variable, length = self.env.name(one), _length_of_cycle(given)
+            if variable is not None and length is not None:
+                goes_on = Op("+", (variable, Const(1)))
+                return Set(variable, Op("%", (goes_on, self.conditions.expression(length))))
+        return None
+
     def micro_batches(self, iterable: ast.expr) -> WindowLength | None:
         """How many parts of a batch a loop goes through, in words: `x.split(n)`, or several at a time."""
         if isinstance(iterable, ast.Name):
@@ -275,8 +293,9 @@ class Loops:
         forever: bool,
         first: Expr = Const(0),
         trips: Expr | None = None,
+        cycled: Set | None = None,
     ) -> None:
-        """A loop that repeats its body."""
+        """A loop that repeats its body; `cycled` is a count that goes on first."""
         nesting, frame = self.nesting, self.env.frame
         ident = nesting.number()
         self.forget_literals(node)
@@ -289,6 +308,8 @@ class Loops:
         nesting.targets |= targets
         try:
             body = self.evaluator.collect(node.body)
+            if cycled is not None:
+                body = Seq((cycled, body))
             once = self.goes_through_objects(targets, node)
         finally:
             nesting.targets = outer
@@ -341,6 +362,17 @@ def _once(flow: Flow) -> Flow:
     if not isinstance(flow, Loop):
         return flow
     return Block(Block(flow.body, Continue(flow.ident)), Break(flow.ident))
+
+
+def _length_of_cycle(node: ast.expr) -> ast.expr | None:
+    """The n of `itertools.cycle(range(n))`."""
+    for name in ("cycle", "range"):
+        if not isinstance(node, ast.Call) or len(node.args) != 1:
+            return None
+        if text_of(node.func).rpartition(".")[2] != name:
+            return None
+        node = node.args[0]
+    return node
 
 
 def _is_split(call: ast.Call) -> bool:

@@ -42,6 +42,8 @@ class Facts:
     """It changes something in place, itself or in an inner function: a step by hand, if by a gradient."""
     calls: set[str] = field(default_factory=set)
     """What it calls, itself or in an inner function, by dotted name."""
+    handed: set[str] = field(default_factory=set)
+    """Names that it hands to what it calls, inner functions left out."""
     assigned: set[str] = field(default_factory=set)
     assigns: list[ast.Assign | ast.AnnAssign] = field(default_factory=list)
     grown: list[tuple[ast.Name, ast.expr]] = field(default_factory=list)
@@ -311,6 +313,7 @@ def _join_facts(facts: Facts, more: Facts) -> None:
         if getattr(more, name):
             setattr(facts, name, True)
     facts.calls |= more.calls
+    facts.handed |= more.handed
     facts.assigned |= more.assigned
     facts.attributes |= more.attributes
     facts.assigns += more.assigns
@@ -626,15 +629,16 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         return
     name = _dotted(node.func)
     chain[-1].calls.add(name)
+    given = (*node.args, *[keyword.value for keyword in node.keywords])
+    chain[-1].handed.update(one.id for one in given if type(one) is ast.Name)
     if node.args and (later := _called_later(name, node.args[0])):
         chain[-1].calls.add(later)
     if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
         if isinstance(node.func.value, ast.Name):
             chain[-1].grown.append((node.func.value, node.args[0]))
     if name in ("range", "trange", "enumerate") or node.keywords:
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            if isinstance(argument, (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)):
-                file.asked.append(argument)
+        asked = (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)
+        file.asked += [argument for argument in given if isinstance(argument, asked)]
     if name.endswith("_") and (node.args or node.keywords):
         _update(chain)
     if name.endswith(_CALLED):

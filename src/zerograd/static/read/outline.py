@@ -222,7 +222,7 @@ class Outlines:
         exported = outline.kept(self.imported(outline, self.farthest))
         if not exported:
             return False
-        if outline.repeating(exported) or self.makes_a_wrapper(outline):
+        if outline.repeating(exported) or self.makes_a_wrapper(outline) or self.hands_on(outline):
             return True
         if any(
             name + b"(" in outline.data and self.gives_a_step(outline, name, self.farthest)
@@ -240,6 +240,27 @@ class Outlines:
             for part in outline.parts.values()
         )
         return any(not loops.isdisjoint(names) for names in called)
+
+    def hands_on(self, outline: Outline) -> bool:
+        """Whether a file hands a function or an object that steps to a loop of another file, which cannot see it."""
+        made = {
+            name: found[0]
+            for name, found in outline.located.items()
+            if found is not None and name[:1].isupper() and name + b"(" in outline.data
+        }
+        for name in self.imported(outline, self.farthest):
+            if name in outline.imports and re.search(_HANDED % re.escape(name), outline.data):
+                return True
+        if len(set(made.values())) < 2:
+            return False
+        for path in sorted(set(made.values())):
+            known = outline_of(path)
+            others = [name for name, other in made.items() if other != path]
+            if known is not None and not any(name in known.data for name in others):
+                behind = (self.behind(outline, name, self.farthest) for name in others)
+                if known.repeating(NONE.union(*behind) - _COMMON):
+                    return True
+        return False
 
     def makes_a_wrapper(self, outline: Outline) -> bool:
         """Whether a file makes an optimizer of a class of the project, to hand it to a loop that cannot see it."""
@@ -296,6 +317,7 @@ _BLOCK = re.compile(
 _RENAMED = re.compile(
     rb"\b(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(\w+)[ \t]*[,\r\n#)]"
 )
+_HANDED = rb"[(,=][ \t\r\n]*%s[ \t\r\n]*[,)]"
 _CALL = re.compile(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
 """A call, and the name of the method that it may hand over: `self.notify("after_batch")`."""
 
