@@ -846,6 +846,7 @@ KEPT = {
     "another's step with what another left": Kept("ZG106", (*LENT, FOREIGN)),
     "a clip of what another left": Kept("ZG106", (*LENT, CLIP)),
     "what another left, and nothing added": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, STEP)),
+    "what waits for its own step in an open window": Kept("ZG106", (ZERO, LEFT, HOLD, OTHERS_STEP, OWN, STEP)),
     "a backward for both": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, BACKWARD, STEP)),
     "the same backward twice": Kept(
         "ZG106",

@@ -226,8 +226,10 @@ def _step(state: State, event: Step) -> State:
         if state.grads is Grads.STALE and state.mixed is not None and event.through is not False:
             return replace(state, others=(state.mixed, event))
         unsure = state.backward is None or state.backward.may
-        if unsure or state.grads in (Grads.SPENT, Grads.STALE):
-            return state
+        if unsure or state.held is not None or state.grads in (Grads.SPENT, Grads.STALE):
+            return (
+                state  # what waits for the end of its own window was not meant for the other's step
+            )
         assert state.backward is not None
         return replace(state, lent=(state.backward, event))
     if event.may:

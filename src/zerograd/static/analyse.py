@@ -50,7 +50,7 @@ from zerograd.static.read.source import Source
 from zerograd.static.reuse import Memory, Named, Recalled, Reuse
 from zerograd.static.roots import Root, Roots
 from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
-from zerograd.static.unread_guards import counted, is_handed_in
+from zerograd.static.unread_guards import counted, is_handed_in, trains_in_a_loop
 from zerograd.static.untrained_modules import untrained_modules
 
 
@@ -453,10 +453,8 @@ def _is_in(site: Site, around: Site) -> bool:
 
 
 def _counts_calls(flow: Flow) -> bool:
-    """Whether a flow has no loop, and a count of its calls decides about a step."""
-    if any(isinstance(part, Loop) for part in walk(flow)):
-        return False
-    return any(True for _ in _guards(flow))
+    """Whether a flow does not train in a loop, and a count of its calls decides about a step."""
+    return not trains_in_a_loop(flow) and any(True for _ in _guards(flow))
 
 
 def _guards(flow: Flow) -> Iterator[Alt]:

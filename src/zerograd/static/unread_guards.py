@@ -47,13 +47,23 @@ def counted(flow: Flow, whole: Flow) -> tuple[Flow, frozenset[Variable]]:
 
 def is_handed_in(flow: Flow) -> bool:
     """Whether a function that has no loop is handed the flag that decides about its steps."""
-    if any(isinstance(part, Loop) for part in walk(flow)) or not _speaks(flow):
+    if trains_in_a_loop(flow) or not _speaks(flow):
         return False
     unread = _Unread(Counting.of(flow), _handed_in(flow))
     site = next((part.site for part in walk(flow) if isinstance(part, Alt)), None)
     if site is not None:
         unread.visit(Loop(flow, 0, site), ())
     return any(guard in unread.flags for guard, _ in unread.guards().values())
+
+
+def trains_in_a_loop(flow: Flow) -> bool:
+    """Whether a loop of a flow fills or uses gradients: one that only logs is none of training."""
+    return any(
+        isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
+        for loop in walk(flow)
+        if isinstance(loop, Loop)
+        for part in walk(loop)
+    )
 
 
 def _speaks(flow: Flow) -> bool:

@@ -694,6 +694,23 @@ def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:
         chain[-1].returns.append(node.value)
 
 
+def _for(file: FileFacts, node: ast.For, chain: Chain) -> None:
+    """`for n, p in net.named_parameters(): chosen.append(p)` adds parameters of the net to a list."""
+    call = node.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return
+    if call.func.attr not in ("parameters", "named_parameters"):
+        return
+    last = node.target.elts[-1] if isinstance(node.target, ast.Tuple) else node.target
+    added = ast.Attribute(call.func.value, "parameters", ast.Load())
+    given = ast.copy_location(ast.Call(ast.copy_location(added, call), [], []), call)
+    for inner in nodes(*node.body):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if inner.func.attr == "append" and isinstance(inner.func.value, ast.Name):
+                if isinstance(last, ast.Name) and [text_of(one) for one in inner.args] == [last.id]:
+                    chain[-1].grown.append((inner.func.value, given))
+
+
 def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> None:
     chain[-1].yields = True
 
@@ -719,6 +736,7 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.Assign: _assign,
     ast.AnnAssign: _assign,
     ast.Return: _return,
+    ast.For: _for,
     ast.If: _test,
     ast.While: _test,
     ast.IfExp: _test,
