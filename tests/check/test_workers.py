@@ -46,7 +46,7 @@ check_file._verdict = verdict
 TRAINS = "loss.backward()\nopt.step()\n"
 
 
-def run(folder: Path, body: str, timeout: float = 30) -> str:
+def run(folder: Path, body: str, timeout: float = 120) -> str:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + textwrap.dedent(body)],
         cwd=folder,

@@ -61,7 +61,7 @@ def cold(words: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes =
         env=env,
         input=stdin,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     out, err = (stream.decode("utf-8", "backslashreplace") for stream in (done.stdout, done.stderr))
