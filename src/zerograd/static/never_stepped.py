@@ -110,14 +110,15 @@ class _Optimizers:
         todo: list[ast.AST] = [module.tree]
         while todo:
             node = todo.pop()
+            if type(node) is ast.Name:
+                self.names.setdefault(node.id, []).append(node)
+                continue  # nothing is in it
             inside = children(node)
             self.above.update(dict.fromkeys(inside, node))
             todo += inside
-            if isinstance(node, ast.Name):
-                self.names.setdefault(node.id, []).append(node)
-            elif isinstance(node, ast.Attribute):
+            if type(node) is ast.Attribute:
                 self.attributes.setdefault(node.attr, []).append(node)
-            elif isinstance(node, ast.Call):
+            elif type(node) is ast.Call:
                 self.calls.append(node)
         for name, found in self.names.items():
             for one in found:

@@ -109,9 +109,8 @@ class Assignments:
         node = stripped(source) if source is not None else None
         if isinstance(node, ast.Name):
             node = iterables.get(node.id)
-        if isinstance(node, ast.Call) and (
-            text_of(node.func) in ("enumerate", "range") or text_of(node.func).endswith(".split")
-        ):
+        called = text_of(node.func) if isinstance(node, ast.Call) else ""
+        if node is not None and (called in ("enumerate", "range") or called.endswith(".split")):
             iterables[name] = node
         else:
             iterables.pop(name, None)

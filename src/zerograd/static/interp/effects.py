@@ -230,13 +230,16 @@ class Effects:
         if self.mode.no_grad:
             return Tensor()
         if node is not None:
-            arguments = [then(one, _done_by(node, index)) for index, one in enumerate(arguments)]
-        things = frozenset(a.key for a in arguments if isinstance(a, Thing))
-        result = mix([*callees, *(a for a in arguments if not isinstance(a, Thing))])
-        read, unsure = roots(mix(arguments))
-        called = (
-            () if unsure else [Called(one.key, read) for one in callees if isinstance(one, Thing)]
-        )
+            arguments = [
+                then(one, _done_by(node, index)) if isinstance(one, Tensor) and one.calls else one
+                for index, one in enumerate(arguments)
+            ]
+        things = frozenset([a.key for a in arguments if isinstance(a, Thing)])
+        result = mix([*callees, *[a for a in arguments if not isinstance(a, Thing)]])
+        called: list[Called] = []
+        if run := [one.key for one in callees if isinstance(one, Thing)]:
+            read, unsure = roots(mix(arguments))
+            called = [] if unsure else [Called(key, read) for key in run]
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return replace(
             result,

@@ -160,19 +160,20 @@ def short_text(node: ast.expr) -> str:
 
 def text_of(node: ast.expr) -> str:
     """The source text of a name or a short expression, on one line."""
-    if isinstance(node, ast.Name):
+    if type(node) is ast.Name:
         return node.id
-    if isinstance(node, ast.Attribute):
-        owner = text_of(node.value)
-        bare = isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-        return f"{owner}.{node.attr}" if bare else f"({owner}).{node.attr}"
+    # The same texts are asked for wherever their function is called: they go with the node.
     text: str | None = getattr(node, "text", None)
     if text is None:
-        try:
-            text = simple_text(node) or ast.unparse(node)
-        except (RecursionError, ValueError):
-            text = "…"
-        # The same tests are asked for wherever their function is called: it goes with the node.
+        if type(node) is ast.Attribute:
+            owner = text_of(node.value)
+            bare = isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+            text = f"{owner}.{node.attr}" if bare else f"({owner}).{node.attr}"
+        else:
+            try:
+                text = simple_text(node) or ast.unparse(node)
+            except (RecursionError, ValueError):
+                text = "…"
         setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
     return text
 
