@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_MAGIC = re.compile(r"[*?\[\\]")
+from zerograd.core.late_pattern import pattern
+
+_MAGIC = pattern(r"[*?\[\\]")
 Glob = list["re.Pattern[str] | None"]
 """An expression for each part of a path; None stands for any number of parts."""
-_NEVER = re.compile(r"(?!)")
+_NEVER = pattern(r"(?!)")
 
 
 class Patterns:

@@ -7,15 +7,15 @@ below (a whole function, if that is one); before the first statement it covers t
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass
 
-_COMMENT = re.compile(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
+_COMMENT = pattern(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
 
 
 @dataclass

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, replace
 
 Value = bool | int | float | str | None
@@ -332,7 +333,7 @@ def is_open(expr: Expr, known: Mapping[Variable | Fact, Value]) -> bool:
     return any(truth_of(arg, known) is None for arg in expr.args)
 
 
-COMPUTED = re.compile(r"loss|norm|scale|nan|inf|finite|overflow", re.IGNORECASE)
+COMPUTED = pattern(r"loss|norm|scale|nan|inf|finite|overflow", re.IGNORECASE)
 """A test with such a name in it goes by what was computed, not by a count."""
 
 

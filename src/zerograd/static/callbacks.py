@@ -8,9 +8,9 @@ nothing clears if a subclass does it there.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.module import Module
@@ -65,7 +65,7 @@ def callback_names(root: Root, module: Module) -> set[str]:
     return found
 
 
-_CALLBACK = re.compile(
+_CALLBACK = pattern(
     r"^(?!register)((on|before|after|pre|post)(_|[A-Z])"
     r"|\w*(begin|start|end|hook|callback|step|batch|iter|iteration|epoch)s?$)"
 )

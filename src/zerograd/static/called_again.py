@@ -9,6 +9,7 @@ import ast
 import re
 
 from zerograd.core.events import Backward, Step
+from zerograd.core.late_pattern import pattern
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
@@ -17,7 +18,7 @@ from zerograd.static.read.keys import SELF, Key, Part
 from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.roots import Root
 
-_ONCE = re.compile(
+_ONCE = pattern(
     r"^__|(^|_)(test|main|demo|example|init|set_?up|build|make|create|configure|sanity|debug|profile|benchmark|"
     r"find|compile|closure)(_|$)",
     re.IGNORECASE,

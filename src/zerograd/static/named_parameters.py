@@ -5,10 +5,10 @@ Only if each of several optimizers has a name that fits one module, and no two o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from zerograd.core.events import Backward
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.frameworks.table import Role
@@ -16,7 +16,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import Subject
 from zerograd.static.read.keys import RESULT, SELF, Key
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _COMMON = frozenset({"opt", "optim", "optimizer", "optimiser", "net", "network", "model", "module"})
 """Words that say what kind of object it is, not which one."""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zerograd.core.events import End, Site
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.read import vocabulary
@@ -25,12 +26,12 @@ _READS = frozenset(
 _ITEMS = frozenset({"values", "items", "keys", "get"})
 _SAME_ITEMS = frozenset({"enumerate", "zip", "list", "tuple", "reversed", "iter"})
 """Calls that give the optimizers of a collection."""
-_LOOKS = re.compile(
+_LOOKS = pattern(
     r"^(print|len|id|isinstance|type|unscale_|clip_gradients)$|^_?(save|load|log)(_|$)"
 )
 """Calls that leave an optimizer that they are handed as it is, or only change its gradients."""
 _HARMLESS_BASES = frozenset({"object", "Module", "ABC", "Generic", "Protocol", "NamedTuple"})
-_ONCE = re.compile(
+_ONCE = pattern(
     r"(^|_)(test|benchmark|profile|debug|demo|find|estimate|measure|check|lr_finder)(_|$)",
     re.IGNORECASE,
 )

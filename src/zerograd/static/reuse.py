@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import field
 from typing import NamedTuple
 
 from zerograd.core.events import Site
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, replace
 from zerograd.explore.explore import Outcome
 from zerograd.static.entry_states import scales_only
@@ -29,9 +29,9 @@ from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.source import Source
 from zerograd.static.read.values import Fn, Klass
 
-_NAME = re.compile(r"\w+")
-_PLACE = re.compile(r"\.\d+:\d+")
-_STEPPED = re.compile(r"\b(\w+)\.step\(|\.step\(\s*(\w+)")
+_NAME = pattern(r"\w+")
+_PLACE = pattern(r"\.\d+:\d+")
+_STEPPED = pattern(r"\b(\w+)\.step\(|\.step\(\s*(\w+)")
 """What is stepped, by its name alone."""
 """An object that has no name is called by its line, which moves."""
 _ASKED = ("mentions", "steps", "grads", "updates")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     Call,
     Changes,
@@ -26,7 +27,7 @@ TABLE = Framework(
     packages=["accelerate"],
     classes={"Accelerator": ACCELERATOR},
     uses=[
-        Use(ACCELERATOR, named=re.compile("accelerator", re.IGNORECASE)),
+        Use(ACCELERATOR, named=pattern("accelerator", re.IGNORECASE)),
         Use(
             ACCELERATOR,
             calls=["backward"],

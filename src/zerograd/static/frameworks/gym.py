@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import Call, Framework, Gives, Role, Use
 
 ENVIRONMENT = Role("environment")
-NAME = re.compile(r"(^|_)(vec_?)?envs?(\d|_|$)|environment|simulator", re.IGNORECASE)
+NAME = pattern(r"(^|_)(vec_?)?envs?(\d|_|$)|environment|simulator", re.IGNORECASE)
 
 TABLE = Framework(
     uses=[Use(ENVIRONMENT, named=NAME, none_of=["zero_grad"])],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     Call,
     Changes,
@@ -31,7 +32,7 @@ TABLE = Framework(
             calls=["backward"],
             any_of=["setup", "setup_dataloaders", "setup_module", "clip_gradients", "launch"],
         ),
-        Use(FABRIC, calls=["backward"], named=re.compile("fabric", re.IGNORECASE)),
+        Use(FABRIC, calls=["backward"], named=pattern("fabric", re.IGNORECASE)),
     ],
     calls=[
         Call("backward", RunsBackward(required=True), on=FABRIC),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     Call,
     Clears,
@@ -20,7 +19,7 @@ TABLE = Framework(
         "mmengine", "mmcv", "mmdet", "mmdet3d", "mmseg", "mmcls", "mmpretrain", "mmgen", "mmedit", "mmagic",
         "mmaction", "mmpose", "mmselfsup", "mmrazor",
     ],
-    uses=[Use(Role.OPTIMIZER, named=re.compile(r"optim\w*_wrapper$"))],
+    uses=[Use(Role.OPTIMIZER, named=pattern(r"optim\w*_wrapper$"))],
     calls=[
         Call(
             "update_params",

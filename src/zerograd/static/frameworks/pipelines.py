@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     CALLED,
     Call,
@@ -27,7 +26,7 @@ TABLE = Framework(
         ],
         PIPELINE,
     ),
-    uses=[Use(PIPELINE, named=re.compile(r"(^|_)(pp|pipe\w*)_schedule$|^forward_backward_func$"))],
+    uses=[Use(PIPELINE, named=pattern(r"(^|_)(pp|pipe\w*)_schedule$|^forward_backward_func$"))],
     calls=[
         Call("step", _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
         Call(CALLED, _ALL, on=PIPELINE, gives=Gives.UNKNOWN),

@@ -5,11 +5,11 @@ A new library is a file beside this one with a `TABLE`, and its name in `_MODULE
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     CALLED,
     Call,
@@ -64,7 +64,7 @@ CLIPS = frozenset().union(*(framework.clips for framework in FRAMEWORKS))
 UNSCALES_TO_CLIP = frozenset().union(*(framework.unscales_to_clip for framework in FRAMEWORKS))
 CLOSES_WINDOW = frozenset().union(*(framework.closes_window for framework in FRAMEWORKS))
 PER_BATCH = frozenset().union(*(framework.per_batch for framework in FRAMEWORKS))
-WRAPPERS = re.compile(f"({'|'.join(f.wrappers for f in FRAMEWORKS if f.wrappers)})$")
+WRAPPERS = pattern(f"({'|'.join(f.wrappers for f in FRAMEWORKS if f.wrappers)})$")
 
 _CALLS = [call for framework in FRAMEWORKS for call in framework.calls]
 _CONTEXTS = {context.name: context for f in FRAMEWORKS for context in f.contexts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     Call,
     Changes,
@@ -24,17 +25,17 @@ from zerograd.static.frameworks.table import (
 SCALER = Role("scaler")
 GRAPH = Role("captured graph")
 
-SCHEDULER = re.compile(r"sched|(^|_)lr(_|$)|LR$|warmup|annealing|plateau", re.IGNORECASE)
-OPTIMIZER_NAME = re.compile(
+SCHEDULER = pattern(r"sched|(^|_)lr(_|$)|LR$|warmup|annealing|plateau", re.IGNORECASE)
+OPTIMIZER_NAME = pattern(
     r"(^|_)(opt|optim|optimi[sz]ers?|optims|opts)(\d|_|$)|optimi[sz]er", re.IGNORECASE
 )
-NOT_AN_OPTIMIZER = re.compile(
+NOT_AN_OPTIMIZER = pattern(
     r"sched|(^|_)lr|env(s|$|_)|state|param|config|cfg|args|name|path|option|optional|adopt|copt"
     r"|step|iter|freq|num|count|every|interval|epoch|size|rate|decay|fn$|func|cls|class|type|kwargs"
     r"|dict|group|lr$|loss|metric|flag|mode|kind|str$",
     re.IGNORECASE,
 )
-SCALER_NAME = re.compile(r"scaler$|(^|_)amp$", re.IGNORECASE)
+SCALER_NAME = pattern(r"scaler$|(^|_)amp$", re.IGNORECASE)
 
 TABLE = Framework(
     classes={"GradScaler": SCALER, "ShardedGradScaler": SCALER, "CUDAGraph": GRAPH},
@@ -45,7 +46,7 @@ TABLE = Framework(
         Use(SCALER, calls=["scale"], any_of=["update", "step"]),
         Use(Role.OPTIMIZER, named=OPTIMIZER_NAME, not_named=NOT_AN_OPTIMIZER),
         Use(SCALER, named=SCALER_NAME),
-        Use(GRAPH, calls=["replay"], named=re.compile(r"graph|^g$", re.IGNORECASE)),
+        Use(GRAPH, calls=["replay"], named=pattern(r"graph|^g$", re.IGNORECASE)),
     ],
     calls=[
         Call("scale", on=SCALER, gives=Gives.SCALED_LOSS, always=True),

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from zerograd.core.events import Backward, Event, Site, Step, Zero
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Emit, Flow, Seq
@@ -53,9 +54,7 @@ class Act(Emit):
     """unknown: why; None if it is only not known where an object comes from."""
 
 
-_SHARES = re.compile(
-    r"all_?reduce|(average|sync|synchroni[sz]e|reduce|gather)_?grad", re.IGNORECASE
-)
+_SHARES = pattern(r"all_?reduce|(average|sync|synchroni[sz]e|reduce|gather)_?grad", re.IGNORECASE)
 """Functions of such names share gradients by hand."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from zerograd.core.events import Site
+from zerograd.core.late_pattern import pattern
 from zerograd.explore.logic import Name, Variable
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import nodes, text_of
@@ -123,7 +124,7 @@ _OF_TENSORS = frozenset(
      "permute", "transpose", "unsqueeze", "squeeze", "detach", "clone", "contiguous", "numpy", "tolist", "item",
      "requires_grad_", "repeat", "expand", "type", "flatten", "t", "mean", "sum", "keys", "items", "values", "get"}
 )  # fmt: skip
-_OBJECTS = re.compile(
+_OBJECTS = pattern(
     r"net|model|opt|module|layer|param|agent|client|actor|critic|polic|expert|learner|worker|head"
     r"|encoder|decoder|discr|gen|trainer|member|student|teacher|fns|func",
     re.IGNORECASE,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.read.file_index import text_of
 
 _REDUCES = frozenset({"mean", "sum"})
-_LOSS = re.compile(
-    r"(^|\.)(F|functional)\.(\w+_loss|(binary_)?cross_entropy(_with_logits)?|kl_div)$"
-)
+_LOSS = pattern(r"(^|\.)(F|functional)\.(\w+_loss|(binary_)?cross_entropy(_with_logits)?|kl_div)$")
 
 
 def is_scalar(node: ast.expr) -> bool:

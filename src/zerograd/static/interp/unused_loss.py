@@ -7,6 +7,7 @@ import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.torch import (
     NOT_AN_OPTIMIZER,
@@ -19,13 +20,13 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import nodes, parameters, stripped, text_of
 from zerograd.static.read.module import Module
 
-_RUNS_BACKWARD = re.compile(
+_RUNS_BACKWARD = pattern(
     r"backward|train_|training|_step$|closure|fit|learn|pipeline", re.IGNORECASE
 )
 """Unseen functions with such names may run the backward themselves."""
-_CRITERION = re.compile(r"(^|\.|_)(crit(erion)?|loss_(fn|func\w*))$", re.IGNORECASE)
-_COMPUTES = re.compile(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
-_TORCH = re.compile(r"^(torch|F|nn\.functional)\.\w+$")
+_CRITERION = pattern(r"(^|\.|_)(crit(erion)?|loss_(fn|func\w*))$", re.IGNORECASE)
+_COMPUTES = pattern(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
+_TORCH = pattern(r"^(torch|F|nn\.functional)\.\w+$")
 _PASSES_ON = frozenset(
     {"mean", "sum", "cpu", "cuda", "to", "float", "double", "half", "squeeze", "view", "reshape",
      "clone", "abs", "sqrt", "contiguous"}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.registry import CLIPS, GRADIENT_NAMES, STEPS
@@ -616,7 +616,7 @@ def _called_later(name: str, first: ast.expr) -> str:
     return f"{owner}.{first.value}" if owner and _BY_NAME.search(last) else ""
 
 
-_BY_NAME = re.compile(r"hook|call|trigger|fire|dispatch|invoke|notify")
+_BY_NAME = pattern(r"hook|call|trigger|fire|dispatch|invoke|notify")
 """Methods of such names call another method whose name they are handed."""
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 
 from zerograd.core.finding import Problem
+from zerograd.core.late_pattern import pattern
 from zerograd.static.read.source import MAX_BYTES, Source, Unreadable, refuse_size, too_big
 
 MAX_NOTEBOOK_BYTES = 32_000_000
 """A notebook carries its outputs, which are skipped fast but must fit in memory."""
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-_COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-_BLANK = re.compile(rb"^[ \t\f]*(?:#.*)?$")
+_COOKIE = pattern(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_BLANK = pattern(rb"^[ \t\f]*(?:#.*)?$")
 
 
 def read_bytes(path: str) -> bytes:

@@ -5,10 +5,10 @@ Every line of a cell stays a line of the text, so that a line of the text is a l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from zerograd.core.finding import Problem
+from zerograd.core.late_pattern import pattern
 from zerograd.static.read.source import (
     Cell,
     Source,
@@ -30,14 +30,14 @@ _RUNS_PYTHON = (
     "%%zerograd",
 )
 """Cell magics whose body is Python that runs in the notebook's own process, or as if it did."""
-_CELL_MAGIC = re.compile(r"^%%\w+")
-_LINE_MAGIC = re.compile(
+_CELL_MAGIC = pattern(r"^%%\w+")
+_LINE_MAGIC = pattern(
     r"^(?P<indent>\s*)"
     r"(?:%{1,2}[A-Za-z_]|!(?!=)|\?|[A-Za-z_][\w.\[\]]*\?{1,2}\s*$"
     # IPython takes these names as magics even without the sign.
     r"|(?:pip|conda|cd|ls|mkdir|rm|cp|mv|cat|pwd)(?:\s+[-\w./~]|\s*$))"
 )
-_MAGIC_VALUE = re.compile(r"^(?P<target>\s*[\w.,\[\]()\s]+=\s*)(?:%[A-Za-z_]|!(?!=))")
+_MAGIC_VALUE = pattern(r"^(?P<target>\s*[\w.,\[\]()\s]+=\s*)(?:%[A-Za-z_]|!(?!=))")
 
 
 def from_notebook(text: str, path: str) -> Source:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.locate import OUTSIDE, locate
 from zerograd.static.read.prefilter import worth_parsing
@@ -303,22 +304,20 @@ _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""
-_STEP = re.compile(rb"(?:^|_)step$|caler$")
-_DUNDER = re.compile(rb"__(?!call__)\w+__$")
-_IMPORT = re.compile(
+_STEP = pattern(rb"(?:^|_)step$|caler$")
+_DUNDER = pattern(rb"__(?!call__)\w+__$")
+_IMPORT = pattern(
     rb"[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(.*)|import[ \t]+(.+))", re.DOTALL
 )
-_LISTED = re.compile(rb"([\w.]+)(?:\s+as\s+(\w+))?")
+_LISTED = pattern(rb"([\w.]+)(?:\s+as\s+(\w+))?")
 _OUTSIDE = frozenset(name.encode() for name in OUTSIDE)
 _OPENS = (b"def ", b"class ", b"for ", b"while ", b"async ")
-_BLOCK = re.compile(
-    rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w., \t]*)\)[ \t]*:)?"
-)
-_RENAMED = re.compile(
+_BLOCK = pattern(rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w., \t]*)\)[ \t]*:)?")
+_RENAMED = pattern(
     rb"\b(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(\w+)[ \t]*[,\r\n#)]"
 )
 _HANDED = rb"[(,=][ \t\r\n]*%s[ \t\r\n]*[,)]"
-_CALL = re.compile(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
+_CALL = pattern(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
 """A call, and the name of the method that it may hand over: `self.notify("after_batch")`."""
 
 

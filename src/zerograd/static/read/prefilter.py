@@ -8,22 +8,24 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_BACKWARD = re.compile(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
+from zerograd.core.late_pattern import pattern
+
+_BACKWARD = pattern(rb"backward(?:\w*\s*\(|\b(?<=\.backward))")
 """A call or a method; most other uses of "backward" are about compatibility."""
-_USE = re.compile(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(|\boptim\b")
+_USE = pattern(rb"step\s*\(|\.step\b|\.grad\b|scaler\s*\(|\boptim\b")
 """An optimizer that is made should step, too."""
-_SCALER = re.compile(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
+_SCALER = pattern(rb"scaler\s*\(\s*loss|(?:Grad|Loss|Native|Apex|Amp)\w*Scaler\s*\(")
 """Callable scalers run backward and step in one call that names neither."""
-_OPTIMIZER = re.compile(rb"opt\w*\.step\s*\(")
+_OPTIMIZER = pattern(rb"opt\w*\.step\s*\(")
 """An optimizer is stepped here, and filled and cleared in other files."""
-_HOOK = re.compile(
+_HOOK = pattern(
     rb"def[ \t]+(?:(?:on|before|after)_\w+|training_step|compute_loss|batch_end)[ \t]*\(self"
 )
 """A library that calls such a method runs the backward and the step itself."""
 _CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(")
-_GRAD = re.compile(rb"\.grad\b")
+_GRAD = pattern(rb"\.grad\b")
 
-_NOT_DONE = re.compile(
+_NOT_DONE = pattern(
     rb"def\s+\w+|#[^\n]*"
     rb'|"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
     rb"|'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''"
@@ -61,7 +63,7 @@ def _fills_and_uses(data: bytes) -> bool:
     return b".step" in data and _OPTIMIZER.search(data) is not None
 
 
-_MAKES = re.compile(rb"\btorch\.optim\b(?!\.lr_sched)|\boptim\.[A-Z]")
+_MAKES = pattern(rb"\btorch\.optim\b(?!\.lr_sched)|\boptim\.[A-Z]")
 
 
 def speaks(data: bytes) -> bool:

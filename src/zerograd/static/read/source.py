@@ -12,6 +12,7 @@ import sys
 import warnings
 
 from zerograd.core.finding import Problem
+from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass
 
 MAX_BYTES = 2_000_000
@@ -21,7 +22,7 @@ MAX_TOKENS = 200_000
 _ALWAYS_SMALL = 2 * MAX_TOKENS
 """A file of fewer bytes than this cannot hold MAX_TOKENS tokens and line ends."""
 
-_TOKEN = re.compile(r"\w+|[^\w\s]|\n")
+_TOKEN = pattern(r"\w+|[^\w\s]|\n")
 
 _PYTHON_2 = (
     ("Missing parentheses in call to 'print'", "", "a print statement"),
@@ -133,7 +134,7 @@ def parse_text(text: str) -> ast.Module:
             return ast.parse(older)
 
 
-OLD_ASYNC = re.compile(r"\basync(?=\s*=[^=])")
+OLD_ASYNC = pattern(r"\basync(?=\s*=[^=])")
 """`x.cuda(async=True)` was valid until Python 3.7; it is read with a name of the same length."""
 
 

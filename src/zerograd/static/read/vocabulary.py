@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
@@ -24,12 +25,12 @@ OBJECT_METHODS = frozenset(
 HELD_METHODS = frozenset({"parameters", "named_parameters", "zero_grad", "step", "param_groups"})
 """Whatever these are called on is, or holds, a model or an optimizer."""
 
-OPTIMIZER_CLASSES = re.compile(
+OPTIMIZER_CLASSES = pattern(
     r"(SGD|Adam\w*|AdamW\w*|RMSprop\w*|Adagrad|Adadelta|Adamax|LBFGS|Rprop|ASGD|SparseAdam|NAdam|RAdam"
     r"|Lion\w*|LAMB|Lamb|LARS|Lars|Adafactor|AdaBelief|Ranger\w*|NovoGrad|Yogi|Lookahead|SAM|ASAM"
     r"|\w*(SGD|Adam|AdamW)(8bit)?|\w*Optim(izer)?)$"
 )
-FACTORIES = re.compile(r"(^|_)(optim(izer)?s?|opt)($|_)|optimizer", re.IGNORECASE)
+FACTORIES = pattern(r"(^|_)(optim(izer)?s?|opt)($|_)|optimizer", re.IGNORECASE)
 PASS_THROUGH = frozenset(
     {
         "to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "apply", "type",
@@ -46,7 +47,7 @@ CUT = frozenset(
 _START = r"(?:^|_|(?<=[a-z0-9])(?=[A-Z]))"
 """Where a part of a name begins: `criterion` has no `iter` in it, and `append` no `end`."""
 
-_BENIGN = re.compile(
+_BENIGN = pattern(
     rf"{_START}(?i:(save|log|eval|valid|test|print|dump|record|write|checkpoint|ckpt|summar|load|stat|adjust"
     r"|sched|warm|monitor|info|count|is_?instance|has_?attr|get_?attr|repr|format|plot|display|metric"
     r"|progress|device|dict|append|barrier|watch|seed|param|config|callback|collect|report|track|meter"
@@ -55,25 +56,25 @@ _BENIGN = re.compile(
 )
 """Unseen functions with such names read the optimizer, but leave its gradients alone."""
 
-_MEDDLES = re.compile(
+_MEDDLES = pattern(
     rf"{_START}(?i:(zero|grad|optim|step|update|backward|train|reset|clear|hook|before|after|begin|start|on_"
     r"|fit|learn|iter|exec|process|handle|init|setup|finish)|(pre|post|run|end|call)(?=_|\d|$))"
 )
 """Unseen methods with such names may do something to the gradients of what their object holds."""
 
-_WORKS = re.compile(
+_WORKS = pattern(
     rf"{_START}(?i:(clean|flush|wipe|empty|minimi|apply|prepare|wrap)"
     r"|(do|on|make|build|create|forward|loss|closure|batch|epoch)(?=_|\d|$))"
 )
 """Unseen functions with such names may do something to the gradients of an optimizer they are handed."""
 
-KEEPS = re.compile(r"attach|privac|private|patch", re.IGNORECASE)
+KEEPS = pattern(r"attach|privac|private|patch", re.IGNORECASE)
 """Unseen functions with such names change for good what the step of an optimizer does."""
 
-LOSS = re.compile(r"loss|cost|^err", re.IGNORECASE)
+LOSS = pattern(r"loss|cost|^err", re.IGNORECASE)
 """What is called so is a loss: one number."""
 
-CLEARS = re.compile(r"(zero|clear|reset|clean)_?grad", re.IGNORECASE)
+CLEARS = pattern(r"(zero|clear|reset|clean)_?grad", re.IGNORECASE)
 """Unseen functions with such names clear gradients of any object."""
 
 RIVALS = frozenset(
@@ -82,7 +83,7 @@ RIVALS = frozenset(
 )  # fmt: skip
 """A file that imports one of these and not torch is not about torch."""
 
-WINDOW = re.compile(r"accum|micro", re.IGNORECASE)
+WINDOW = pattern(r"accum|micro", re.IGNORECASE)
 """A number of such a name says how many micro-batches a window has."""
 
 
@@ -109,7 +110,7 @@ def is_class_name(name: str) -> bool:
     return name[:1].isupper() and not name.isupper() and not _FUNCTION_NAME.search(name)
 
 
-_FUNCTION_NAME = re.compile(r"_(?!v\d)[a-z]")
+_FUNCTION_NAME = pattern(r"_(?!v\d)[a-z]")
 
 
 @lru_cache(maxsize=4096)
