@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
@@ -63,6 +64,9 @@ class ObviouslyRight:
         return (inner for inner in near if self.graph.touches_gradients_here(inner))
 
 
+@lru_cache(
+    maxsize=64
+)  # asked for to see whether code is right, and to note its loops; each keeps a tree alive
 def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
     """The steps of a function by the loops around them.
 
@@ -70,39 +74,45 @@ def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
     interpreting shows what repeats the step.
     """
     found: list[Repeated] = []
-    handed: set[str] = set()
-    for loop, calls in written_steps(root, module, handed).items():
-        owners = {
-            text_of(call.func.value) for call in calls if isinstance(call.func, ast.Attribute)
-        }
+    others: list[ast.Call] = []
+    stepped: set[str] = set()
+    kinds: set[type[ast.expr]] = set()
+    for loop, calls in written_steps(root, module, others).items():
+        owners = [call.func.value for call in calls if isinstance(call.func, ast.Attribute)]
+        texts = set(map(text_of, owners))
         bound = _bound(loop)
-        if loop is None or owners & handed or any(name.split(".")[0] in bound for name in owners):
+        if loop is None or any(name.split(".")[0] in bound for name in texts):
             return None
         found.append((loop, calls))
+        stepped |= texts
+        kinds.update(map(type, owners))
+    for call in others:
+        given = (*call.args, *[keyword.value for keyword in call.keywords])
+        if any(type(one) in kinds and text_of(one) in stepped for one in given):
+            if not vocabulary.is_benign(text_of(call.func).rpartition(".")[2]):
+                return None
     return found
 
 
 def written_steps(
-    root: ast.AST, module: Module, handed: set[str] | None = None
+    root: ast.AST, module: Module, others: list[ast.Call] | None = None
 ) -> dict[ForOrWhile | None, list[ast.Call]]:
-    """The steps that a function contains, by the innermost loop around each.
-
-    `handed` gets the texts of what is handed to calls that do not just read it.
-    """
+    """The steps that a function contains, by the innermost loop around each; `others` gets all other calls."""
     found: dict[ForOrWhile | None, list[ast.Call]] = {}
     todo: list[tuple[ast.AST, ForOrWhile | None]] = [(root, None)]
     while todo:
         node, loop = todo.pop()
-        if isinstance(node, ast.Call):
-            owner = text_of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-            touch = Touch(getattr(node.func, "attr", ""), owner)
-            if touch.kind == "step" and _counts(touch, module.methods):
+        if type(node) is ast.Call:
+            func = node.func
+            if (
+                isinstance(func, ast.Attribute)
+                and func.attr == "step"
+                and _counts(Touch("step", text_of(func.value)), module.methods)
+            ):
                 found.setdefault(loop, []).append(node)
-            elif handed is not None:
-                if not vocabulary.is_benign(text_of(node.func).rpartition(".")[2]):
-                    given = (*node.args, *(keyword.value for keyword in node.keywords))
-                    handed.update(map(text_of, given))
-        if node is not root and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            elif others is not None:
+                others.append(node)
+        elif node is not root and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         inside = node if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else loop
         todo += [(inner, inside) for inner in reversed(children(node))]
