@@ -1,4 +1,4 @@
 """What libraries do to gradients, one table each: what their classes are, what their calls do.
 
-May import: nothing of zerograd.
+May import: core.
 """
