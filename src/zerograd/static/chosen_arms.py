@@ -9,12 +9,14 @@ from __future__ import annotations
 from zerograd.core.events import Step
 from zerograd.explore import logic
 from zerograd.explore.flow import Alt, Flow, Loop, Set, rebuild, walk
-from zerograd.explore.logic import Variable
+from zerograd.explore.logic import Fact, Value, Variable
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import Key
 
 Steps = dict[Key, int]
 """How often each optimizer is stepped."""
+Facts = dict[Variable | Fact, Value]
+"""What the settings are where one program runs."""
 
 
 def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
@@ -22,12 +24,25 @@ def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
     counts = _steps(flow)
     if len(counts) < 2:
         return flow, set()
-    chosen = _chosen(flow, key, counts, None)
+    settled: Facts = {}
+    chosen = _chosen(flow, key, counts, None, settled)
     gone = counts.keys() - _steps(chosen)
-    return (chosen, gone) if gone else (flow, gone)
+    return (_agreeing(chosen, settled, False), gone) if gone else (flow, gone)
 
 
-def _chosen(flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None) -> Flow:
+def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
+    """The flow whose other tests of the settings come out as those that chose."""
+    if isinstance(flow, Alt) and in_loop:
+        truth = logic.truth_of(flow.test, settled)
+        if truth is not None:
+            return _agreeing(flow.then if truth else flow.orelse, settled, in_loop)
+    in_loop = in_loop or isinstance(flow, Loop)
+    return rebuild(flow, lambda part: _agreeing(part, settled, in_loop))
+
+
+def _chosen(
+    flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None, settled: Facts
+) -> Flow:
     """`changing` are the variables that change while the loops around run; None outside of loops."""
     if isinstance(flow, Loop):
         changing = (changing or frozenset()) | _changed(flow)
@@ -36,8 +51,9 @@ def _chosen(flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] |
         for arm, mine, others in ((flow.then, then, orelse), (flow.orelse, orelse, then)):
             elsewhere = (count == counts[other] for other, count in others.items())
             if key in mine and key not in others and any(elsewhere):
-                return _chosen(arm, key, counts, changing)
-    return rebuild(flow, lambda part: _chosen(part, key, counts, changing))
+                settled.update(logic.facts(flow.test, arm is flow.then))
+                return _chosen(arm, key, counts, changing, settled)
+    return rebuild(flow, lambda part: _chosen(part, key, counts, changing, settled))
 
 
 def _is_settled(alt: Alt, changing: frozenset[Variable]) -> bool:

@@ -146,13 +146,19 @@ class View:
 
     def note_feeding(self, flow: Flow, loops: list[int]) -> None:
         if isinstance(flow, Act) and isinstance(flow.event, (Backward, Unknown, Assign)):
-            event = self.event(flow)
-            if event is not None:
+            if self.event(flow) is not None or self.fills_beside(flow):
                 self.fed.update((0, *loops))
-                self.feeding.add(event.site)
+                self.feeding.add(flow.event.site)
         inner = [*loops, flow.ident] if isinstance(flow, Loop) else loops
         for part in children(flow):
             self.note_feeding(part, inner)
+
+    def fills_beside(self, act: Act) -> bool:
+        """Whether a backward may fill what the optimizer steps besides: its step has something to use."""
+        beside = self.subject.beside
+        if not beside or not isinstance(act.event, Backward):
+            return False
+        return self.reach(replace(self.subject, params=beside), act) is not False
 
     def project(self, flow: Flow, needed: Mapping[Variable, bool]) -> Flow | None:
         if isinstance(flow, Act):

@@ -40,7 +40,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.obviously_right import Repeated, written_steps
 from zerograd.static.projection import Subject
 from zerograd.static.read.file_index import text_of
-from zerograd.static.read.keys import Key
+from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
 from zerograd.static.roots import Root, qualified_name
@@ -273,7 +273,7 @@ def name_of(key: Key, names: Mapping[Key, str]) -> str:
     for end in range(len(key), 0, -1):
         name = names.get(Key(key[:end]))
         if name is not None:
-            return name + "".join(f".{part}" for part in key[end:])
+            return name + "".join(map(part_shown, key[end:]))
     return key.shown
 
 

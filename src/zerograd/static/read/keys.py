@@ -115,14 +115,14 @@ class Key(tuple[Part, ...]):
     @property
     def shown(self) -> str:
         """The key as it is in the code."""
-        return "".join(map(_shown, self)).removeprefix(".")
+        return "".join(map(part_shown, self)).removeprefix(".")
 
     @property
     def last_name(self) -> str:
         """The last attribute and what follows it; the whole key if it has none."""
         for at in range(len(self) - 1, 0, -1):
             if isinstance(self[at], (str, Made)):
-                return "".join(map(_shown, self[at:]))[1:]
+                return "".join(map(part_shown, self[at:]))[1:]
         return str(self)
 
     def is_inside(self, outer: Key) -> bool:
@@ -144,7 +144,8 @@ class Key(tuple[Part, ...]):
         return f"{BY_HAND}{shown}" if self.is_by_hand else shown
 
 
-def _shown(part: Part) -> str:
+def part_shown(part: Part) -> str:
+    """A part of a key as it is in the code."""
     if isinstance(part, Local):
         return part.name
     if isinstance(part, Item):
