@@ -59,9 +59,14 @@ class Automaton:
         self._names = tuple(reads)
         self._nodes: dict[tuple[object, ...], Node] = {}
         self._edges = 0
+        self._start: Node | None = None
 
-    def node(self, state: State = START) -> Node:
-        """The node of a state."""
+    def node(self, state: State | None = None) -> Node:
+        """The node of a state; without one, the node that every subject begins with."""
+        if state is None:
+            if self._start is None:
+                self._start = self.node(START)
+            return self._start
         fields = state.__dict__
         key = tuple([fields[name] for name in self._names])
         node = self._nodes.get(key)
@@ -93,4 +98,5 @@ class Automaton:
         for node in self._nodes.values():
             node.edges.clear()
         self._nodes.clear()
+        self._start = None
         self._edges = 0

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from zerograd.runtime.gradient_values import holding, plain
+from zerograd.runtime.gradient_values import has_finite_bytes, holding, plain
 from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ class FiniteCheck:
         """Look at some numbers of each subject; whether one of them has become suspicious."""
         if self._modes():
             return False  # the program listens to all operations: it must not hear ours
-        before = [subject for subject in subjects if not subject.finite.suspicious]
-        for subject in before:
-            self._look(subject)
-        return any(subject.finite.suspicious for subject in before)
+        found = False
+        for subject in subjects:
+            if not subject.finite.suspicious:
+                self._look(subject)
+                found |= subject.finite.suspicious
+        return found
 
     def of_step(self, subject: Subject) -> bool | None:
         """Whether the gradients that a step uses are finite, as far as is known; None: nobody looked."""
@@ -85,7 +87,10 @@ class FiniteCheck:
         elif not finite.suspicious:
             finite.turn += 1
             param = _local(subject.params[-finite.turn % len(subject.params)])
-            if self._is_plain(param):
+            finite_here = has_finite_bytes(param, FEW)
+            if finite_here is not None:
+                finite.suspicious = not finite_here
+            elif self._is_plain(param):
                 few = param.detach().as_strided((min(FEW, param.numel()),), (1,))
                 finite.fetching.append(Fetched(self._torch, [few.sum()]))
                 if finite.fetching[0].finite is not None:

@@ -6,6 +6,8 @@ It never writes, draws no random numbers and changes nothing that a program comp
 from __future__ import annotations
 
 import ctypes
+import functools
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +62,48 @@ def has_only_zero_bytes(grad: Any) -> bool:
         and ctypes.c_ubyte.from_address(begin).value == 0
         and _compare(begin, begin + 1, grad.nbytes - 1) == 0
     )
+
+
+def has_finite_bytes(tensor: Any, most: int) -> bool | None:
+    """Whether the first numbers in the memory of a tensor are finite, at most so many; None where it cannot be read.
+
+    No operation of torch is needed: after a training step each of them would take ten times as long.
+    """
+    import torch
+
+    if type(tensor) not in (torch.nn.Parameter, torch.Tensor) or not tensor.is_cpu:
+        return None
+    number_format = _formats().get(tensor.dtype)
+    if number_format is None or tensor.layout is not torch.strided or not tensor.is_contiguous():
+        return None
+    begin, count = tensor.data_ptr(), min(tensor.numel(), most)
+    if not begin or not count:
+        return None
+    # The exponent of inf and nan has only ones: one more, and it overflows into the bit above it.
+    exponents, ones, above = _bits(*number_format, count)
+    bits = int.from_bytes(ctypes.string_at(begin, number_format[0] * count), sys.byteorder)
+    return not (bits & exponents) + ones & above
+
+
+@functools.cache
+def _formats() -> dict[Any, tuple[int, int]]:
+    """How many bytes a number has, and which of their bits are its exponent."""
+    import torch
+
+    return {
+        torch.float16: (2, 0x7C00),
+        torch.bfloat16: (2, 0x7F80),
+        torch.float32: (4, 0x7F80_0000),
+        torch.float64: (8, 0x7FF0_0000_0000_0000),
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _bits(size: int, exponent: int, count: int) -> tuple[int, int, int]:
+    """Of so many numbers in a row: the exponents, the lowest bit of each, and the bit above each."""
+    every = int.from_bytes((1).to_bytes(size, sys.byteorder) * count, sys.byteorder)
+    lowest = exponent & -exponent
+    return every * exponent, every * lowest, every * (exponent + lowest)
 
 
 def holds(param: Tensor) -> bool:

@@ -154,11 +154,15 @@ class Lanes:
             if subject.lane is not None
         }
 
+    def keep_names(self) -> None:
+        """The names of the subjects are asked for after `stop`, too."""
+        for subject in tuple(self.subjects.all):
+            self.names.gone(subject.name)
+
     def stop(self) -> None:
         """Nothing is watched any more, and nothing is kept."""
         self.here.lane.scaling = None
         for subject in tuple(self.subjects.all):
-            self.names.gone(subject.name)
             self._leave(subject)
         self.subjects.clear()
 

@@ -6,6 +6,7 @@ federated training, or a model that is put back for each sample, begin from othe
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +88,10 @@ class OptimizerLives:
 def _numbers(param: Tensor) -> object:
     """What would be different if anybody had written to a parameter."""
     first = None
-    if param.device.type == "cpu" and is_plain(param):
-        first = param.detach().as_strided((), ()).item()
-    return (param._version, param.data_ptr(), first)
+    begin = param.data_ptr()
+    if begin and param.is_cpu and is_plain(param):
+        first = ctypes.string_at(begin, param.element_size())
+    return (param._version, begin, first)
 
 
 def _remembers(optimizer: Any) -> bool:

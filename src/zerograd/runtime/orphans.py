@@ -1,6 +1,6 @@
 """Parameters that receive gradients and belong to no optimizer.
 
-The graph is walked at the first backward calls, and later at one in EVERY. A parameter that was not
+The graph is walked when a backward call runs first, and later at one backward in EVERY. A parameter that was not
 known makes it be walked again after each of the next steps, so that one that the program has made or
 unfrozen late is soon known, too. A parameter is reported after three sightings, with steps in between,
 of a gradient that nobody has cleared; and only after a search for optimizers that have not been seen yet.
@@ -47,7 +47,7 @@ class Orphans:
 
     def next(self, backwards: int) -> int:
         """The number of the next backward whose graph is to be walked, after this one."""
-        if backwards < ENOUGH_SIGHTINGS or self._more:
+        if self._more:
             return backwards + 1
         return (backwards // EVERY + 1) * EVERY
 
@@ -63,7 +63,8 @@ class Orphans:
     def look(self, leaves: list[Tensor], site: Site, steps: int) -> None:
         """A backward is about to reach these leaves; there have been `steps` steps."""
         kind = self._torch.nn.Parameter
-        self._more, self._steps = max(self._more - 1, 0), steps
+        if self.is_due(steps):
+            self._more, self._steps = max(self._more - 1, 0), steps
         self._seen = {
             key: (ref, 0 if param.grad is None else times, when)
             for key, (ref, times, when) in self._seen.items()

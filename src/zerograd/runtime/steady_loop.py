@@ -75,7 +75,9 @@ class ExpectedCall:
     params: Any
     """The groups of the optimizer that steps, their number, and the parameters of the last."""
 
-    def __init__(self, subject: Any, event: Event | None, position: Position, of: object) -> None:
+    def __init__(
+        self, subject: Any, event: Event | None, position: Position, of: object, node: Any
+    ) -> None:
         self.subject: Subject = subject
         self.event: Any = event
         self.code, self.instruction = position
@@ -88,7 +90,7 @@ class ExpectedCall:
         self.param: Tensor = subject and subject.probe.param
         self.used: UsedGradients = subject and subject.used
         self.last_backward: LastBackward = subject and subject.last_backward
-        self.node: Node = subject and subject.track.node
+        self.node: Node = node
         """The state after it."""
         self.grad: Tensor | None = None
         self.version = -1
@@ -126,19 +128,11 @@ class ExpectedCall:
         probe, grad = self.subject.probe, self.grad
         probe.grad, probe.version_before, self.grad = grad, self.version, None
 
-    def is_like(self, other: ExpectedCall) -> bool:
-        """Whether it is the same call, and leads to the same state."""
-        return (
-            self.event is other.event
-            and self.code is other.code
-            and self.instruction == other.instruction
-            and self.of == other.of
-            and self.node is other.node
-            and self.param is other.param
-        )
 
+Call = tuple[Subject, Event, Position, object, Node, "Tensor"]
+"""A call that was noted: whose, its event, its position, whose method it is, the state after it, and the probe."""
 
-NOTHING = ExpectedCall(None, None, (None, -1), 0)
+NOTHING = ExpectedCall(None, None, (None, -1), 0, None)
 """Expected where no loop is followed: no call is like it."""
 
 
@@ -162,6 +156,7 @@ class SteadyLoop:
     """The loop of one thread: notes its rounds, and follows them once they repeat."""
 
     __slots__ = (
+        "_calls",
         "_count",
         "_end_rounds",
         "_events",
@@ -178,10 +173,12 @@ class SteadyLoop:
         self._graph_task = graph_task
         self.expected = NOTHING
         """The next call, if the loop goes on as it did."""
-        self.round: list[ExpectedCall] | None = None
+        self.round: list[Call] | None = None
         """The calls since the last step; None if they cannot be followed."""
-        self._rounds: tuple[list[ExpectedCall] | None, list[ExpectedCall] | None] = (None, None)
+        self._rounds: tuple[list[Call] | None, list[Call] | None] = (None, None)
         """The same of the round before, and of the one before that."""
+        self._calls: Sequence[ExpectedCall] = ()
+        """The calls of the round that is followed."""
         self._events = 0
         """How many events were posted since the last step."""
 
@@ -315,7 +312,7 @@ class SteadyLoop:
         return self._before(self.expected)
 
     def _before(self, expected: ExpectedCall) -> Iterator[ExpectedCall]:
-        for call in () if expected is NOTHING else self._rounds[0] or ():
+        for call in () if expected is NOTHING else self._calls:
             if call is expected or call.running is expected:
                 return
             yield call
@@ -323,11 +320,12 @@ class SteadyLoop:
     def forget(self) -> None:
         """Leave the loop, and keep nothing of it."""
         self.leave()
-        self.round, self._rounds = None, (None, None)
+        self.round, self._rounds, self._calls = None, (None, None), ()
 
     def posted(self) -> None:
         """An event goes the ordinary way."""
-        self.leave()
+        if self.expected is not NOTHING:
+            self.leave()
         self._events += 1
 
     def add(
@@ -337,7 +335,8 @@ class SteadyLoop:
         if self.round is not None:
             # A call that has posted more than one event is one for which something was looked at.
             if position is not None and self._events == len(self.round) + 1 <= LONGEST_ROUND:
-                self.round.append(ExpectedCall(subject, event, position, of))
+                node, param = subject.track.node, subject.probe.param
+                self.round.append((subject, event, position, of, node, param))
             else:
                 self.round = None
 
@@ -353,32 +352,46 @@ class SteadyLoop:
         this, before = self._rounds
         assert this is not None
         assert before is not None
-        this[-1].groups, this[-1].groups_number, this[-1].params = groups
-        self.expected = _linked(this, before)
+        if len(this) == len(before) and all(map(_are_alike, this, before)):
+            calls = _linked(this)
+            if calls:
+                calls[-1].groups, calls[-1].groups_number, calls[-1].params = groups
+                self._calls, self.expected = calls, calls[0]
 
 
-def _linked(this: Sequence[ExpectedCall], before: Sequence[ExpectedCall]) -> ExpectedCall:
-    """The first call of a round that is like the one before it, and in which nothing is looked at."""
-    if len(this) != len(before) or not all(map(ExpectedCall.is_like, this, before)):
-        return NOTHING
-    backwards = sum(call.kind is Backward for call in this)
-    if backwards != this[-1].track.windows.usual:
-        return NOTHING
-    if not all(_takes_a_plain_edge(*pair) for pair in _pairs(this)):
-        return NOTHING
-    for earlier, call in _pairs(this):
+def _are_alike(one: Call, other: Call) -> bool:
+    """Whether two rounds have the same call here, which leads to the same state."""
+    _, event, (code, instruction), of, node, param = one
+    _, event_before, (code_before, instruction_before), of_before, node_before, param_before = other
+    return (
+        event is event_before
+        and code is code_before
+        and instruction == instruction_before
+        and of == of_before
+        and node is node_before
+        and param is param_before
+    )
+
+
+def _linked(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
+    """The calls of a round in which nothing is looked at, as they are expected; else none."""
+    calls = [ExpectedCall(*call[:5]) for call in round_]
+    if sum(call.kind is Backward for call in calls) != calls[-1].track.windows.usual:
+        return ()
+    earlier = calls[-1]
+    for call in calls:
+        if not _takes_a_plain_edge(earlier, call):
+            return ()
         earlier.next = call
-    for call in this:
-        position = (call.code, call.instruction)
-        call.running = ExpectedCall(call.subject, call.event, position, call.of)
-        call.running.kind = STEP_RUNNING if call.kind is Step else None
-        call.running.edge, call.running.next = call.edge, call.next
-    return this[0]
-
-
-def _pairs(round_: Sequence[ExpectedCall]) -> Iterator[tuple[ExpectedCall, ExpectedCall]]:
-    """Each call after the one before it; the first comes after the last."""
-    return zip((round_[-1], *round_[:-1]), round_, strict=True)
+        earlier = call
+    for call in calls:
+        if call.kind is Backward or call.kind is Step:
+            position = (call.code, call.instruction)
+            running = ExpectedCall(call.subject, call.event, position, call.of, call.node)
+            running.kind = STEP_RUNNING if call.kind is Step else None
+            running.edge, running.next = call.edge, call.next
+            call.running = running
+    return calls
 
 
 def _takes_a_plain_edge(earlier: ExpectedCall, call: ExpectedCall) -> bool:

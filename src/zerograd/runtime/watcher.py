@@ -22,14 +22,14 @@ from zerograd.runtime import autograd_graph
 from zerograd.runtime.call_sites import NOWHERE, no_frame
 from zerograd.runtime.disguise import UNSEEN
 from zerograd.runtime.event_cache import EventCache
-from zerograd.runtime.finite_check import FiniteCheck
+from zerograd.runtime.finite_check import SOONEST, FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe, Look, close
 from zerograd.runtime.lanes import Lane, Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
-from zerograd.runtime.orphans import Orphans
+from zerograd.runtime.orphans import EVERY, Orphans
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.program_source import ProgramSource
 from zerograd.runtime.ranks.replicas import Replicas
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 ABOVE_PATCH = 3
 """How far above the watcher the user is: our patch is between."""
 NO_LOOKS: tuple[Look, ...] = ()
+MOST_WALKED = 1024
+"""A program with more backward calls than that makes code as it goes: the graphs of others are not walked at first."""
 
 _ref = weakref.ref
 
@@ -114,9 +116,11 @@ class Watcher:
         self._count = BackwardCount()
         self._most_steps = 0
         """After so many steps nothing is watched any more; 0 if everything is."""
-        self._next_walk = 1
+        self._next_walk = EVERY
         """The backward whose graph is walked to find parameters that no optimizer has."""
-        self._next_finite = 1
+        self._walked: dict[int, Backward] = {}
+        """By identity: the backward calls whose graph was walked when they ran first."""
+        self._next_finite = 1 + SOONEST
         """The backward before which parameters are looked at, whether they are finite."""
         self._tensor = torch.Tensor
         self._graph_task = torch._C._current_graph_task_id
@@ -218,6 +222,9 @@ class Watcher:
         if self.scaling.active:
             scaled = self.scaling.is_scaled(outputs, gradients, frame)
         event = self._events.backward(frame, scaled)
+        if id(event) not in self._walked and len(self._walked) < MOST_WALKED:
+            self._walk(lane, self._count.backwards, outputs, frame)
+            self._walked[id(event)] = event
         self.sync.begins(event)
         for subject in lane.probed:
             if subject.stepping.depth:
@@ -242,17 +249,20 @@ class Watcher:
                 lane.loop.leave()
             self._next_finite = self._finite.next(number)
         if number >= self._next_walk:
-            self._walk(lane, number, outputs, frame)
-        # Whether there were enough steps is asked each time.
+            if self._orphans.is_due(self._judge.steps):
+                self._walk(lane, number, outputs, frame)
+            else:
+                self._next_walk = number + 1
+        self._plan(number)
+
+    def _plan(self, number: int) -> None:
+        """Set when something is looked at again; whether there were enough steps is asked each time."""
         self._count.next_look = (
             number + 1 if self._most_steps else min(self._next_walk, self._next_finite)
         )
 
     def _walk(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
         """Follow the graph to the parameters that it reaches and no optimizer has."""
-        if not self._orphans.is_due(self._judge.steps):
-            self._next_walk = number + 1
-            return
         if lane.pending:
             self.lanes.register(lane)
         leaves = autograd_graph.leaves(outputs)
@@ -264,6 +274,7 @@ class Watcher:
             event = self._events.variant(self._events.event(Backward, site), missed=missed)
             self._judge.post(self._nobody, event)
         self._next_walk = min(self._orphans.next(number), self._untrained.next(number))
+        self._plan(number)
 
     def backward_ended(self, running: ExpectedCall | RunningBackward, failed: bool) -> None:
         if isinstance(running, ExpectedCall):
@@ -300,9 +311,9 @@ class Watcher:
     # Steps
 
     def step_begins(self, optimizer: Any) -> None:
-        lane = self.here.lane
-        if lane.loop.step_begins(optimizer) or self._failed:
+        if self._failed:
             return
+        lane = self.here.lane
         if self.unseen.stepped:
             self._stepped_unseen(lane)
         subject = self._subjects.of(optimizer)
@@ -360,7 +371,7 @@ class Watcher:
     # Clears and clips
 
     def zeroed(self, frame: Any, optimizer: Any, to_none: bool) -> None:
-        if self.here.lane.loop.clears(frame, id(optimizer), to_none) or self._failed:
+        if self._failed:
             return
         if self.unseen.stepped:
             self._stepped_unseen(self.here.lane)
@@ -375,9 +386,9 @@ class Watcher:
         self._note(subject, event, frame, id(optimizer))
 
     def module_zeroed(self, frame: Any, module: Any, to_none: bool) -> None:
-        lane = self.here.lane
-        if lane.loop.clears(frame, _ref(module), to_none) or self._failed:
+        if self._failed:
             return
+        lane = self.here.lane
         if lane.pending:
             self.lanes.register(lane)
         if self.unseen.stepped:
@@ -472,6 +483,7 @@ class Watcher:
             return False
         if self._failing.acquire(blocking=False):
             self._failed = True
+            self.lanes.keep_names()
             self.lanes.stop()
             self._host.failed(error)
         return True
