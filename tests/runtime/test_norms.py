@@ -169,7 +169,7 @@ def test_a_model_that_the_program_drops_is_gone(tmp_path: Path) -> None:
 
     used, _, played = recorded(tmp_path / "run.jsonl", train)
     assert len(used) == 3, "what waited is written when its optimizer goes"
-    assert [title for title, _ in played.titles.values()] == ["SGD, 4 parameters"]
+    assert [title for title, _ in played.titles.values()] == ["optimizer: SGD, 4 parameters"]
 
 
 def test_a_recording_holds_what_was_watched(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def watched(body: str) -> tuple[object, ...]:
 def test_a_round_that_is_followed_is_reported_as_one_that_is_not(body: str) -> None:
     followed = watched(body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steady_loop, "_linked", lambda *_: steady_loop.NOTHING)
+        patch.setattr(steady_loop, "_linked", lambda *_: ())
         assert watched(body) == followed
 
 

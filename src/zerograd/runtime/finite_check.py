@@ -17,8 +17,8 @@ from zerograd.runtime.subjects import Subject
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHARE, SOONEST, LATEST = 8, 4, 32
-"""The next look comes after an eighth of the backward calls so far, within these bounds."""
+SHARE, SOONEST, LATEST = 3, 4, 32
+"""The next look comes after a third of the backward calls so far, within these bounds."""
 FEW = 1024
 """How many numbers of a parameter are checked."""
 
@@ -46,6 +46,17 @@ class FiniteCheck:
                 self._look(subject)
                 found |= subject.finite.suspicious
         return found
+
+    def look_in_loop(self, subject: Subject) -> bool:
+        """Look at some numbers of a subject in memory; False if that is not possible, or they are not finite."""
+        finite = subject.finite
+        if finite.fetching or finite.skip or finite.suspicious:
+            return False
+        params = subject.params
+        if not has_finite_bytes(params[-(finite.turn + 1) % len(params)], FEW):
+            return False
+        finite.turn += 1
+        return True
 
     def of_step(self, subject: Subject) -> bool | None:
         """Whether the gradients that a step uses are finite, as far as is known; None: nobody looked."""

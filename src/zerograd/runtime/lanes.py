@@ -59,8 +59,11 @@ class Lane:
 class Here(threading.local):
     """The lane of the thread that asks."""
 
-    def __init__(self, loop: Callable[[], SteadyLoop]) -> None:
+    def __init__(
+        self, loop: Callable[[], SteadyLoop], fault: Callable[[BaseException], bool]
+    ) -> None:
         self.loop = loop()
+        self.fault = fault
         self.lane = Lane(self.loop)
 
 
@@ -77,14 +80,18 @@ class Lanes:
         heard: Callable[..., Any],
         names: OptimizerNames,
         lives: OptimizerLives,
+        *,
+        look: Callable[[Subject], bool],
+        fault: Callable[[BaseException], bool],
     ) -> None:
+        """`look` and `fault` are what loops ask for in a followed round, and where their errors go."""
         self._torch = torch
         self._lives = lives
         self._judge = judge
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
-        self.here = Here(lambda: SteadyLoop(judge, count, self._graph_task))
+        self.here = Here(lambda: SteadyLoop(judge, count, self._graph_task, look), fault)
         self.subjects = Subjects(judge.track, self._forget, heard, self._name)
         self.searched = False
         """Whether optimizers that were made before the watch began have been searched for."""

@@ -27,9 +27,11 @@ BATCH = 128
 class _Measurements:
     """What is measured of one subject."""
 
-    __slots__ = ("first", "now", "rights", "used")
+    __slots__ = ("first", "now", "parameters", "rights", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: int) -> None:
+        self.parameters = parameters
+        """How many the subject has."""
         self.first = 1
         """The number of the step that the first norm in `used` belongs to."""
         self.used: list[Tensor] = []
@@ -81,33 +83,33 @@ class Meter:
 
     def flush(self) -> None:
         """Write all norms that were not written yet, and the titles of subjects that have changed."""
-        for name, title in tuple(self._titles.items()):
-            known = self._known.get(name)
-            subject = None if known is None else known[0]()
-            if subject is not None and self._names.title(name) != title:
-                self._write_title(subject)
         for name in tuple(self._known):
-            self._write_norms(name)
+            self._write_rest(name)
 
     def _gone(self, name: str) -> None:
+        if name in self._known:
+            self._write_rest(name)
+            del self._known[name]
+
+    def _write_rest(self, name: str) -> None:
+        if self._names.title(name) != self._titles[name]:
+            self._write_title(name)
         self._write_norms(name)
-        self._known.pop(name, None)
 
     def _first_event(self, name: str) -> tuple[weakref.ref[Subject], _Measurements] | None:
         """Record the title of a subject at its first event."""
         for subject in self._subjects:
             if subject.name == name:
-                self._write_title(subject)
                 ref = weakref.ref(subject, lambda _: self._heard(self._gone, name))
-                self._known[name] = (ref, _Measurements())
+                self._known[name] = (ref, _Measurements(len(subject.params)))
+                self._write_title(name)
                 return self._known[name]
         return None
 
-    def _write_title(self, subject: Subject) -> None:
-        name = subject.name
+    def _write_title(self, name: str) -> None:
         self._titles[name] = self._names.title(name)
         called = self._names.called(name)
-        self._recorder.title(name, self._titles[name], len(subject.params), called)
+        self._recorder.title(name, self._titles[name], self._known[name][1].parameters, called)
 
     def _step(self, subject: Subject, notes: _Measurements, event: Step) -> None:
         used, notes.now = self._norm_of(subject) if notes.now is None else notes.now, None

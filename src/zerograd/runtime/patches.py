@@ -68,6 +68,11 @@ class Here(Protocol):
         """What the thread repeats."""
         ...
 
+    @property
+    def fault(self) -> Callable[[BaseException], bool]:
+        """A loop has raised an error. False: it has to be raised."""
+        ...
+
 
 class Listener(Protocol):
     """What is called when something happens to gradients; a frame is the one above torch."""
@@ -78,10 +83,6 @@ class Listener(Protocol):
     @property
     def here(self) -> Here:
         """The loop of the thread that asks."""
-        ...
-
-    def fault(self, error: BaseException) -> bool:
-        """A loop has raised an error. False: it has to be raised."""
         ...
 
     @property
@@ -160,10 +161,21 @@ def load_torch() -> ModuleType:
 class Ear:
     """Through it the patches reach whoever listens now; None while nobody does."""
 
-    __slots__ = ("listener",)
+    __slots__ = ("here", "listener")
 
     def __init__(self) -> None:
         self.listener: Listener | None = None
+        self.here: Here | None = None
+        """The loop of the thread that asks: most calls need nothing else of the listener."""
+
+    def listen(self, listener: Listener | None) -> None:
+        """From now on this one listens."""
+        self.listener, self.here = listener, None if listener is None else listener.here
+
+    def backward_ended(self, token: Any, failed: bool) -> None:
+        """A backward has run that a loop has taken, and not as expected."""
+        if self.listener is not None:
+            self.listener.heard(self.listener.backward_ended, token, failed)
 
     @property
     def sync(self) -> collectives.Listener | None:
@@ -221,7 +233,7 @@ class Hooks:
 
     def install(self, listener: Listener) -> None:
         """Begin to listen."""
-        self._ear.listener = listener
+        self._ear.listen(listener)
         try:
             if self._patches:
                 for patch in self._patches:
@@ -244,7 +256,7 @@ class Hooks:
 
     def remove(self) -> None:
         """Stop listening."""
-        self._ear.listener = None
+        self._ear.listen(None)
         while self._handles:
             self._handles.pop().remove()
         for patch in self._patches:
@@ -273,10 +285,11 @@ class Hooks:
         ear, modes = self._ear, self._modes
         frame_at, above, bottom, nothing_above = sys._getframe, ABOVE_TORCH, Bottom, no_frame
         method = self._torch.Tensor.backward.__code__
+        ordinary = _ordinary_backward(ear, original)
 
         def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            listener = ear.listener
-            if listener is None or not kwargs.get("accumulate_grad"):
+            here = ear.here
+            if here is None or not kwargs.get("accumulate_grad"):
                 return original(t_outputs, *args, **kwargs)
             try:
                 frame: Any = frame_at(above)
@@ -287,27 +300,25 @@ class Hooks:
             expected = None
             try:
                 if not modes():
-                    expected = listener.here.loop.backward_begins(frame)
+                    loop = here.loop
+                    expected = loop.backward_begins(frame)
             except BaseException as error:
-                if not listener.fault(error):
+                if not here.fault(error):
                     raise
-            token = expected or listener.heard(
-                listener.backward_begins, frame, t_outputs, args[0] if args else ()
-            )
+            if expected is None:
+                return ordinary(frame, t_outputs, args, kwargs)
             try:
                 result = original(t_outputs, *args, **kwargs)
             except BaseException:
-                if token is not None:
-                    listener.heard(listener.backward_ended, token, True)
+                ear.backward_ended(expected, True)
                 raise
-            if token is not None:
-                try:
-                    if expected is not None and listener.here.loop.backward_ends(expected):
-                        return result
-                except BaseException as error:
-                    if not listener.fault(error):
-                        raise
-                listener.heard(listener.backward_ended, token, False)
+            try:
+                if loop.backward_ends(expected):
+                    return result
+            except BaseException as error:
+                if not here.fault(error):
+                    raise
+            ear.backward_ended(expected, False)
             return result
 
         patch = disguised(original, _engine_run_backward)
@@ -320,32 +331,36 @@ class Hooks:
         frame_at, above, nothing_above = sys._getframe, ABOVE_TORCH, no_frame
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            listener = ear.listener
-            if listener is None:
+            here = ear.here
+            if here is None:
                 return
             try:
-                if listener.here.loop.step_begins(optimizer):
+                if here.loop.step_begins(optimizer):
                     return
             except BaseException as error:
-                if not listener.fault(error):
+                if not here.fault(error):
                     raise
-            listener.heard(listener.step_begins, optimizer)
+            listener = ear.listener
+            if listener is not None:
+                listener.heard(listener.step_begins, optimizer)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            listener = ear.listener
-            if listener is None:
+            here = ear.here
+            if here is None:
                 return
             try:
                 frame: Any = frame_at(above)
             except ValueError as error:
                 frame = nothing_above(error)
             try:
-                if not modes() and listener.here.loop.step_ends(frame, optimizer):
+                if not modes() and here.loop.step_ends(frame, optimizer):
                     return
             except BaseException as error:
-                if not listener.fault(error):
+                if not here.fault(error):
                     raise
-            listener.heard(listener.step_ended, frame, optimizer)
+            listener = ear.listener
+            if listener is not None:
+                listener.heard(listener.step_ended, frame, optimizer)
 
         compile_instead(before, _compiled_step_begins)
         compile_instead(after, _compiled_step_ended)
@@ -385,8 +400,8 @@ class Hooks:
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
                 result = inner(self, set_to_none)
-                listener = ear.listener
-                if listener is None:
+                here = ear.here
+                if here is None:
                     return result
                 try:
                     frame: Any = frame_at(far_above)
@@ -395,12 +410,14 @@ class Hooks:
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
                 try:
-                    if listener.here.loop.clears(frame, id(self), set_to_none):
+                    if here.loop.clears(frame, id(self), set_to_none):
                         return result
                 except BaseException as error:
-                    if not listener.fault(error):
+                    if not here.fault(error):
                         raise
-                listener.heard(listener.zeroed, frame, self, set_to_none)
+                listener = ear.listener
+                if listener is not None:
+                    listener.heard(listener.zeroed, frame, self, set_to_none)
                 return result
 
             return disguised(inner, zero_grad)
@@ -418,20 +435,22 @@ class Hooks:
 
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
             result = of_module(self, set_to_none)
-            listener = ear.listener
-            if listener is None:
+            here = ear.here
+            if here is None:
                 return result
             try:
                 frame: Any = frame_at(above)
             except ValueError as error:
                 frame = nothing_above(error)
             try:
-                if listener.here.loop.clears(frame, ref(self), set_to_none):
+                if here.loop.clears(frame, ref(self), set_to_none):
                     return result
             except BaseException as error:
-                if not listener.fault(error):
+                if not here.fault(error):
                     raise
-            listener.heard(listener.module_zeroed, frame, self, set_to_none)
+            listener = ear.listener
+            if listener is not None:
+                listener.heard(listener.module_zeroed, frame, self, set_to_none)
             return result
 
         self._set(self._torch.nn.Module, "zero_grad", disguised(of_module, zero_grad))
@@ -569,6 +588,28 @@ def _compiled_step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 def _compiled_step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
     UNSEEN.stepped = True
+
+
+def _ordinary_backward(ear: Ear, original: Any) -> Callable[[Any, Any, Any, Any], Any]:
+    """The function that runs a backward which no loop has expected."""
+
+    def ordinary(frame: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        listener = ear.listener
+        if listener is None:
+            return original(outputs, *args, **kwargs)
+        gradients = args[0] if args else ()
+        token = listener.heard(listener.backward_begins, frame, outputs, gradients)
+        try:
+            result = original(outputs, *args, **kwargs)
+        except BaseException:
+            if token is not None:
+                listener.heard(listener.backward_ended, token, True)
+            raise
+        if token is not None:
+            listener.heard(listener.backward_ended, token, False)
+        return result
+
+    return ordinary
 
 
 def _calling(function: Any) -> Any:

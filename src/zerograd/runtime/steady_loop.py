@@ -162,12 +162,21 @@ class SteadyLoop:
         "_events",
         "_follow",
         "_graph_task",
+        "_look",
         "_rounds",
         "expected",
         "round",
     )
 
-    def __init__(self, judge: Judge, count: BackwardCount, graph_task: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        count: BackwardCount,
+        graph_task: Callable[[], int],
+        look: Callable[[Subject], bool],
+    ) -> None:
+        """`look` looks at what is due before the next backward; False if a loop cannot go on."""
+        self._look = look
         self._follow, self._end_rounds = judge.follow, judge.end_rounds
         self._count = count
         self._graph_task = graph_task
@@ -222,9 +231,10 @@ class SteadyLoop:
         if (
             call.code is not frame.f_code
             or call.instruction != frame.f_lasti
-            or count.backwards + 1 >= count.next_look
             or self._graph_task() != OUTSIDE
         ):
+            return None
+        if count.backwards + 1 >= count.next_look and not self._look(call.subject):
             return None
         if call.kind is BY_HAND:
             if not call.is_cleared(may_read=may_read):

@@ -132,7 +132,16 @@ class Watcher:
         self._lives = OptimizerLives()
         names = OptimizerNames(source, os.getcwd())
         self.lanes = Lanes(
-            torch, judge, self._events, posting, self._count, self.heard, names, self._lives
+            torch,
+            judge,
+            self._events,
+            posting,
+            self._count,
+            self.heard,
+            names,
+            self._lives,
+            look=self._look_in_loop,
+            fault=self.fault,
         )
         self.here = self.lanes.here
         self._subjects = self.lanes.subjects
@@ -254,6 +263,15 @@ class Watcher:
             else:
                 self._next_walk = number + 1
         self._plan(number)
+
+    def _look_in_loop(self, subject: Subject) -> bool:
+        """The same for a loop that is followed; False if that is more than to read some numbers."""
+        number = self._count.backwards + 1
+        if number >= self._next_walk or self._most_steps or not self._finite.look_in_loop(subject):
+            return False
+        self._next_finite = self._finite.next(number)
+        self._plan(number)
+        return True
 
     def _plan(self, number: int) -> None:
         """Set when something is looked at again; whether there were enough steps is asked each time."""
