@@ -17,8 +17,8 @@ from zerograd.runtime.subjects import Subject
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHARE, SOONEST, LATEST = 3, 4, 32
-"""The next look comes after a third of the backward calls so far, within these bounds."""
+SHARE, SOONEST, LATEST = 8, 4, 32
+"""The next look comes after an eighth of the backward calls so far, within these bounds."""
 FEW = 1024
 """How many numbers of a parameter are checked."""
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Assign, Backward, Excuse, Unknown, Zero
@@ -130,7 +131,7 @@ class GradientProbe:
             try:
                 for look in looks:
                     look.subject.probe.reached |= look.reaches_subject()
-                alone = sum(subject.probe.reached for subject in subjects) <= 1
+                alone = sum([subject.probe.reached for subject in subjects]) <= 1
                 self._note_company(subjects)
                 for look in looks:
                     self._meet(look, event, alone, failed)
@@ -400,14 +401,11 @@ class Versions:
         """The parameters whose gradient was another object, or written to, when first asked."""
         if self._changed is None:
             now = list(map(_GRAD, self.params))
-            seen = zip(
-                self.params,
-                now,
-                self._grads,
-                _versions(now, self._version),
-                self._versions,
-                strict=True,
-            )
+            versions = _versions(now, self._version)
+            if versions == self._versions and all(map(is_, now, self._grads)):
+                self._changed = []
+                return self._changed
+            seen = zip(self.params, now, self._grads, versions, self._versions, strict=True)
             self._changed = [
                 param
                 for param, grad, grad_before, version, version_before in seen
@@ -416,5 +414,7 @@ class Versions:
         return self._changed
 
 
-def _versions(grads: Iterable[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
+def _versions(grads: Sequence[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
+    if version is _VERSION:
+        return list(map(getattr, grads, repeat("_version"), repeat(-1)))
     return [-1 if grad is None else version(grad) for grad in grads]

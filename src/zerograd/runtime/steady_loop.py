@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.automaton import Edge, Node
@@ -37,7 +38,7 @@ OUTSIDE = -1
 """No backward is running in this thread."""
 
 _ref = weakref.ref
-_VERSION = attrgetter("_version")
+_GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 class ExpectedCall:
@@ -102,7 +103,8 @@ class ExpectedCall:
 
     def is_cleared(self, *, may_read: bool) -> bool:
         """Whether the program has cleared all gradients, as it did before."""
-        grads = [grad for param in self.subject.params if (grad := param.grad) is not None]
+        every = list(map(_GRAD, self.subject.params))
+        grads = list(compress(every, map(is_not, every, repeat(None))))
         if self.to_none or not grads:
             return self.to_none and not grads
         used, grad = self.used.grad, self.param.grad
@@ -146,11 +148,6 @@ class BackwardCount:
         self.next_look = 1
         """The number of the backward before which something has to be looked at."""
 
-    @property
-    def look_is_due(self) -> bool:
-        """Whether the next backward is that one, or a later one."""
-        return self.backwards + 1 >= self.next_look
-
 
 class SteadyLoop:
     """The loop of one thread: notes its rounds, and follows them once they repeat."""
@@ -190,6 +187,11 @@ class SteadyLoop:
         """The calls of the round that is followed."""
         self._events = 0
         """How many events were posted since the last step."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the loop repeats itself now."""
+        return self.expected is not NOTHING
 
     # Whether a call is the expected one. Then it is taken; if it is not, the loop is left.
 

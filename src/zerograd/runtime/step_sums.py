@@ -26,14 +26,19 @@ class StepSum:
     __slots__ = ("_base", "_clipped", "_got", "_right", "_there", "_times", "concerned")
 
     def __init__(self) -> None:
-        self.forget()
+        self._there: frozenset[int] = frozenset()
+        """The identities of the parameters whose gradients were there, also of those too large to be copied."""
+        self._begin({})
 
     def forget(self) -> None:
         """Nothing is there that was not meant for the next step."""
-        self._base: dict[int, Tensor] = {}
+        if self._there:
+            self._there = frozenset()
+            self._begin({})
+
+    def _begin(self, base: dict[int, Tensor]) -> None:
+        self._base = base
         """Copies of what was there before, by the identity of the parameter."""
-        self._there: frozenset[int] = frozenset()
-        """The same identities, also of gradients that are too large to be copied."""
         self._times = 0
         """How many backward calls have added to them."""
         self.concerned: list[Tensor] = []
@@ -44,13 +49,13 @@ class StepSum:
 
     def begin(self, params: Sequence[Tensor]) -> None:
         """A backward is about to add to gradients that are not meant for the next step."""
-        self.forget()
-        self._base, self._there = copies(params), frozenset(map(id, params))
+        self._there = frozenset(map(id, params))
+        self._begin(copies(params))
 
     def take(self, base: dict[int, Tensor]) -> None:
         """The same, where the copies were made before."""
-        self.forget()
-        self._base, self._there = base, frozenset(base)
+        self._there = frozenset(base)
+        self._begin(base)
 
     def added(
         self, params: Sequence[Tensor], reached: Sequence[Tensor], brought: float = math.nan

@@ -208,14 +208,15 @@ class Watcher:
     ) -> ExpectedCall | RunningBackward | None:
         if self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
-        lane = self.here.lane
-        if self._count.look_is_due and not self._failed:
-            self._look(lane, self._count.backwards + 1, outputs, frame)
-        expected = lane.loop.backward_begins(frame, may_read=True)
-        if expected is not None:
-            return expected
-        lane.loop.leave()
-        self._count.backwards += 1
+        lane, count = self.here.lane, self._count
+        if count.backwards + 1 >= count.next_look and not self._failed:
+            self._look(lane, count.backwards + 1, outputs, frame)
+        if lane.loop.is_followed:
+            expected = lane.loop.backward_begins(frame, may_read=True)
+            if expected is not None:
+                return expected
+            lane.loop.leave()
+        count.backwards += 1
         return self._backward_begins(lane, frame, outputs, gradients)
 
     def _backward_begins(
@@ -344,7 +345,7 @@ class Watcher:
 
     def step_ended(self, frame: Any, optimizer: Any) -> None:
         lane = self.here.lane
-        if lane.loop.step_ends(frame, optimizer) or self._failed:
+        if self._failed or (lane.loop.is_followed and lane.loop.step_ends(frame, optimizer)):
             return
         subject = self._subjects.known(optimizer)
         if subject is None:
