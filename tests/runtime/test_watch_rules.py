@@ -86,6 +86,24 @@ def test_parameters_that_no_optimizer_has_are_found(right: bool) -> None:
         assert "(weight, bias)" in report.findings[0].message
 
 
+@either_way
+def test_parameters_that_no_optimizer_has_are_found_soon_behind_a_later_backward(
+    right: bool,
+) -> None:
+    model, forgotten = net(), nn.Linear(3, 3)
+    owned = [*model.parameters(), *(forgotten.parameters() if right else ())]
+    optimizer = torch.optim.SGD(owned, lr=0.01)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(40)):
+            optimizer.zero_grad()
+            if number < 20:
+                loss_of(model, x).backward()
+            else:
+                loss_of(model, forgotten(x)).backward()  # ZG108
+            optimizer.step()
+    assert_found(report, right=right, seen=1)
+
+
 def test_gradients_that_no_optimizer_has_and_somebody_clears_are_right() -> None:
     model, probe = net(), nn.Linear(3, 3)
     optimizer = sgd(model)

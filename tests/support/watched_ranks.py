@@ -130,6 +130,17 @@ def forgets(model: nn.Module, who: int) -> Callable[[], None]:
     return train
 
 
+def never_cleared() -> list[int | None]:
+    """Every step but the first uses gradients of the one before: how often that is found."""
+    model = fsdp()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for x in batches(12):
+            model(x).square().mean().backward()
+            optimizer.step()
+    return [one.seen for one in report.findings]
+
+
 def shard_norms() -> tuple[list[str], float, float]:
     """What is said of used gradients that are added to, and the norms of what came and of what there was."""
 
@@ -516,6 +527,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
 }
 SCENARIOS["ddp perturbed, default"] = found_by_default
 SCENARIOS["fsdp norms"] = shard_norms
+SCENARIOS["fsdp never cleared"] = never_cleared
 SCENARIOS["another later"] = another_later
 SCENARIOS["made before"] = lambda: [made_before(make) for make in (ddp, fsdp)]
 SCENARIOS["ddp perturbed, off"] = lambda: watched(lambda: perturbed(ddp(), 1, 3, 40), "off")

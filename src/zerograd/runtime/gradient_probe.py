@@ -12,7 +12,7 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
-from operator import attrgetter, is_
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Assign, Backward, Excuse, Unknown, Zero
@@ -20,6 +20,8 @@ from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import (
+    GRAD,
+    VERSION,
     any_holds,
     copies,
     holding,
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 
 USUAL = 3
 """After this many attempts in a row without a result, no result is expected."""
-
-_GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 class Look:
@@ -192,11 +192,11 @@ class GradientProbe:
             few = meeting.reached[:1]
             if few and holds(few[0]):
                 self._narrow(subject, held)
-                return Look(subject, few, Versions(few))
+                return Look(subject, few, Versions(few, subject.probe.version))
         if meeting is not None and meeting.missed >= USUAL and subject.whole:
             if holds(param if param.grad is not None else held[0]):
                 self._narrow(subject, held)
-                return Look(subject, held, Versions(held))
+                return Look(subject, held, Versions(held, subject.probe.version))
         filled = nonzero(held)
         if not filled:
             self._unseen_clear(subject, to_none=False)
@@ -204,7 +204,7 @@ class GradientProbe:
         used.uneven |= used.count not in (0, len(filled))
         used.count = len(filled)
         self._narrow(subject, filled)
-        all_ = None if used.left is None else Versions(subject.params)
+        all_ = None if used.left is None else Versions(subject.params, subject.probe.version)
         if self._begins_sum(subject, event):
             used.sum.begin(filled)
         return Look(subject, filled, Touch(filled, self._heard), all_)
@@ -389,18 +389,18 @@ class Versions:
     """Whether gradients were written to since: exact for what one backward does to plain tensors."""
 
     def __init__(
-        self, params: Sequence[Tensor], version: Callable[[Tensor], int] = _VERSION
+        self, params: Sequence[Tensor], version: Callable[[Tensor], int] = VERSION
     ) -> None:
         self.params = params
         self._version = version
-        self._grads = list(map(_GRAD, params))
+        self._grads = list(map(GRAD, params))
         self._versions = _versions(self._grads, version)
         self._changed: list[Tensor] | None = None
 
     def changed(self) -> list[Tensor]:
         """The parameters whose gradient was another object, or written to, when first asked."""
         if self._changed is None:
-            now = list(map(_GRAD, self.params))
+            now = list(map(GRAD, self.params))
             versions = _versions(now, self._version)
             if versions == self._versions and all(map(is_, now, self._grads)):
                 self._changed = []
@@ -415,6 +415,7 @@ class Versions:
 
 
 def _versions(grads: Sequence[Tensor | None], version: Callable[[Tensor], int]) -> list[int]:
-    if version is _VERSION:
+    if version is VERSION:
+        # Not in Python for each: a GAN is looked at in every step.
         return list(map(getattr, grads, repeat("_version"), repeat(-1)))
     return [-1 if grad is None else version(grad) for grad in grads]

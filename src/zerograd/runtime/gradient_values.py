@@ -34,14 +34,14 @@ def _memory_comparison() -> Callable[[int, int, int], int] | None:
 
 
 _compare = _memory_comparison()
-_GRAD = attrgetter("grad")
+GRAD, VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 def holding(params: Iterable[Tensor]) -> list[Tensor]:
     """The parameters whose gradient is not None."""
     params = list(params)
     # Nothing of it runs in Python: of 1,000 parameters that takes a third of the time.
-    return list(compress(params, map(is_not, map(_GRAD, params), repeat(None))))
+    return list(compress(params, map(is_not, map(GRAD, params), repeat(None))))
 
 
 def nonzero(params: Sequence[Tensor]) -> list[Tensor]:

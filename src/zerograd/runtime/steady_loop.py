@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, repeat
-from operator import attrgetter, is_not
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.automaton import Edge, Node
@@ -21,7 +21,7 @@ from zerograd.core.events import Backward, Clip, Event, Excuse, Step, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.fold.judge import Judge, Track
 from zerograd.runtime.call_sites import Position
-from zerograd.runtime.gradient_values import has_only_zero_bytes, holding, nonzero
+from zerograd.runtime.gradient_values import GRAD, VERSION, has_only_zero_bytes, holding, nonzero
 from zerograd.runtime.subjects import LastBackward, Subject, UsedGradients
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ OUTSIDE = -1
 """No backward is running in this thread."""
 
 _ref = weakref.ref
-_GRAD, _VERSION = attrgetter("grad"), attrgetter("_version")
 
 
 class ExpectedCall:
@@ -103,14 +102,14 @@ class ExpectedCall:
 
     def is_cleared(self, *, may_read: bool) -> bool:
         """Whether the program has cleared all gradients, as it did before."""
-        every = list(map(_GRAD, self.subject.params))
+        every = list(map(GRAD, self.subject.params))
         grads = list(compress(every, map(is_not, every, repeat(None))))
         if self.to_none or not grads:
             return self.to_none and not grads
         used, grad = self.used.grad, self.param.grad
         if grad is not None and used is not None and used() is not grad:
             return False  # not what the step has used: somebody has put another gradient there
-        written = sum(map(_VERSION, grads))
+        written = sum(map(VERSION, grads))
         change = written - self.written
         # They were written to as often as between the last two clears, which write to them (`.data`
         # would not show), and one of them is zero.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerograd.core.events import Backward, Measured, Site, Zero
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 NOBODY: frozenset[str] = frozenset()
 MOST_CLIPS = 64
-_VERSION = attrgetter("_version")
 
 
 class Probe:
@@ -46,7 +44,9 @@ class Probe:
         self.param: Tensor = next((p for p in params if p.requires_grad), params[0])
         """A parameter that the subject's own backward reaches, as far as is known."""
         sharded = gradient_values.is_sharded(self.param)
-        self.version: Callable[[Tensor], int] = gradient_values.version if sharded else _VERSION
+        self.version: Callable[[Tensor], int] = (
+            gradient_values.version if sharded else gradient_values.VERSION
+        )
         """How often a gradient was written to: of a distributed one, the part that is here."""
         flat = gradient_values.is_flattened(self.param)
         self.identity = gradient_values.storage if flat else gradient_values.itself

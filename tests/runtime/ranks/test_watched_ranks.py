@@ -138,6 +138,11 @@ def test_sharded_gradients_are_measured_as_far_as_a_rank_holds_them(results: Res
 
 
 @tiers.long
+def test_sharded_gradients_that_are_never_cleared_are_found_in_every_step(results: Results) -> None:
+    assert of(results, "fsdp never cleared") == [[11]] * WORLD
+
+
+@tiers.long
 def test_by_default_a_difference_is_found_within_a_hundred_steps(results: Results) -> None:
     first, second = of(results, "ddp perturbed, default")
     assert all(messages == [] for _, messages, _ in first)
