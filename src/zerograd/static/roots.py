@@ -19,7 +19,7 @@ from zerograd.static.read.budget import Cut
 from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, parameters, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
-from zerograd.static.read.values import Fn, Klass, Thing
+from zerograd.static.read.values import Fn, Klass, Origin, Thing
 from zerograd.static.reuse import Recalled, Reuse
 
 
@@ -248,7 +248,10 @@ class Roots:
         imported = (
             scout.names.of_module(module, name) for name in names_called & module.imports.keys()
         )
-        return not any(isinstance(value, (Fn, Klass)) for value in imported)
+        return not any(
+            isinstance(value, (Fn, Klass)) or (isinstance(value, Origin) and value.path is not None)
+            for value in imported
+        )
 
 
 def _done(part: str | Does, site: Site, optimizer: Key) -> Act:

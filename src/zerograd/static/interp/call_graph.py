@@ -284,8 +284,15 @@ class CallGraph:
         """Functions of the same file, and inherited methods, that code with these facts may call."""
         near = self.known.near.get(facts)
         if near is None:
+            # Whoever is handed a function may call it.
+            handed = {name.removeprefix("self.") for name in facts.handed}
             near = self.known.near[facts] = [
                 fn for last in sorted(facts.called) for fn in self._named(module, last)
+            ] + [
+                fn
+                for last in sorted(handed - facts.called)
+                for fn in self._named(module, last)
+                if (f"self.{last}" if fn.klass is not None else last) in facts.handed
             ]
         yield from near
         if klass is not None:

@@ -43,7 +43,7 @@ class Facts:
     calls: set[str] = field(default_factory=set)
     """What it calls, itself or in an inner function, by dotted name."""
     handed: set[str] = field(default_factory=set)
-    """Names that it hands to what it calls, inner functions left out."""
+    """The names, and attributes of `self`, that it hands to what it calls, inner functions left out."""
     assigned: set[str] = field(default_factory=set)
     assigns: list[ast.Assign | ast.AnnAssign] = field(default_factory=list)
     grown: list[tuple[ast.Name, ast.expr]] = field(default_factory=list)
@@ -620,18 +620,26 @@ _BY_NAME = pattern(r"hook|call|trigger|fire|dispatch|invoke|notify")
 """Methods of such names call another method whose name they are handed."""
 
 
+def _hand_on(given: list[ast.expr], facts: Facts) -> None:
+    for item in given:
+        if type(item) is ast.Name:
+            facts.handed.add(item.id)
+        elif type(item) is ast.Attribute and getattr(item.value, "id", "") == "self":
+            facts.handed.add(f"self.{item.attr}")
+
+
 def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
     todo.append(node.func)
-    todo += [item for item in node.args if item.__class__ in _BRANCHES]
+    given = [item for item in node.args if item.__class__ in _BRANCHES]
     for keyword in node.keywords:
         if keyword.value.__class__ in _BRANCHES:
-            todo.append(keyword.value)
+            given.append(keyword.value)
+    todo += given
+    _hand_on(given, chain[-1])
     if not isinstance(node.func, (ast.Name, ast.Attribute)):
         return
     name = _dotted(node.func)
     chain[-1].calls.add(name)
-    given = (*node.args, *[keyword.value for keyword in node.keywords])
-    chain[-1].handed.update(one.id for one in given if type(one) is ast.Name)
     if node.args and (later := _called_later(name, node.args[0])):
         chain[-1].calls.add(later)
     if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
