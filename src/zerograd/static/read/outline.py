@@ -185,9 +185,10 @@ class Outlines:
             return False
         path, function = found[0], found[1].encode()
         leading = self.leading(path, function, farthest)
+        if not leading or b"__call__" in leading:
+            return bool(leading)
         part = known.parts.get(function)
-        defines = part is not None and function in part.once.keys() - leading
-        return b"__call__" in leading or (bool(leading) and defines)
+        return part is not None and function in part.once.keys() - leading
 
     def leading(self, path: str, name: bytes, farthest: int) -> Names:
         """The functions and methods behind a name of a file that lead to a step."""
@@ -397,7 +398,7 @@ class _Block(NamedTuple):
 
 # A file is outlined for its functions, for its exports, and for the files that import it. To do it once saves
 # 7 % of the time of a check (20 training repositories).
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _parts(data: bytes) -> dict[bytes, Part]:
     top = Part([], {b"": set()}, {b"": set()})
     parts = {b"": top}
