@@ -189,6 +189,11 @@ Arm = tuple[Alt, bool]
 """A branch, and which of its arms: the one that is taken where its test is true, or the other one."""
 
 
+def _has(around: list[Arm], guard: Arm) -> bool:
+    """Whether a guard decides about something: itself, or the same test in another branch."""
+    return any(arm is guard[1] and alt.test == guard[0].test for alt, arm in around)
+
+
 @dataclass
 class _Guards:
     """The guards of a flow, and which of them decide about its steps and backward calls."""
@@ -270,11 +275,11 @@ class _Guards:
             step, guards = steps[0]
             guard = guards[-1]
             feeding = self.backwards.get(loop, [])
-            inside = any(guard in around for _, around in feeding)
+            inside = any(_has(around, guard) for _, around in feeding)
             # If there is a backward under the guard, one outside may be for another subject's step.
-            others = any(guard not in around for around in self.foreign.get(loop, []))
+            others = any(not _has(around, guard) for around in self.foreign.get(loop, []))
             outside = any(
-                guard not in around
+                not _has(around, guard)
                 and not (inside and (backward.may or (others and not backward.alone)))
                 for backward, around in feeding
             )
