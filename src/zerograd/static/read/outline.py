@@ -102,12 +102,18 @@ class Outline:
         """What the file hands to the calls of a name, without calls in between."""
         return b" ".join(re.findall(rb"\b" + re.escape(name) + rb"\(([^()]*)", self.data))
 
+    def calling(self, names: Names) -> Names:
+        """Its functions that call one of these outside of their loops, directly or through each other."""
+        if not any(name + b"(" in self.data or name + b'"' in self.data for name in names):
+            return NONE
+        once = {name: called for part in self.parts.values() for name, called in part.once.items()}
+        return frozenset(_closure(once, names, NONE)) - (names - once.keys())
+
     def repeating(self, names: Names) -> Names:
         """Its functions that lead from a loop to one of these, or call a function that does."""
         if not any(name + b"(" in self.data or name + b'"' in self.data for name in names):
             return NONE
-        once = {name: called for part in self.parts.values() for name, called in part.once.items()}
-        names = frozenset(_closure(once, names, NONE))
+        names |= self.calling(names)
         repeated = {
             name
             for part in self.parts.values()
@@ -246,12 +252,16 @@ class Outlines:
             for name in outline.imports
         ):
             return True  # whoever is handed it may repeat it
-        # The loop may be in a file of its own, which is handed the object that steps.
+        # The loop, or a part of it, may be in a file of its own, which is handed the object that steps.
         loops: set[bytes] = set()
+        calling: set[bytes] = set()
         for path in sorted({found[0] for found in outline.located.values() if found}):
             known = outline_of(path)
             if known is not None and not known.steps:
                 loops |= known.repeating(exported) - {b""}
+                calling |= known.calling(exported - _COMMON)
+        if outline.repeating(frozenset(calling)):
+            return True
         called = (
             set().union(*part.once.values(), *part.repeated.values())
             for part in outline.parts.values()
@@ -289,11 +299,12 @@ class Outlines:
         )
 
     def is_led(self, path: str, names: Names) -> bool:
-        """Whether a file that says nothing of gradients leads to a step, or repeats one of these."""
+        """Whether a file that says nothing of gradients leads to a step, or calls one of these."""
         outline = outline_of(path)
         if outline is None:
             return False
-        if outline.repeating(names - _COMMON) - {b""}:
+        names -= _COMMON
+        if outline.repeating(names) - {b""} or outline.calling(names):
             return True
         return bool(self.imported(outline, 0)) and bool(self.exports(outline))
 
