@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+import zerograd
 from zerograd.core.interruptions import Tolerating, interrupts
 
 
@@ -111,15 +113,26 @@ def test_an_error_of_a_function_that_holds_another_frame_does_not_interrupt() ->
     assert not interrupts(raised(outer))
 
 
+def test_an_error_of_a_patch_of_ours_that_holds_its_caller_does_not_interrupt() -> None:
+    text = "import sys\ndef patch():\n    frame = sys._getframe(1)\n    raise ValueError\n"
+    ours = Path(zerograd.__file__).with_name("a_patch.py")
+    for file, expected in ((ours, False), (Path("of_the_program.py"), True)):
+        names: dict[str, Any] = {}
+        exec(compile(text, str(file), "exec"), names)
+        assert interrupts(raised(names["patch"])) is expected
+
+
 def test_a_frame_without_a_caller_is_no_handler() -> None:
     error = Stop()
     done: list[BaseException] = []
 
     def alone() -> None:
+        nothing = None  # as the frame that it has not
         try:
             raise error
         except Stop as caught:
             done.append(caught)
+        assert nothing is None
 
     import _thread
     import time

@@ -902,6 +902,16 @@ KEPT = {
     "a clip in another loop than the step": Kept(
         "ZG203", (ZERO, Clip(at(7), loop=1), BACKWARD, STEP)
     ),
+    "a clip in another file than the step": Kept(
+        "ZG203", (ZERO, Clip(replace(at(7), path="other.py")), BACKWARD, STEP)
+    ),
+    "a clip on the line of the step": Kept("ZG203", (ZERO, Clip(at(5)), BACKWARD, STEP)),
+    "a clip after the clear, and another's step": Kept(
+        "ZG203", (ZERO, Clip(at(7)), BACKWARD, replace(STEP, foreign=True))
+    ),
+    "a clip after the clear, and a step without a backward": Kept(
+        "ZG203", (ZERO, Clip(at(7)), STEP)
+    ),
     "a clip that may come after the step": Kept("ZG203", (BACKWARD, STEP, replace(CLIP, may=True))),
     "a clip after what may be a backward": Kept("ZG203", (BACKWARD, STEP, UNSURE, CLIP)),
     "a clip of stale gradients": Kept("ZG203", (BACKWARD, STEP, BACKWARD, CLIP)),

@@ -57,7 +57,8 @@ class Process:
         except TimeoutError:
             os.kill(self.pid, signal.SIGKILL)
             raise
-        self._connection.close()
+        finally:
+            self._connection.close()
         return os.waitstatus_to_exitcode(status)
 
     def _line(self) -> str:
