@@ -33,7 +33,7 @@ from zerograd.explore.named_tests import spelled_out
 from zerograd.rules.catalogue import RULES
 from zerograd.static.accumulation import SINGLE, Counting, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
-from zerograd.static.chosen_arms import with_chosen_arms
+from zerograd.static.chosen_arms import programs, with_chosen_arms
 from zerograd.static.entry_states import begins_with_clip, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Program
@@ -226,8 +226,20 @@ class _Search:
             self.loops.leave(subject, NotFollowed.TOO_LARGE)
             name = subject.key.plain.shown
             self.cut[f"too many ways for {name} through {self.root.name}"] = None
-        elif subject.key in self.again:
-            self.explore_calls(subject, others)
+        else:
+            self.explore_programs(subject, others)
+            if subject.key in self.again:
+                self.explore_calls(subject, others)
+
+    def explore_programs(self, subject: Subject, others: list[Subject]) -> None:
+        """Follows the gradients through each program that a setting chooses, without the others."""
+        for program in programs(self.flow, subject.key):
+            flow, windows = pace(*counted(self.view(subject, others).of(program), program))
+            if windows:
+                flow = excused(flow, program, windows[0].symbols)
+            events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+            for rules in _breakable(flow, events, windows):
+                self.explore_rules(flow, rules, windows, subject)
 
     def explore_calls(self, subject: Subject, others: list[Subject]) -> None:
         """Follows what one call of a method leaves in the gradients into the next call."""

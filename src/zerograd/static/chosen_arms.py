@@ -6,10 +6,15 @@ the others are not there, and no loss of theirs is.
 
 from __future__ import annotations
 
-from zerograd.core.events import Step
+from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
+<<<<<<< HEAD
 from zerograd.explore.flow import Alt, Flow, Loop, Set, rebuild, walk
 from zerograd.explore.logic import Fact, Value, Variable
+=======
+from zerograd.explore.flow import Alt, Flow, Loop, Set, children, rebuild, walk
+from zerograd.explore.logic import Variable
+>>>>>>> 6e626fb (Each program that a setting chooses is followed without the others; 21 more bugs out of fix commits)
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import Key
 
@@ -30,6 +35,7 @@ def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
     return (_agreeing(chosen, settled, False), gone) if gone else (flow, gone)
 
 
+<<<<<<< HEAD
 def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
     """The flow whose other tests of the settings come out as those that chose."""
     if isinstance(flow, Alt) and in_loop:
@@ -43,6 +49,46 @@ def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
 def _chosen(
     flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None, settled: Facts
 ) -> Flow:
+=======
+MOST_PROGRAMS = 6
+
+
+def programs(flow: Flow, key: Key) -> list[Flow]:
+    """The programs that a setting chooses from, where several of them train with one optimizer; else none."""
+    found = [flow]
+    while len(found) < MOST_PROGRAMS:
+        split = next((one for one in found if _first(one, key, None) is not None), None)
+        if split is None:
+            break
+        alt = _first(split, key, None)
+        assert alt is not None
+        at = found.index(split)
+        found[at : at + 1] = [_with(split, alt, arm) for arm in (alt.then, alt.orelse)]
+    return found if len(found) > 1 else []
+
+
+def _first(flow: Flow, key: Key, changing: frozenset[Variable] | None) -> Alt | None:
+    """The first setting in a loop both of whose outcomes train with an optimizer."""
+    if isinstance(flow, Loop):
+        changing = (changing or frozenset()) | _changed(flow)
+    elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
+        if all(_trains(arm, key) for arm in (flow.then, flow.orelse)):
+            return flow
+    return next((alt for part in children(flow) if (alt := _first(part, key, changing))), None)
+
+
+def _trains(flow: Flow, key: Key) -> bool:
+    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    steps = any(isinstance(act.event, Step) and key in act.whose for act in acts)
+    return steps and any(isinstance(act.event, Backward) for act in acts)
+
+
+def _with(flow: Flow, alt: Alt, arm: Flow) -> Flow:
+    return arm if flow is alt else rebuild(flow, lambda part: _with(part, alt, arm))
+
+
+def _chosen(flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None) -> Flow:
+>>>>>>> 6e626fb (Each program that a setting chooses is followed without the others; 21 more bugs out of fix commits)
     """`changing` are the variables that change while the loops around run; None outside of loops."""
     if isinstance(flow, Loop):
         changing = (changing or frozenset()) | _changed(flow)

@@ -461,10 +461,12 @@ class Objects:
 
 
 def _unknown(value: Value) -> int:
-    """How little is known of a value: 0 if it has a role, 1 if it has a class."""
+    """How little is known of a value: 0 if it has a role, more if that is not to be stepped, or if it only has a class."""
     if not isinstance(value, Thing):
-        return 2
-    return 0 if value.role else 1 + (value.klass is None)
+        return 3
+    if value.role:
+        return int(value.role is Role.OTHER)
+    return 2 + (value.klass is None)
 
 
 def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
