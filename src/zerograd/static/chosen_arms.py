@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
-<<<<<<< HEAD
-from zerograd.explore.flow import Alt, Flow, Loop, Set, rebuild, walk
-from zerograd.explore.logic import Fact, Value, Variable
-=======
 from zerograd.explore.flow import Alt, Flow, Loop, Set, children, rebuild, walk
-from zerograd.explore.logic import Variable
->>>>>>> 6e626fb (Each program that a setting chooses is followed without the others; 21 more bugs out of fix commits)
+from zerograd.explore.logic import Fact, Value, Variable
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import Key
 
@@ -35,21 +30,6 @@ def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
     return (_agreeing(chosen, settled, False), gone) if gone else (flow, gone)
 
 
-<<<<<<< HEAD
-def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
-    """The flow whose other tests of the settings come out as those that chose."""
-    if isinstance(flow, Alt) and in_loop:
-        truth = logic.truth_of(flow.test, settled)
-        if truth is not None:
-            return _agreeing(flow.then if truth else flow.orelse, settled, in_loop)
-    in_loop = in_loop or isinstance(flow, Loop)
-    return rebuild(flow, lambda part: _agreeing(part, settled, in_loop))
-
-
-def _chosen(
-    flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None, settled: Facts
-) -> Flow:
-=======
 MOST_PROGRAMS = 6
 
 
@@ -63,7 +43,7 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
         alt = _first(split, key, None)
         assert alt is not None
         at = found.index(split)
-        found[at : at + 1] = [_with(split, alt, arm) for arm in (alt.then, alt.orelse)]
+        found[at : at + 1] = [_program(split, alt, truth) for truth in (True, False)]
     return found if len(found) > 1 else []
 
 
@@ -83,12 +63,29 @@ def _trains(flow: Flow, key: Key) -> bool:
     return steps and any(isinstance(act.event, Backward) for act in acts)
 
 
+def _program(flow: Flow, alt: Alt, truth: bool) -> Flow:
+    """The flow in which a setting comes out so, wherever it is asked for."""
+    chosen = _with(flow, alt, alt.then if truth else alt.orelse)
+    return _agreeing(chosen, dict(logic.facts(alt.test, truth)), False)
+
+
 def _with(flow: Flow, alt: Alt, arm: Flow) -> Flow:
     return arm if flow is alt else rebuild(flow, lambda part: _with(part, alt, arm))
 
 
-def _chosen(flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None) -> Flow:
->>>>>>> 6e626fb (Each program that a setting chooses is followed without the others; 21 more bugs out of fix commits)
+def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
+    """The flow whose other tests of the settings come out as those that chose."""
+    if isinstance(flow, Alt) and in_loop:
+        truth = logic.truth_of(flow.test, settled)
+        if truth is not None:
+            return _agreeing(flow.then if truth else flow.orelse, settled, in_loop)
+    in_loop = in_loop or isinstance(flow, Loop)
+    return rebuild(flow, lambda part: _agreeing(part, settled, in_loop))
+
+
+def _chosen(
+    flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None, settled: Facts
+) -> Flow:
     """`changing` are the variables that change while the loops around run; None outside of loops."""
     if isinstance(flow, Loop):
         changing = (changing or frozenset()) | _changed(flow)
