@@ -162,6 +162,10 @@ def plain(grad: Tensor) -> Tensor:
     if grad.is_sparse:
         # Entries of one place may cancel only when they are added up.
         grad = grad.coalesce().values()
+    if grad.is_complex():
+        import torch
+
+        grad = torch.view_as_real(grad.resolve_conj())
     return grad
 
 
