@@ -142,6 +142,15 @@ def test_a_step_of_a_part_uses_the_gradients_and_leaves_them() -> None:
     assert advance(live, PART) == replace(live, used=PART, shared=True)
 
 
+def test_a_step_of_another_optimizer_of_the_same_parameters_spends_what_is_there() -> None:
+    whole = Step(at(8), foreign=True, part=True, whole=True)
+    live, empty = after(ZERO, BACKWARD), after(ZERO)
+    assert advance(live, whole) == replace(live, grads=Grads.SPENT, used=whole, shared=True)
+    assert advance(empty, whole) == replace(empty, used=whole, shared=True)
+    assert after(ZERO, BACKWARD, whole, LATER).grads is Grads.STALE
+    assert after(ZERO, BACKWARD, whole, ZERO).dropped is None
+
+
 def test_a_step_of_a_scaler_is_remembered_until_its_update() -> None:
     assert after(ZERO, SCALER_STEP).stepped == SCALER_STEP
     assert after(ZERO, SCALER_STEP, STEP).stepped == SCALER_STEP

@@ -219,6 +219,8 @@ class Step(Event):
     """Of another subject, which may have used this one's gradients."""
     part: bool = False
     """Of another optimizer, which shares parameters with this one."""
+    whole: bool = False
+    """And steps the same parameters as this one."""
     through: bool | None = None
     """Whether the other subject's gradients came through this one; None where that is not known."""
     fed: bool = True

@@ -221,7 +221,10 @@ def _scale_after_backward(state: State, event: Backward) -> Scale:
 
 def _step(state: State, event: Step) -> State:
     if event.part:
-        return replace(state, used=event, shared=True)
+        # What another optimizer has used of all parameters, a backward adds to; this one's own step may follow.
+        live = state.grads in (Grads.LIVE, Grads.STALE)
+        grads = Grads.SPENT if event.whole and live else state.grads
+        return replace(state, grads=grads, used=event, shared=True)
     if event.foreign:
         if state.grads is Grads.STALE and state.mixed is not None and event.through is not False:
             return replace(state, others=(state.mixed, event))

@@ -322,7 +322,8 @@ class View:
                 return replace(event, fed=False, again=again, idle_loss=self.idle(event))
             idle = self.idle_since_clear(event)
             return replace(event, again=again or idle is not None, idle_loss=idle)
-        return replace(event, foreign=True, part=self.shares(act), through=self.passes(act))
+        part, through = self.shares(act), self.passes(act)
+        return replace(event, foreign=True, part=part, whole=self.is_equal(act), through=through)
 
     def idle_since_clear(self, step: Step) -> Site | None:
         """An unused loss that is computed between a clear and the step, where no backward is run.
@@ -368,6 +369,12 @@ class View:
         mine = self.subject.params or ()
         theirs = [p for other in self.others if other.key in act.whose for p in other.params or ()]
         return any(one.overlaps(other) for one in mine for other in theirs)
+
+    def is_equal(self, act: Act) -> bool:
+        """Whether an optimizer of an act steps the same parameters as the subject's."""
+        mine = self.subject.params
+        theirs = [other.params for other in self.others if other.key in act.whose]
+        return mine is not None and (mine | self.subject.beside) in theirs
 
     def may_share(self, act: Act) -> bool:
         """Whether the optimizers of an act may step some parameters of the subject."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
+from zerograd.static.frameworks.table import RunsBackward
 from zerograd.static.frameworks.torch import (
     NOT_AN_OPTIMIZER,
     OPTIMIZER_NAME,
@@ -51,6 +52,14 @@ _OF_OBJECTS = frozenset(
 )
 """Methods of modules, optimizers and collections that do not train either; a step by a closure is a use of its own."""
 _COLLECTS = frozenset({"append", "extend", "insert", "add"})
+_STEPS = frozenset(
+    name
+    for name in registry.STEPS
+    if not any(
+        isinstance(e, RunsBackward) for call in registry.calls_named(name) for e in call.does
+    )
+)
+"""Functions of libraries that step, and run no backward."""
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
 
@@ -179,6 +188,8 @@ def _may_run_backward(node: ast.Call) -> bool:
         return bool(node.args or node.keywords) and not scheduler
     if name.endswith("schedule"):
         return True
+    if name in _STEPS and not any(map(vocabulary.LOSS.search, map(text_of, node.args))):
+        return False  # what it may do besides is in the table of its library
     if name in ("backward", "manual_backward", *_QUIET) or vocabulary.is_benign(name):
         return False  # a backward that is called was seen
     if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
@@ -271,8 +282,12 @@ class _Uses:
 
     def _argument(self, call: ast.Call) -> tuple[bool, set[str] | None]:
         """Whether a value ends as an argument of a call, and what it becomes there."""
-        if self.silent.get(text_of(call.func).rpartition(".")[2]):
+        name = text_of(call.func).rpartition(".")[2]
+        if self.silent.get(name):
             return True, set()
+        item = self.parents.get(call)
+        if name == "scale_loss" and isinstance(item, ast.withitem) and item.optional_vars:
+            return True, set(_stored([item.optional_vars]))
         return _argument(call)
 
 
