@@ -2,8 +2,9 @@
 
 A checkout is a directory of a repository's files. Only files in which nothing is found are broken, and nothing
 is run: a mutant that leaves another clear of the same object in its function is not counted, since it may be
-right; nor is one of a function that does not train, if the function that trains clears the same, nor one of code
-that is never reached. Each mutant is checked in a copy of the checkout, together with the files that read it.
+right; nor is one of a function that does not train, if the function that trains clears the same, or that calls a
+function which clears what it is handed; nor one of code that is never reached, that reads a variable before it has a
+value, or that moves a clear out of a loop in which it is run once. Each mutant is checked in a copy of the checkout, together with the files that read it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from mutants import BY_NAME, fits, sources
 from mutation import operators
-from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Acts
+from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Act, Acts
 from mutation.surgery import Text, blocks
 from zerograd.check.drivers import drivers
 from zerograd.core.finding import Finding
@@ -65,14 +66,17 @@ def tried(checkout: Path) -> list[Tried]:
         for path in drivers(verdicts):
             verdicts[path] = verdict_on_file(path, named=True)
         done: list[Tried] = []
+        helpers = frozenset(name for one in files(copy) for name in clearing_helpers(one))
         for one in files(copy):
             right = verdicts[str(one)]
             if not right.findings and not right.problems and right.loops:
-                done += _mutants_of(one, copy, verdicts)
+                done += _mutants_of(one, copy, verdicts, helpers)
         return done
 
 
-def _mutants_of(path: Path, copy: Path, verdicts: dict[str, Verdict]) -> Iterator[Tried]:
+def _mutants_of(
+    path: Path, copy: Path, verdicts: dict[str, Verdict], helpers: frozenset[str]
+) -> Iterator[Tried]:
     right = verdicts[str(path)]
     readers = [one for one, verdict in verdicts.items() if str(path) in verdict.depends]
     readers = [one for one in readers if not verdicts[one].findings][:MOST_READERS]
@@ -81,7 +85,7 @@ def _mutants_of(path: Path, copy: Path, verdicts: dict[str, Verdict]) -> Iterato
     text = data.decode("utf-8-sig")
     try:
         for mutant in operators.mutants(text):
-            if mutant.kind.name not in KINDS or is_spare(text, mutant):
+            if mutant.kind.name not in KINDS or is_spare(text, mutant, helpers):
                 continue
             path.write_text(mutant.text, encoding="utf-8")
             found = _found((str(path), *readers), BY_NAME[mutant.kind.name])
@@ -106,23 +110,71 @@ def _found(paths: tuple[str, ...], kind: operators.Kind) -> list[Finding]:
     return found
 
 
-def is_spare(text: str, mutant: operators.Mutant) -> bool:
-    """Whether what a mutant takes away may be missing: there is another clear, or nothing is clipped."""
+def is_spare(text: str, mutant: operators.Mutant, helpers: frozenset[str] = frozenset()) -> bool:
+    """Whether what a mutant takes away may be missing: there is another clear, or nothing is clipped.
+
+    `helpers` are functions that clear what they are handed.
+    """
     acts = Acts(Text(text))
     if is_never_reached(acts.text.tree, mutant.line):
         return True
+    if mutant.kind.name == "clip after step":
+        return is_read_too_early(acts, mutant.line)
     if mutant.kind.name == "unscale deleted":
         return not acts.of(CLIP)
     own = [act for act in acts.of(ZERO) if act.line == mutant.line]
     if not own:
         return False
     here = own[0].function
+    calls = (ast.unparse(one.func) for one in ast.walk(here) if isinstance(one, ast.Call))
+    if mutant.kind.name in CLEARS and any(call.rpartition(".")[2] in helpers for call in calls):
+        return True
+    if mutant.kind.name == "zero hoisted a loop level" and runs_once(acts, own[0]):
+        return True
     trains = any(act.function is here for kind in (BACKWARD, STEP) for act in acts.of(kind))
     others = (act for act in acts.of(ZERO) if act not in own)
     # A function that neither fills nor steps clears what another one, which trains, clears as well.
     return any(
         act.target == own[0].target and (act.function is here or not trains) for act in others
     )
+
+
+def clearing_helpers(path: Path) -> Iterator[str]:
+    """The functions of a file that clear what they are handed, and step nothing."""
+    for node in ast.walk(ast.parse(path.read_bytes().decode("utf-8-sig"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = {arg.arg for arg in node.args.args} - {"self"}
+            called = {ast.unparse(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+            clears = any(f"{one}.zero_grad" in called for one in given)
+            if clears and not any(one.endswith(".step") for one in called):
+                yield node.name
+
+
+def is_read_too_early(acts: Acts, line: int) -> bool:
+    """Whether the result of a clip is read before the step behind which the clip is moved."""
+    (clip,) = (act for act in acts.of(CLIP) if act.line == line)
+    step = acts.after(clip, STEP)
+    stored = clip.node.targets if isinstance(clip.node, ast.Assign) else []
+    names = {one.id for target in stored for one in ast.walk(target) if isinstance(one, ast.Name)}
+    end = clip.node.end_lineno or line
+    return step is not None and any(
+        isinstance(node, ast.Name) and node.id in names and end < node.lineno <= step.line
+        for node in ast.walk(clip.function)
+    )
+
+
+def runs_once(acts: Acts, clear: Act) -> bool:
+    """Whether a clear, with all that fills and steps in its loop, is in an `if` of the last iteration."""
+    if not clear.loops:
+        return False
+    loop = clear.loops[-1]
+    inside = [act for act in acts.all if loop in act.loops]
+    for node in ast.walk(loop):
+        if isinstance(node, ast.If) and all(_spans(node, act.line) for act in inside):
+            test = node.test
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
+                return "len(" in ast.unparse(test)
+    return False
 
 
 def is_never_reached(tree: ast.AST, line: int) -> bool:

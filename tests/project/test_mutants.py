@@ -224,3 +224,67 @@ def test_of_real_files_only_mutants_that_are_wrong_are_counted(
     deleted = ("zero deleted", "zero of one of several deleted")
     made = [one for one in operators.mutants(source) if one.kind.name in deleted]
     assert [checkout_mutants.is_spare(source, one) for one in made] == spare
+
+
+SURGERY = """\
+def train(loader, net, opt):
+    for x in loader:
+        opt.zero_grad()
+        {call}
+        net(x).backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(("call", "spare"), [("surgery.apply(net)", True), ("log(net)", False)])
+def test_a_clear_beside_a_function_that_clears_may_be_missing(
+    tmp_path: Path, call: str, spare: bool
+) -> None:
+    helper = tmp_path / "surgery.py"
+    helper.write_text("def apply(net):\n    net.zero_grad()\n\n\ndef log(net):\n    pass\n")
+    helpers = frozenset(checkout_mutants.clearing_helpers(helper))
+    assert helpers == {"apply"}
+    source = SURGERY.format(call=call)
+    (deleted,) = (one for one in operators.mutants(source) if one.kind.name == "zero deleted")
+    assert checkout_mutants.is_spare(source, deleted, helpers) is spare
+
+
+CLIPPED = """\
+for x in loader:
+    opt.zero_grad()
+    net(x).backward()
+    norm = clip_grad_norm_(net.parameters(), 1.0)
+    {between}
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(("between", "spare"), [("print(norm)", True), ("print(x)", False)])
+def test_a_clip_whose_norm_is_read_before_the_step_cannot_be_moved_behind_it(
+    between: str, spare: bool
+) -> None:
+    source = CLIPPED.format(between=between)
+    (moved,) = (one for one in operators.mutants(source) if one.kind.name == "clip after step")
+    assert checkout_mutants.is_spare(source, moved) is spare
+
+
+LAST = """\
+for epoch in range(9):
+    for i, x in enumerate(data):
+        keep(x)
+        if {test}:
+            opt.zero_grad()
+            net(x).backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "spare"), [("i == len(data) - 1", True), ("(i + 1) % 4 == 0", False)]
+)
+def test_a_clear_of_the_last_iteration_may_be_moved_before_the_loop(test: str, spare: bool) -> None:
+    source = LAST.format(test=test)
+    (moved,) = (
+        one for one in operators.mutants(source) if one.kind.name == "zero hoisted a loop level"
+    )
+    assert checkout_mutants.is_spare(source, moved) is spare
