@@ -47,6 +47,7 @@ from zerograd.explore.flow import (
     Try,
     has_step,
 )
+from zerograd.explore.liveness import Keys, Liveness, liveness
 from zerograd.explore.logic import (
     Const,
     Expr,
@@ -157,6 +158,7 @@ class _Exploration:
     automaton: Automaton
     executed: Executed | None
     """Where guards are executed: the events as they are then."""
+    live: Liveness
     enclosures: Enclosures
     window: Window | None
     constants: Known
@@ -171,6 +173,7 @@ class _Exploration:
     """The decisions outside of all loops on whether a loop runs at all."""
     counts: dict[int, tuple[Known, Known]] = field(default_factory=dict)
     """By loop: what is known of its counter in the first iteration, and in all others."""
+    bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
 
     @property
     def cut(self) -> bool:
@@ -196,6 +199,7 @@ class _Exploration:
             for watcher in self.watchers if flow.label == RAISE else ():
                 merge(watcher, entry)
             return {}
+        entry = self.forget(entry, self.live.before[id(flow)])
         if isinstance(flow, Alt):
             return self.branch(flow, entry)
         if isinstance(flow, Loop):
@@ -205,6 +209,20 @@ class _Exploration:
             merge(out, self.jumps.pop(flow.label, {}))
             return out
         return self.attempt(flow, entry)
+
+    def forget(self, entry: Configurations, keys: Keys) -> Configurations:
+        """The configurations without what is not live; they become fewer."""
+        if len(entry) < 2:
+            return entry
+        out: Configurations = {}
+        for (state, known), paths in entry.items():
+            mark = (id(keys), known)
+            bare = self.bare.get(mark)
+            if bare is None:
+                bare = frozenset(item for item in known if item[0] in keys) | self.constants
+                self.bare[mark] = bare
+            add(out, (state, bare), paths)
+        return out
 
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
@@ -312,7 +330,7 @@ class _Exploration:
     def once(self, loop: Loop, entry: Configurations) -> Configurations:
         out = self.run(loop.body, entry)
         merge(out, self.jumps.pop(Continue(loop.ident), {}))
-        return out
+        return self.forget(out, self.live.again[id(loop)])
 
     def saturate(self, loop: Loop, entry: Configurations) -> Configurations:
         seen: Configurations = {}
@@ -443,7 +461,8 @@ def explore(
     if is_clean(flow, automaton, first, executed):
         return Result([], False, 0)
     constants = window.constants() if window else logic.NOTHING
-    search = _Exploration(automaton, executed, Enclosures(flow), window, constants, budget)
+    live, enclosures = liveness(flow), Enclosures(flow)
+    search = _Exploration(automaton, executed, live, enclosures, window, constants, budget)
     known = window.known() if window else logic.NOTHING
     search.run(flow, {(first, known): {frozenset()}})
     spent = budget - search.budget

@@ -272,7 +272,11 @@ def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:
 def _done_by(node: ast.Call, index: int) -> str:
     """What a call does with one of its arguments, as a short text."""
     given = [*node.args, *(one.value for one in node.keywords)]
-    others = (short_text(one) for at, one in enumerate(given) if at != index)
+    others = (
+        short_text(one.func if isinstance(one, ast.Call) else one)
+        for at, one in enumerate(given)
+        if at != index
+    )
     return f" {short_text(node.func)}({', '.join(others)})"
 
 

@@ -317,6 +317,8 @@ def join(values: list[Value]) -> Value:
     if all(value == first for value in values):
         return first
     manys = [value for value in values if isinstance(value, Many)]
+    if len(values) == 2 and len(manys) == 1 and manys[0].items == (values[values[0] == manys[0]],):
+        return manys[0]  # `if not isinstance(nets, list): nets = [nets]`
     if len(manys) == len(values) and len({len(many.items) for many in manys}) == 1:
         columns = zip(*(many.items for many in manys), strict=True)
         return Many(tuple(join(list(column)) for column in columns))
