@@ -56,9 +56,8 @@ class Process:
             status = int(self._line())
         except TimeoutError:
             os.kill(self.pid, signal.SIGKILL)
-            raise
-        finally:
-            self._connection.close()
+            raise  # wait again for its end
+        self._connection.close()
         return os.waitstatus_to_exitcode(status)
 
     def _line(self) -> str:
