@@ -338,9 +338,12 @@ class _Exploration:
         if loop.ident not in self.counts:
             self.counts[loop.ident] = first_and_later(loop)
         count, later = self.counts[loop.ident]
+        last = logic.fact_of(LastIteration(loop.ident))
         for _ in range(ROUNDS):
             fresh: Configurations = {}
             for (state, known), paths in entry.items():
+                if (last, True) in known:
+                    continue
                 for variable in loop.targets:
                     known = logic.assigned(known, variable)
                 key = (state, known.union(count) if count else known)
@@ -350,7 +353,7 @@ class _Exploration:
             if not fresh:
                 break
             entry, count = self.once(loop, fresh), later
-            merge(out, entry)
+            merge(out, {key: paths for key, paths in entry.items() if (last, False) not in key[1]})
             if self.cut:
                 break
         else:

@@ -386,7 +386,7 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
     if isinstance(expr, Op) and expr.op == "not":
         return facts(expr.args[0], not truth)
     if isinstance(expr, Op) and expr.op in ("and", "or"):
-        if (expr.op == "and") is not truth:
+        if (expr.op == "and") is not truth and len(expr.args) > 1:
             return [(fact_of(expr), truth)] if stable(expr) else []
         return [fact for arg in expr.args for fact in facts(arg, truth)]
     if isinstance(expr, Const) or not stable(expr):

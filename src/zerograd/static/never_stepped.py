@@ -16,7 +16,7 @@ from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Function, children, parameters, text_of
+from zerograd.static.read.file_index import Function, children, nodes, parameters, text_of
 from zerograd.static.read.module import Module
 
 _READS = frozenset(
@@ -108,6 +108,8 @@ class _Optimizers:
         self.calls: list[ast.Call] = []
         self.bound: dict[ast.AST, set[str]] = {}
         """By function (or file): the variables that it gives values."""
+        self.optimized: set[str] = set()
+        """The variables that are handed to optimizers."""
         todo: list[ast.AST] = [module.tree]
         while todo:
             node = todo.pop()
@@ -132,6 +134,13 @@ class _Optimizers:
 
     def found(self) -> Iterator[End]:
         made = [one for one in self.calls if self.makes(one)]
+        self.optimized = {
+            node.id
+            for one in made
+            for given in (*one.args, *(keyword.value for keyword in one.keywords))
+            for node in nodes(given)
+            if isinstance(node, ast.Name)
+        }
         if not made or self.reads_gradients():
             return
         for call in sorted(made, key=lambda one: (one.lineno, one.col_offset)):
@@ -209,7 +218,9 @@ class _Optimizers:
         return not isinstance(above, (ast.If, ast.BoolOp, ast.UnaryOp))
 
     def is_leaf(self, name: ast.Name) -> bool:
-        """Whether a variable is a tensor of the code's own, and no parameter of a module."""
+        """Whether a variable is a tensor of the code's own, and no parameter of a module or an optimizer."""
+        if name.id in self.optimized:
+            return False
         made = [
             one
             for one in self.module.values_of(name.id)

@@ -129,7 +129,22 @@ def test_the_last_count_of_a_window_is_its_length_less_one() -> None:
 )
 def test_a_test_that_singles_out_the_last_iteration_is_read_so(text: str, expr: Expr) -> None:
     inside = interpreter()
-    inside.nesting.last_values[Name("i")] = (7, 9)
+    inside.nesting.lengths[Name("i")] = (7, 0, Const(10))
+    assert inside.conditions.expression(node(text)) == expr
+
+
+@pytest.mark.parametrize(
+    ("text", "expr"),
+    [
+        ("i == n - 1", Op("and", (LastIteration(7),), "i == n - 1")),
+        ("i < n - 1", Op("not", (LastIteration(7),), "i < n - 1")),
+        ("i < m", Op("<", (Name("i"), Name("m")), "i < m")),
+        ("i > n - 3", Op(">", (Name("i"), expression("n - 3")), "i > n - 3")),
+    ],
+)
+def test_the_last_iteration_is_known_by_a_length_that_is_not(text: str, expr: Expr) -> None:
+    inside = interpreter()
+    inside.nesting.lengths[Name("i")] = (7, 0, Name("n"))
     assert inside.conditions.expression(node(text)) == expr
 
 

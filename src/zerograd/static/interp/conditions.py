@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from zerograd.explore.logic import (
     UNKNOWN,
     Const,
     Expr,
+    Fact,
     LastIteration,
     Op,
     Opaque,
     Synchronises,
+    Value,
     Variable,
     WindowLength,
     evaluate,
+    reads,
 )
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.emitter import Gate
@@ -164,15 +168,16 @@ class Conditions:
         return None
 
     def _in_last_iteration(self, test: Op) -> Op:
-        """A test that is true in a loop's last iteration alone, where its length is a literal."""
-        for counter in test.reads if len(test.reads) == 1 else ():
-            if counter in self.nesting.last_values:
-                ident, end = self.nesting.last_values[counter]
-                said = [evaluate(test, {counter: value}) for value in (0, end - 1, end)]
-                if said == [False, False, True]:
-                    return Op("and", (LastIteration(ident),), test.text)
-                if said == [True, True, False]:
-                    return Op("not", (LastIteration(ident),), test.text)
+        """A test that is true in a loop's last iteration alone, or false in that one alone, says just that."""
+        for counter in test.reads & self.nesting.lengths.keys():
+            ident, first, length = self.nesting.lengths[counter]
+            if not test.reads <= {counter, *reads(length)}:
+                continue
+            said = [*_by_iteration(test, counter, first, length)]
+            if said and all(truth is last for last, truth in said):
+                return Op("and", (LastIteration(ident),), test.text)
+            if said and all(truth is (not last) for last, truth in said):
+                return Op("not", (LastIteration(ident),), test.text)
         return test
 
     def _comparison(self, node: ast.Compare) -> Expr:
@@ -298,6 +303,21 @@ def _modulus(expr: Expr) -> Expr:
     if isinstance(expr, Const) and isinstance(expr.value, (int, float)) and expr.value >= 2:
         return WindowLength(int(expr.value))
     return expr
+
+
+def _by_iteration(
+    test: Op, counter: Variable, first: int, length: Expr
+) -> Iterator[tuple[bool, object]]:
+    """Of the iterations of a loop: whether it is the last, and what a test says; for several lengths."""
+    given = length.value if isinstance(length, Const) else None
+    for trips in (given,) if isinstance(given, int) else (1, 2, 5):
+        known: dict[Variable | Fact, Value] = {}
+        if isinstance(length, Opaque):
+            known[length.fact] = trips
+        elif isinstance(length, Variable):
+            known[length] = trips
+        for index in {0, trips - 2, trips - 1} - {-1, -2}:
+            yield index == trips - 1, evaluate(test, {**known, counter: first + index})
 
 
 def _by_length(left: Expr, right: Expr) -> tuple[Expr, Expr]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
-from zerograd.explore.logic import Name, Variable
+from zerograd.explore.logic import Expr, Name, Variable
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import Key, local
@@ -47,8 +47,8 @@ class Nesting:
         """and the file that each of them is in."""
         self.targets: set[Variable] = set()
         """Variables that the loops around assign in every iteration."""
-        self.last_values: dict[Variable, tuple[int, int]] = {}
-        """Counters of loops of known length: the loop, and the count in its last iteration."""
+        self.lengths: dict[Variable, tuple[int, int, Expr]] = {}
+        """Counters of loops: the loop, where it counts from, and how often it runs."""
         self.shifting: set[Variable] = set()
         """Variables of loops by which objects are picked: others in every iteration."""
         self.inputs: set[int] = set()

@@ -19,7 +19,7 @@ from zerograd.explore.flow import (
     relooped,
     walk,
 )
-from zerograd.explore.logic import Const, Expr, LastIteration, Op, Variable, WindowLength
+from zerograd.explore.logic import Const, Expr, LastIteration, Op, Opaque, Variable, WindowLength
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.assignments import Assignments
@@ -301,8 +301,10 @@ class Loops:
         self.forget_literals(node)
         nesting.enter_loop(ident, node, frame)
         before = dict(frame.env)
-        if counter and isinstance(trips, Const) and isinstance(trips.value, int):
-            nesting.last_values[counter] = (ident, trips.value - 1)
+        length = trips if trips is not None else self.length(node)
+        begins = first.value if isinstance(first, Const) else None
+        if counter and isinstance(begins, int) and isinstance(length, (Const, Variable, Opaque)):
+            nesting.lengths[counter] = (ident, begins, length)
             targets |= {LastIteration(ident)}
         outer = set(nesting.targets)
         nesting.targets |= targets
@@ -315,7 +317,7 @@ class Loops:
             nesting.targets = outer
             nesting.loops.pop()
             if counter is not None:
-                nesting.last_values.pop(counter, None)
+                nesting.lengths.pop(counter, None)
         for name, value in before.items():
             frame.env.setdefault(name, value)
         orelse = self.evaluator.collect(node.orelse) if node.orelse else None
@@ -329,6 +331,17 @@ class Loops:
         self.emitter.add(
             Loop(body, ident, site, targets, counter, first, trips, test, forever, orelse)
         )
+
+    def length(self, node: ForLoop | ast.While) -> Expr | None:
+        """How many items `enumerate` goes through, as the code asks for it: `len(items)`."""
+        iterable = stripped(node.iter) if isinstance(node, (ast.For, ast.AsyncFor)) else None
+        if not isinstance(iterable, ast.Call) or text_of(iterable.func) != "enumerate":
+            return None
+        items = stripped(iterable.args[0]) if iterable.args else None
+        if not isinstance(items, (ast.Name, ast.Attribute)):
+            return None
+        asked = ast.Call(ast.Name("len", ast.Load()), [items], [])
+        return self.conditions.expression(ast.copy_location(asked, items))
 
     def forget_literals(self, node: ForLoop | ast.While) -> None:
         """What a loop assigns holds a literal in the first iteration at most."""
