@@ -198,8 +198,22 @@ class _Search:
     def view(self, subject: Subject, others: list[Subject]) -> View:
         interpreter = self.root.interpreter
         known = interpreter.known
-        asked = (interpreter.idle_loss, interpreter.clears_before)
+        asked = (self.idle_loss, interpreter.clears_before)
         return View(subject, others, known.roles, *asked, known.fresh)
+
+    def idle_loss(self, step: Event) -> Site | None:
+        """Where a loss is computed that nobody uses, unless what computes it may run the backward."""
+        interpreter = self.root.interpreter
+        found = interpreter.idle_loss(step)
+        if found is None:
+            return None
+        from zerograd.static.read.callers import one_runs_backward
+
+        self.asked_callers = True
+        names = interpreter.called_around(step)
+        names = {name for name in names if not self.module.methods_named(name)}
+        unseen = names - self.module.functions.keys()
+        return None if one_runs_backward(self.module.path, unseen) else found
 
     def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
         """Follows the gradients of one subject through the flow."""

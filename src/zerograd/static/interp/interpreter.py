@@ -170,6 +170,12 @@ class Interpreter:
         found = idle_loss(loop.node, stepping=stepping)
         return self._site_in(found, loop.path) if found is not None else None
 
+    def called_around(self, step: Event) -> set[str]:
+        """The last names of what the loop of a step, and the function around it, call."""
+        loop = self.nesting.loop_nodes.get(step.loop)
+        around = [*([loop.node] if loop is not None else ()), *self._functions_around(step)]
+        return {_called(call) for node in around for call in calls_in(node)}
+
     def _module_at(self, path: str) -> Module | None:
         """The module of a path, if it is that of the file that is checked."""
         module = self.env.top.module

@@ -95,6 +95,16 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
     return min(found, default=b"").decode()
 
 
+def one_runs_backward(path: str, names: Collection[str]) -> bool:
+    """Whether a function of the project that has one of these names runs a backward."""
+    wanted = {name.encode() for name in names} - _COMMON
+    return any(
+        piece.name in wanted and b"backward" in piece.names
+        for file in (_project_files(path) or [] if wanted else [])
+        for piece in _pieces(file, wanted)
+    )
+
+
 def _kept(path: str, names: Collection[bytes]) -> Iterator[bytes]:
     """Those of these functions that a file mentions as values; objects that are called are taken to be kept."""
     if CALLED.encode() in names:
