@@ -54,6 +54,12 @@ def test_forgetting_edges_changes_no_verdict(sequence: list[Event]) -> None:
     assert fold(Automaton(RULES, most_edges=1), sequence * 2) == usual
 
 
+def test_every_subject_begins_with_the_same_node() -> None:
+    machine = Automaton(RULES)
+    first = machine.node()
+    assert machine.node() is first is machine.node(START)
+
+
 def test_a_violation_names_the_rule_and_the_place() -> None:
     backward, step = Backward(at(3)), Step(at(4))
     machine = Automaton(RULES)

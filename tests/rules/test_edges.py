@@ -836,7 +836,7 @@ KEPT = {
         "ZG105", (BACKWARD, STEP, Step(at(9), fed=False))
     ),
     "the step of each of two optimizers of the same parameters": Kept(
-        "ZG105", (BACKWARD, Step(at(8), foreign=True, part=True, whole=True), STEP)
+        "ZG105", (ZERO, BACKWARD, Step(at(8), foreign=True, part=True, whole=True), STEP)
     ),
     "another's second step": Kept("ZG105", (BACKWARD, STEP, Step(at(9), foreign=True))),
     "a second step after what may be a backward": Kept("ZG105", (BACKWARD, STEP, UNSURE, Step(at(9)))),
