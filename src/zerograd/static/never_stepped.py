@@ -14,9 +14,16 @@ from typing import NamedTuple
 from zerograd.core.events import End, Site
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.torch import SCHEDULER
+from zerograd.static.frameworks.torch import SCALER_NAME, SCHEDULER
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Function, children, nodes, parameters, text_of
+from zerograd.static.read.file_index import (
+    Facts,
+    Function,
+    children,
+    nodes,
+    parameters,
+    text_of,
+)
 from zerograd.static.read.module import Module
 
 _READS = frozenset(
@@ -56,18 +63,41 @@ def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
 def _are_stepped(module: Module) -> bool:
     """Whether all optimizers of a file are stepped by the names that they get, as most are."""
     stepped = {text for text, methods in module.methods.items() if "step" in methods}
-    made = {
-        target: text_of(target)
+    made = [
+        (facts, text_of(target))
         for facts in module.facts.values()
         for node in facts.assigns
         if isinstance(node.value, ast.Call)
         and isinstance(node.value.func, (ast.Name, ast.Attribute))
         and _is_optimizer(text_of(node.value.func), module)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    if not made:
+        return False
+    methods = {
+        module.facts[method]: [module.facts[one] for one in module.methods_of(klass).values()]
+        for klass in module.classes.values()
+        for method in module.methods_of(klass).values()
     }
-    names = set(made.values())
-    # Two of one name may be those of two classes.
-    return 0 < len(names) == len(made) and names <= stepped
+    all_made = [name for _, name in made]
+    return all(
+        any(
+            _steps(one, name)
+            for one in (methods.get(facts, ()) if name.startswith("self.") else [facts])
+        )
+        # Two of one name may be those of two classes, or of two functions.
+        or (name in stepped and all_made.count(name) == 1)
+        for facts, name in made
+    )
+
+
+def _steps(facts: Facts, name: str) -> bool:
+    """Whether a function steps what has this name, itself or by a scaler."""
+    return any(
+        touch.what == name or (name in facts.handed and SCALER_NAME.search(touch.what))
+        for touch in facts.touches
+        if touch.kind == "step"
+    )
 
 
 def _is_optimizer(name: str, module: Module) -> bool:
