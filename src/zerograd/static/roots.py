@@ -157,7 +157,12 @@ class Roots:
             return
         open_methods = _OpenMethods(lineage, scout)
         for fn in open_methods.roots(Thing(SELF, klass=klass)):
-            if any(map(scout.graph.may_step, scout.graph.methods_reached(klass, fn.name))):
+            reached = scout.graph.methods_reached(klass, fn.name)
+            if any(map(scout.graph.may_step, reached)) and any(
+                _adds(one)
+                for one in reached
+                if one.klass is None or one.klass.node is not klass.node
+            ):
                 yield from self._unit(fn, klass=klass)
 
     def _unit(
@@ -252,6 +257,11 @@ class Roots:
             isinstance(value, (Fn, Klass)) or (isinstance(value, Origin) and value.path is not None)
             for value in imported
         )
+
+
+def _adds(method: Fn) -> bool:
+    """Whether a method of a base repeats what it calls, or does something to gradients around it."""
+    return method.module.facts[method.node].mentions or any(True for _ in outer_loops(method.node))
 
 
 def _done(part: str | Does, site: Site, optimizer: Key) -> Act:
