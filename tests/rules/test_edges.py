@@ -421,6 +421,11 @@ BROKEN = {
         ),
     ),
     "a second step": Broken("ZG105", (BACKWARD, STEP, Step(at(9))), REPEATED),
+    "a second step after another's of some of the parameters": Broken(
+        "ZG105",
+        (BACKWARD, STEP, Step(at(8), foreign=True, part=True), Step(at(9))),
+        replace(REPEATED, evidence=evidence((8, "used here"))),
+    ),
     "a second step in the next iteration": Broken(
         "ZG105",
         (BACKWARD, replace(STEP, loop=1), Step(at(5), loop=1)),

@@ -45,7 +45,7 @@ def check(before: State, event: Event) -> Violation | None:
         return _partly(event, before.used)
     if before.grads is not Grads.SPENT or before.maybe is not None:
         return None
-    if before.used.foreign:
+    if before.used.whole:
         return None  # two optimizers of the same parameters, each with a step of its own
     return Violation(
         site=event.site,
