@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -12,10 +13,10 @@ from zerograd.static.read.project import Project
 from zerograd.static.roots import Root, Roots
 
 
-def roots(text: str) -> list[str]:
+def roots(text: str, path: str = "train.py") -> list[str]:
     """The names of the roots of a file; `*` marks those that are called once for each batch."""
     project = Project()
-    module = project.add(from_text(dedent(text), "train.py"))
+    module = project.add(from_text(dedent(text), path))
     found = Roots(Program(project, module), {})
     kept = [root for root in found if isinstance(root, Root)]
     return [f"{root.name}{'*' if root.per_batch else ''}" for root in kept]
@@ -158,3 +159,47 @@ def test_a_training_step_is_called_once_for_each_batch() -> None:
             optimizer.step()
     """
     assert roots(text) == ["training_step()*"]
+
+
+BASE = """\
+class Base:
+    def meta_observe(self, x):
+        loss = self.observe(x)
+        self.iteration += 1
+        return loss
+
+    def norms(self):
+        return [p.grad.norm() for p in self.net.parameters()]
+"""
+MODEL = """\
+import torch
+from base import Base
+class Model(Base):
+    def __init__(self, net):
+        self.net = net
+        self.opt = torch.optim.Adam(net.parameters())
+
+    def observe(self, x):
+        self.net(x).mean().backward()
+        self.opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", "observe()"),
+        (
+            "        loss = self",
+            "        for _ in range(3):\n            loss = self",
+            "meta_observe()",
+        ),
+        ("        self.iteration += 1", "        self.opt.zero_grad()", "meta_observe()"),
+    ],
+    ids=["passes it on", "repeats it", "clears after it"],
+)
+def test_a_method_of_a_base_is_a_root_if_it_adds_to_what_it_calls(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    (tmp_path / "base.py").write_text(BASE.replace(old, new) if old else BASE)
+    assert roots(MODEL, str(tmp_path / "model.py")) == [expected]

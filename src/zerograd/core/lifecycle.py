@@ -230,9 +230,8 @@ def _step(state: State, event: Step) -> State:
             return replace(state, others=(state.mixed, event))
         unsure = state.backward is None or state.backward.may
         if unsure or state.held is not None or state.grads in (Grads.SPENT, Grads.STALE):
-            return (
-                state  # what waits for the end of its own window was not meant for the other's step
-            )
+            # What waits for the end of its own window was not meant for the other's step.
+            return state
         assert state.backward is not None
         return replace(state, lent=(state.backward, event))
     if event.may:

@@ -210,9 +210,8 @@ class _Search:
         from zerograd.static.read.callers import one_runs_backward
 
         self.asked_callers = True
-        names = interpreter.called_around(step)
-        names = {name for name in names if not self.module.methods_named(name)}
-        unseen = names - self.module.functions.keys()
+        called = interpreter.called_around(step) - self.module.functions.keys()
+        unseen = {name for name in called if not self.module.methods_named(name)}
         return None if one_runs_backward(self.module.path, unseen) else found
 
     def explore_subject(self, subject: Subject, others: list[Subject]) -> None:

@@ -1,8 +1,8 @@
 """Callbacks: the code names only the method that it calls, so which function runs cannot be seen.
 
 `for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
-`callback(self)` clears if the project hands on a function that does. `self.before_batch()` of a method that does
-nothing clears if a subclass does it there.
+`callback(self)` clears if the project hands on a function that does. `self.before_batch()`, where the class itself does
+nothing in that method, clears if a subclass clears in it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def hook_names(root: Root) -> set[str]:
         for function in root.interpreter.nesting.inlined | {fn.node}
         for call in nodes(function)
         if isinstance(call, ast.Call)
-        for self_, _, name in [text_of(call.func).rpartition(".")]
-        if self_ == "self"
+        for owner, _, name in [text_of(call.func).rpartition(".")]
+        if owner == "self"
     }
     return {name for name in called & methods.keys() if _is_left_open(methods[name])}
 

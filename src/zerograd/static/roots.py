@@ -260,7 +260,10 @@ class Roots:
 
 
 def _adds(method: Fn) -> bool:
-    """Whether a method of a base repeats what it calls, or does something to gradients around it."""
+    """Whether a method of a base has a loop, or does something to gradients itself.
+
+    Otherwise it only passes a call on, and the method that it calls is read by itself.
+    """
     return method.module.facts[method.node].mentions or any(True for _ in outer_loops(method.node))
 
 
