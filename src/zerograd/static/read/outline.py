@@ -98,10 +98,6 @@ class Outline:
             return names
         return names.union(name for name, function in self.renamed if function in names)
 
-    def handed_to(self, name: bytes) -> bytes:
-        """What the file hands to the calls of a name, without calls in between."""
-        return b" ".join(re.findall(rb"\b" + re.escape(name) + rb"\(([^()]*)", self.data))
-
     def calling(self, names: Names) -> Names:
         """Its functions that call one of these outside of their loops, directly or through each other."""
         if not any(name + b"(" in self.data or name + b'"' in self.data for name in names):
@@ -228,17 +224,6 @@ class Outlines:
         """All functions that lead to a step, in a file and behind its imports."""
         found = self.imported(outline, self.farthest)
         return found.union(*(self._leads(outline, name, self.farthest) for name in outline.parts))
-
-    def receivers(self, outline: Outline, names: Names) -> frozenset[str]:
-        """The files whose functions or classes a file hands one of these functions."""
-        if not names:
-            return frozenset()
-        one = re.compile(rb"\b(?:" + b"|".join(sorted(map(re.escape, names))) + rb")\b")
-        return frozenset(
-            found[0]
-            for name, found in outline.located.items()
-            if found is not None and one.search(outline.handed_to(name))
-        )
 
     def repeats_a_step(self, outline: Outline) -> bool:
         """Whether a file that says nothing of gradients leads from a loop to a step in another file."""

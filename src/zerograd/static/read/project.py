@@ -45,8 +45,6 @@ class Project:
         self._checked = ("", "")
         self.leading: frozenset[bytes] | None = None
         """The names of functions that lead to a step, once somebody has asked."""
-        self._receivers: frozenset[str] = frozenset()
-        """The files that are handed one of them."""
 
     def add(self, source: Source, parsed: ParsedFile | None = None) -> Module:
         """The module that is checked; `Unreadable` if it does not parse. `parsed` has its earlier texts."""
@@ -119,7 +117,7 @@ class Project:
             if small_package or speaks(data):
                 return _indexed(path, from_bytes(data, path))
             _SILENT.put(stamp, True)
-        if self._outlines.is_led(path, self.leading_names()) or path in self._receivers:
+        if self._outlines.is_led(path, self.leading_names()):
             return _indexed(path, from_bytes(read_bytes(path), path))
         return Module(path, ast.Module([], []))
 
@@ -129,7 +127,6 @@ class Project:
             path, text = self._checked
             outline = Outline(text.encode("utf-8", "replace"), path)
             self.leading = self._outlines.all_leading(outline)
-            self._receivers = self._outlines.receivers(outline, self.leading)
         return self.leading
 
 
