@@ -19,7 +19,7 @@ help:
 	@echo "make test            install everything pinned, then lint, type-check and run the fast tests"
 	@echo "make test-all        the same with all tests: random programs, ranks, browser, layouts"
 	@echo "make test-long       only those that make test leaves out"
-	@echo "make test-coverage   every line and branch of core and rules is tested; part of test-all and test-long"
+	@echo "make test-coverage   every line and branch of core and rules is tested; part of test-all"
 	@echo "make test-wheel      build the wheel, and run the tests that do not read the source tree against it"
 	@echo "make test-libraries  run the training loops of real libraries, in .venv-libraries"
 	@echo "make test-torch VERSION=2.6.0  run the runtime and rank tests on another torch, in .venv-torch, which is deleted after"
@@ -42,7 +42,7 @@ test: lint
 test-all: lint test-coverage
 	$(BIN)/pytest -q -n 2 --dist worksteal
 
-test-long: test-coverage
+test-long: $(VENV)/.dev
 	$(BIN)/pytest -q -n 2 --dist worksteal --tier long
 
 # Their own tests, without those that run torch, execute every line and branch of core and rules.

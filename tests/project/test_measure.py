@@ -125,6 +125,8 @@ def test_a_stop_keeps_what_is_measured_and_ends_what_runs(results: Path) -> None
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Whoever is started in the background of a shell ignores this signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     until = time.monotonic() + 30
     pid = results.parent / "pid"

@@ -27,7 +27,7 @@ ENDINGS = {
     "an exit handler": "import atexit; atexit.register(print, 'at the end')",
     "a thread": "import threading, time; threading.Thread(target=lambda: print('late')).start()",
     "a signal": "import os; os.kill(os.getpid(), 15)",
-    "an interrupt": "import os, signal; signal.raise_signal(signal.SIGINT)",
+    "an interrupt": "import signal; signal.signal(2, signal.default_int_handler); signal.raise_signal(2)",
     "at once": "import os; print('lost'); os._exit(3)",
 }
 

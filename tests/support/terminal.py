@@ -59,8 +59,9 @@ class Terminal:
 
     def close(self) -> int:
         """Wait for its end; its exit code."""
+        end = time.monotonic() + PATIENCE
         while self._read():
-            pass
+            assert time.monotonic() < end, "\n".join(self.lines)
         os.close(self._fd)
         return self._process.wait()
 

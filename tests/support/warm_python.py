@@ -101,6 +101,7 @@ class WarmPython:
         with contextlib.ExitStack() as undo:
             connection = socket.socket(socket.AF_UNIX)
             undo.callback(connection.close)
+            connection.settimeout(SECONDS)
             connection.connect(self._path)
             request = {
                 "words": [str(word) for word in words],
