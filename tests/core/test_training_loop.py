@@ -123,7 +123,5 @@ def test_loops_are_in_the_order_of_their_places_each_once() -> None:
 
     a, b, c, d = loop("a", None, 9), loop("a", 1, 3), loop("a", 1, 4), loop("b", None, 1)
     assert joined([d, c, b, a, loop("a", 1, 4)]) == [a, b, c, d]
-    assert a.place == ("a", 0, 9)
-    assert b.place == ("a", 1, 3)
     first = loop("a", None, 9, "first")
     assert joined([first, loop("a", None, 9, "second")]) == [first]

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from zerograd.check.baseline import Baseline
@@ -68,6 +69,8 @@ class Options:
     baseline: str | None = None
     write_baseline: str | None = None
     diff_base: str | None = None
+    verbose: bool = False
+    """The outcome says what the check has used."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Outcome:
     stdin: bytes | None = None
     """Standard input, repaired."""
     used: tuple[str, ...] = ()
-    """What the check has used: settings, the cache."""
+    """What the check has used, if asked: settings, the cache."""
 
     @property
     def exit_code(self) -> int:
@@ -129,7 +132,8 @@ def run(options: Options, progress: Progress) -> Outcome:
         chooser.report.sources.update(lines)
         chooser.add(verdict, settings, name)
         chooser.report.files += 1
-    used = _used(found.targets, memory)
+        discovery.taken.add(name)
+    used = _used(found.targets, memory) if options.verbose else ()
     verdicts = _verdicts(found.targets, memory, options, progress)
     if shows_fixes:
         verdicts = _with_fixes(options, found.targets, verdicts, chooser, memory)
@@ -146,7 +150,8 @@ def run(options: Options, progress: Progress) -> Outcome:
     chooser.add_loops(discovery.taken)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
-    add_sources(report)
+    if report.findings:
+        add_sources(report)
     if options.write_baseline is not None:
         write_baseline(options.write_baseline, report.findings, chooser.files)
         return Outcome(report, failed=False, used=used)
@@ -220,6 +225,8 @@ def _with_fixes(
     left = list(verdicts)
     rewriter: Rewriter | None = None
     for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
+        if not verdict.findings:
+            continue
         wanted = chooser.chooses(target.settings)
         reported = chooser.reports(verdict, target.settings) or wanted
         if all(one.fix or one.refused for one in verdict.findings if reported(one)):
@@ -262,7 +269,7 @@ def _verdicts(
         jobs = [
             Job(targets[at].path, targets[at].named or parse, options.explain) for at in numbers
         ]
-        made = check_all(jobs, options.jobs or _cores(), lambda done: progress(done, len(jobs)))
+        made = check_all(jobs, options.jobs or _cores(), progress)
         for number, verdict in zip(numbers, made, strict=True):
             known[number] = verdict
             if memory is not None:
@@ -310,14 +317,18 @@ class _Chooser:
         self._selections: dict[object, Selection | None] = {}
         self._seen: set[tuple[str, object]] = set()
         self._loops: list[Seen] = []
-        self.files = Files()
         self._baseline = None if options.baseline is None else Baseline(options.baseline)
-        self._changes = _changes(options)
+        self._changes = None if options.diff_base is None else _changes(options.diff_base, options)
         self._severities: dict[int, dict[str, str]] = {}
         self._settings: dict[str, Settings] = {}
         """The settings of each file that leads to a training loop."""
         for selector in (*(options.select or ()), *options.ignore):
             expand(selector, _pages())
+
+    @cached_property
+    def files(self) -> Files:
+        """The lines around findings, which baselines and changes compare."""
+        return Files()
 
     def add(self, verdict: Verdict, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
@@ -325,7 +336,8 @@ class _Chooser:
         self.report.skipped += verdict.skipped
         if verdict.loops:
             self._settings[path] = settings
-            self._loops += [(path, loop) for loop in verdict.loops]
+            for loop in verdict.loops:
+                self._loops.append((path, loop))
         for finding in verdict.findings:
             # Two files that call the same function both have its findings.
             same = (finding.code, finding.site)
@@ -395,8 +407,7 @@ class _Chooser:
         """Add the verdicts on the training loops of the checked files."""
         from zerograd.check.loop_verdicts import verdicts
 
-        files = (checked, self._settings.keys())
-        self.report.loops = verdicts(self._loops, files, self.report.findings, self._grade)
+        self.report.loops = verdicts(self._loops, checked, self.report.findings, self._grade)
 
     def _grade(self, path: str, found: Found) -> Grade:
         """What a finding in a training loop counts for, whether a comment allows it or not."""
@@ -469,12 +480,10 @@ class _Chooser:
         return tuple(known)
 
 
-def _changes(options: Options) -> Changes | None:
-    """With `--diff-base`, the changes in the repository of the first path."""
-    if options.diff_base is None:
-        return None
+def _changes(revision: str, options: Options) -> Changes:
+    """What differs from a revision, in the repository of the first path."""
     first = os.path.abspath(next((path for path in options.paths if path != "-"), "."))
-    return Changes(options.diff_base, first if os.path.isdir(first) else os.path.dirname(first))
+    return Changes(revision, first if os.path.isdir(first) else os.path.dirname(first))
 
 
 def _unknown(selector: str) -> str:

@@ -80,7 +80,7 @@ class Discovery:
         config: str | None = None,
     ) -> None:
         self.found = Found()
-        self._exclude = Patterns(exclude)
+        self._exclude = exclude
         self._include_tests = include_tests
         self._loader = loader
         self._settings: dict[str, Settings | None] = {}
@@ -180,7 +180,7 @@ class Discovery:
         filters = (
             *_ignores_above(absolute),
             (settings.excluded, _way(absolute, settings.root)),
-            (self._exclude, _way(absolute, os.getcwd())),
+            (Patterns(self._exclude), _way(absolute, os.getcwd())),
         )
         return _Directory(prefix, absolute, settings, filters)
 

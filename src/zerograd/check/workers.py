@@ -37,7 +37,8 @@ MOMENT = 0.2
 _FORKS = sys.platform == "linux"
 _DIED = "ended the process that checked it; exclude it, and report this as a bug in zerograd"
 
-Progress = Callable[[int], object]
+Progress = Callable[[int, int], object]
+"""Gets the number of finished files, and the number of all."""
 
 
 class Job(NamedTuple):
@@ -52,7 +53,7 @@ Span = deque[tuple[int, Job]]
 
 
 def check_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
-    """The verdicts on all files, in order; `progress` gets the number of finished files."""
+    """The verdicts on all files, in order."""
     verdicts: list[Verdict] = []
     start = time.monotonic()
     for job in jobs:
@@ -63,7 +64,7 @@ def check_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[V
             finally:
                 pool.end()
         verdicts.append(verdict_on_file(job.path, named=job.named, explain=job.explain))
-        progress(len(verdicts))
+        progress(len(verdicts), len(jobs))
     return verdicts
 
 
@@ -140,6 +141,7 @@ class _Pool:
     def __init__(self, jobs: Sequence[Job], done: int, progress: Progress) -> None:
         self.jobs = list(enumerate(jobs))[done:]
         self.done = done
+        self.total = len(jobs)
         self.progress = progress
         self.verdicts: dict[int, Verdict] = {}
         self.spans: list[Span] = []
@@ -169,7 +171,7 @@ class _Pool:
                     self._listen(worker)
                 elif not worker.patience():
                     self._lose(worker, TOO_LONG)
-            self.progress(self.done + len(self.verdicts))
+            self.progress(self.done + len(self.verdicts), self.total)
         return [self.verdicts[number] for number, _ in self.jobs]
 
     def _start(self, span: Span) -> None:

@@ -307,6 +307,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         baseline=arguments.baseline,
         write_baseline=arguments.write_baseline,
         diff_base=arguments.diff_base,
+        verbose=arguments.verbose,
     )
 
 

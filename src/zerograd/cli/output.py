@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def render(report: Report, arguments: argparse.Namespace) -> str:
         from zerograd.report import text
 
         return text.statistics(report)
-    from zerograd.report import formats
-
+    options = {"color": colored(arguments)}
     if arguments.quiet and arguments.format == "text":
-        from zerograd.report import text
-
-        return text.render(report, color=colored(arguments), summed=False)
-    return formats.render(report, arguments.format, color=colored(arguments))
+        options["summed"] = False
+    text_of_report: str = import_module(f"zerograd.report.{arguments.format}").render(
+        report, **options
+    )
+    return text_of_report
 
 
 def colored(arguments: argparse.Namespace) -> bool:

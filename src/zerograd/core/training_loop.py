@@ -120,11 +120,6 @@ class TrainingLoop(Record):
     accounts: tuple[Account, ...] = ()
     """Only where an explanation was asked for."""
 
-    @property
-    def place(self) -> tuple[str, int, int]:
-        """What identifies it: path, cell and line."""
-        return (self.site.path, self.site.cell or 0, self.site.line)
-
     def holds(self, path: str, cell: int | None, line: int) -> bool:
         """Whether a line is inside it, or is one of its steps."""
         if any((s.site.path, s.site.cell, s.site.line) == (path, cell, line) for s in self.steps):
@@ -175,6 +170,7 @@ def joined(loops: list[TrainingLoop]) -> list[TrainingLoop]:
     """The loops in order, each place once."""
     found: dict[tuple[str, int, int], TrainingLoop] = {}
     for loop in loops:
-        known = found.get(loop.place)
-        found[loop.place] = loop if known is None else known.joined(loop)
+        place = (loop.site.path, loop.site.cell or 0, loop.site.line)
+        known = found.get(place)
+        found[place] = loop if known is None else known.joined(loop)
     return [found[place] for place in sorted(found)]

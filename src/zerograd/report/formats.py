@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from zerograd.core.finding import Report
+from typing import NamedTuple
 
 
 class Format(NamedTuple):
@@ -29,9 +25,3 @@ FORMATS = {
     "sarif": Format(shows_fixes=True),
 }
 """By name of the module, which has a function `render(report, *, color)`."""
-
-
-def render(report: Report, name: str, *, color: bool = False) -> str:
-    """The report in the format of this name."""
-    rendered: str = import_module(f"zerograd.report.{name}").render(report, color=color)
-    return rendered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from zerograd.core.finding import Finding, Report
@@ -18,15 +17,6 @@ _KINDS = {
     "module": "the top level of the file",
     "notebook": "the cells of the notebook",
 }
-
-
-def counted(loops: list[LoopVerdict]) -> str:
-    """`31 training loops: 27 right, 3 wrong, 1 not followed`."""
-    if not loops:
-        return "no training loop"
-    counts = Counter(one.verdict for one in loops)
-    parts = [f"{counts[name]} {name}" for name in _STYLE if counts[name]]
-    return f"{len(loops)} training loop{'s' if len(loops) > 1 else ''}: {', '.join(parts)}"
 
 
 def listing(report: Report, paint: Paint) -> str:

@@ -100,7 +100,8 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         cut[f"there is too much to follow, from {roots.current} on"] = None
         roots.unread += roots.left_out()
     finally:
-        program.forget()
+        for interpreter in program.interpreters:
+            interpreter.forget()
     if memory is not None and reuse is not None:
         if reuse.recalled and (project.budget.file < PATHS or project.is_full):
             # Near its end the budget decides what is found, and it is counted for the whole file.
@@ -132,13 +133,14 @@ def _training_loops(
     module: Module, roots: Roots, loops: list[LoopsOfRoot], findings: list[Finding]
 ) -> list[TrainingLoop]:
     """The training loops of a file, each with those of its findings that are in it."""
-    kept = {
-        (one.code, one.site): Found(one.code, one.level, one.certain, one.site) for one in findings
-    }
-    made = [loop for name, some in roots.plain for loop in plainly_right(module.path, name, some)]
-    made += [loop for fn in roots.unread for loop in not_read(module, fn)]
-    for of_root in loops:
-        made += of_root.finished(kept)
+    made = [*plainly_right(module.path, roots.plain), *not_read(module, roots.unread)]
+    if loops:
+        kept = {
+            (one.code, one.site): Found(one.code, one.level, one.certain, one.site)
+            for one in findings
+        }
+        for of_root in loops:
+            made += of_root.finished(kept)
     return joined(made)
 
 
@@ -390,14 +392,14 @@ class _Search:
                 self.explore_rules(Emit(end), rules, subject=subject)
 
 
+@dataclass
 class _Outcomes:
     """The violations in all roots of a file."""
 
-    def __init__(self, found: list[Named]) -> None:
-        self._kept: dict[tuple[Rule, Site], list[Outcome]] = {}
-        self._optimizers: dict[tuple[Rule, Site], str] = {}
-        self._found = found
-        """All of them, in order."""
+    _found: list[Named]
+    """All of them, in order."""
+    _kept: dict[tuple[Rule, Site], list[Outcome]] = field(default_factory=dict)
+    _optimizers: dict[tuple[Rule, Site], str] = field(default_factory=dict)
 
     def recall(self, root: Recalled) -> None:
         """Keeps the violations of a root that was not interpreted."""

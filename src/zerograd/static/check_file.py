@@ -140,7 +140,9 @@ def verdict_on_bytes(
 
 
 def _exports(data: bytes, path: str) -> tuple[bytes, ...]:
-    """The names of a file that lead to one of its own steps."""
+    """The functions and classes of a file that lead to one of its own steps."""
+    if b"def " not in data and b"class " not in data:
+        return ()
     outline = Outline(data, path)
     return tuple(Outlines(0).exports(outline)) if outline.steps else ()
 
@@ -181,11 +183,12 @@ def _verdict(
         findings = _as_reported(
             source, analysis.tree, findings, complete=whole and not analysis.cut
         )
-    loops: list[TrainingLoop] = []
-    if analysis.loops:
+    loops = analysis.loops
+    own_ascii = source.cells is None and source.text.isascii() and not analysis.depends
+    if loops and not own_ascii:  # else all positions are already as the user sees them
         from zerograd.static.read.positions import Places
 
-        loops = list(map(Places(source).loop_as_seen, analysis.loops))
+        loops = list(map(Places(source).loop_as_seen, loops))
     return Verdict(
         tuple(findings),
         tuple(problems),

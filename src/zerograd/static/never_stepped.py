@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -50,59 +51,65 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
     """For each such optimizer, the end of the file: it has not been stepped. `read` gets what was looked at."""
     whole = module.facts[module.tree]
-    if not module.imports_torch or not registry.MANAGING.isdisjoint(module.packages):
+    if not ("backward" in whole.called or whole.grads):
         return
-    if not any(_is_optimizer(name, module) for name in whole.calls):
+    if not module.imports_torch or not registry.MANAGING.isdisjoint(module.packages):
         return
     if any(name.startswith("register_") and name.endswith("hook") for name in whole.called):
         return  # a hook may step
-    if ("backward" in whole.called or whole.grads) and not _are_stepped(module):
+    if not any(_is_optimizer(name, module) for name in whole.calls):
+        return
+    if not _are_stepped(module):
         yield from _Optimizers(module, read).found()
 
 
 def _are_stepped(module: Module) -> bool:
     """Whether all optimizers of a file are stepped by the names that they get, as most are."""
-    stepped = {text for text, methods in module.methods.items() if "step" in methods}
-    made = [
-        (facts, text_of(target))
-        for facts in module.facts.values()
-        for node in facts.assigns
-        if isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, (ast.Name, ast.Attribute))
-        and _is_optimizer(text_of(node.value.func), module)
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-    ]
-    if not made:
-        return False
-    methods = {
-        module.facts[method]: [module.facts[one] for one in module.methods_of(klass).values()]
-        for klass in module.classes.values()
-        for method in module.methods_of(klass).values()
-    }
-    all_made = [name for _, name in made]
-    return all(
-        any(
-            _steps(one, name)
-            for one in (methods.get(facts, ()) if name.startswith("self.") else [facts])
-        )
+    made = list(_made(module))
+    names = Counter([name for name, _ in made])
+    for name, facts in made:
         # Two of one name may be those of two classes, or of two functions.
-        or (name in stepped and all_made.count(name) == 1)
-        for facts, name in made
-    )
+        once = names[name] == 1
+        if not (once and "step" in module.methods.get(name, ())):
+            if not _steps(facts, name, module):
+                return False
+    return len(made) > 0
 
 
-def _steps(facts: Facts, name: str) -> bool:
-    """Whether a function steps what has this name, itself or by a scaler."""
-    return any(
-        touch.what == name or (name in facts.handed and SCALER_NAME.search(touch.what))
-        for touch in facts.touches
-        if touch.kind == "step"
-    )
+def _made(module: Module) -> Iterator[tuple[str, Facts]]:
+    """What gets an optimizer as its value, and the function that makes it."""
+    for facts in module.facts.values():
+        for node in facts.assigns:
+            call = node.value
+            if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
+                if _is_optimizer(text_of(call.func), module):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for target in targets:
+                        yield text_of(target), facts
 
 
-def _is_optimizer(name: str, module: Module) -> bool:
+def _steps(facts: Facts, name: str, module: Module) -> bool:
+    """Whether a function, or a method of its class, steps what it gives this name, itself or by a scaler."""
+    for one in _methods_beside(facts, module) if name.startswith("self.") else [facts]:
+        for touch in one.touches:
+            by_scaler = name in one.handed and SCALER_NAME.search(touch.what)
+            if touch.kind == "step" and (touch.what == name or by_scaler):
+                return True
+    return False
+
+
+def _methods_beside(facts: Facts, module: Module) -> list[Facts]:
+    """The methods of the class that a method is of, itself included."""
+    for klass in module.classes.values():
+        methods = [module.facts[method] for method in module.methods_of(klass).values()]
+        if any(one is facts for one in methods):
+            return methods
+    return []
+
+
+def _is_optimizer(text: str, module: Module) -> bool:
     """Whether a dotted name is that of an optimizer of torch, or of what chooses one of them."""
-    name = _dotted(name, module)
+    name = _dotted(text, module)
     if not name.startswith("torch.optim.") or "lr_scheduler" in name or "swa_utils" in name:
         return name == "getattr"
     return name.rpartition(".")[2][:1].isupper()

@@ -266,7 +266,7 @@ class Reuse:
             tuple(sorted((w, self._module.imports[w]) for w in names & module.imports.keys())),
             tuple(self._methods[w] for w in sorted(names & self._methods.keys())),
             frozenset(names & module.tested),
-            tuple(self._reached(w) for w in sorted(names & module.method_names)),
+            tuple(self._reached(w) for w in sorted(names & module.methods_by_name.keys())),
         )
         return key, texts
 

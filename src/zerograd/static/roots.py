@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import field
+from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.core.events import Backward, Site, Step, Zero
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import CALLED, Does, Role, Round
@@ -16,7 +18,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import Facts, blocks, nodes, outer_loops, parameters, text_of
+from zerograd.static.read.file_index import Facts, nodes, outer_loops, parameters, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Origin, Thing
@@ -38,48 +40,51 @@ class Root(NamedTuple):
     """And does all that the function does not do itself."""
 
 
+@dataclass(eq=False)
 class Roots:
     """Interprets the roots of a file, one after the other."""
 
-    def __init__(self, program: Program, cut: dict[str, None], reuse: Reuse | None = None) -> None:
-        self.program = program
-        self.reuse = reuse
-        self.module = program.module
-        self.cut = cut
-        """What was left out, and why; here, the roots that were too large."""
-        self.current = "the top level"
-        """The name of the root that was interpreted last."""
-        self.plain: list[tuple[str, list[Repeated]]] = []
-        """The loops of functions that are obviously right, and were not interpreted."""
-        self.unread: list[Fn | None] = []
-        """The roots that were too large."""
-        self._inlined: set[ast.AST] = set()
-        """The functions that some root has called."""
+    program: Program
+    cut: dict[str, None]
+    """What was left out, and why; here, the roots that were too large."""
+    reuse: Reuse | None = None
+    current: str = "the top level"
+    """The name of the root that was interpreted last."""
+    plain: list[tuple[str, list[Repeated]]] = field(default_factory=list)
+    """The loops of functions that are obviously right, and were not interpreted."""
+    unread: list[Fn | None] = field(default_factory=list)
+    """The roots that were too large."""
+    _inlined: set[ast.AST] = field(default_factory=set)
+    """The functions that some root has called."""
 
     def __iter__(self) -> Iterator[Root | Recalled]:
-        module = self.module
-        # Only this one is asked what functions reach: what it knows depends on no root.
-        scout = self.program.interpreter()
+        module = self.program.module
         functions = list(_functions(module))
-        defines = any(map(module.methods_named, ("zero_grad", "step", "backward")))
+        defines = not module.methods_by_name.keys().isdisjoint(("zero_grad", "step", "backward"))
         managed = defines or not registry.MANAGING.isdisjoint(module.packages)
-        if scout.graph.may_step(None) or _feeds(module.top):
-            if managed or not self._is_obviously_right(functions, scout):
+        if module.top.steps or self.scout.graph.may_step(None) or _feeds(module.top):
+            if managed or not self._is_obviously_right(functions):
                 yield from self._unit(None)
             else:
                 self._note_plain(module.tree, None)
-        whole = module.facts[module.tree]
-        # Callers first. `model.train()` may call the `train` of a class here, `train_batch()` has to call the one here.
-        called = {name.rpartition(".")[2] for name in whole.calls}
-        own = whole.calls | {name[5:] for name in whole.calls if name.startswith("self.")}
-        functions.sort(key=lambda fn: (fn.name in called) + (fn.name in own))
         for klass in module.classes.values():
-            yield from self._inherited(Klass(klass, module, klass.name), scout)
+            yield from self._inherited(Klass(klass, module, klass.name))
+        if functions:
+            yield from self._functions(_callers_first(functions, module), managed)
+
+    @cached_property
+    def scout(self) -> Interpreter:
+        """Is asked what functions reach, which depends on no root. A file without functions needs none."""
+        return self.program.interpreter()
+
+    def _functions(self, functions: list[Fn], managed: bool) -> Iterator[Root | Recalled]:
+        """Those functions and methods that no other one calls, and that are not obviously right."""
+        scout, module = self.scout, self.program.module
         for fn in functions:
             if fn.node in self._inlined or scout.classes.is_optimizer_method(fn):
                 continue
             here = scout.graph.touches_gradients_here(fn)
-            completed = here and self._round_of(fn, scout) is not None
+            completed = here and self._round_of(fn) is not None
             is_right = not here or (
                 not (managed or completed) and scout.obviously_right.is_right(fn)
             )
@@ -87,7 +92,7 @@ class Roots:
             if (
                 is_right
                 and all(
-                    self._is_right(inner, scout)
+                    self._is_right(inner)
                     for inner in (*_repeated(fn, scout.graph), *_hands_wrapper_to(fn, scout.graph))
                 )
                 and not _hands_on(fn, scout.graph)
@@ -99,9 +104,9 @@ class Roots:
                 continue
             feeds = completed or _feeds(module.facts[fn.node])
             if feeds or scout.graph.may_step(fn):
-                yield from self._unit(fn, scout=scout)
+                yield from self._unit(fn, with_inner=True)
 
-    def _round_of(self, fn: Fn, scout: Interpreter) -> Round | None:
+    def _round_of(self, fn: Fn) -> Round | None:
         """What a framework does for every batch around a method that clips, and leaves the rest to it."""
         called = fn.module.facts[fn.node].called
         if fn.klass is None or registry.CLIPS.isdisjoint(called):
@@ -110,16 +115,16 @@ class Roots:
             ("optimizers", "manual_backward", "backward", "step", "zero_grad")
         ):
             return None
-        lineage = scout.classes.lineage(fn.klass)
+        lineage = self.scout.classes.lineage(fn.klass)
         if any(
             "automatic_optimization" in base.module.attributes_of(base.node) for base in lineage
         ):
             return None  # it does not leave the rest to the framework
-        return registry.round_of(fn.name, self._bases(fn, scout))
+        return registry.round_of(fn.name, self._bases(fn))
 
-    def _bases(self, fn: Fn, scout: Interpreter) -> list[str]:
+    def _bases(self, fn: Fn) -> list[str]:
         """The dotted names of all that the class of a method inherits from."""
-        lineage = scout.classes.lineage(fn.klass) if fn.klass is not None else []
+        lineage = self.scout.classes.lineage(fn.klass) if fn.klass is not None else []
         return [imported_name(base, one.module) for one in lineage for base in one.node.bases]
 
     def _in_round(self, fn: Fn, round_: Round, interpreter: Interpreter) -> Root:
@@ -138,10 +143,10 @@ class Roots:
         ]
         return root._replace(flow=Seq(flows), completed=True)
 
-    def _is_driven(self, fn: Fn, scout: Interpreter) -> bool:
+    def _is_driven(self, fn: Fn) -> bool:
         """Whether a framework calls a function once for every batch."""
         if fn.klass is not None and fn.frame is None:
-            bases = self._bases(fn, scout)
+            bases = self._bases(fn)
             if registry.is_managed(bases):
                 return registry.is_driven(fn.name, bases)
         if fn.name in registry.PER_BATCH:
@@ -150,8 +155,9 @@ class Roots:
             return False
         return fn.name in _handed_to_drivers(fn.module) and not _cleared_by_handlers(fn)
 
-    def _inherited(self, klass: Klass, scout: Interpreter) -> Iterator[Root | Recalled]:
+    def _inherited(self, klass: Klass) -> Iterator[Root | Recalled]:
         """Inherited methods that repeat what this class, or another base of it, does to gradients."""
+        scout = self.scout
         lineage = scout.classes.lineage(klass)
         if len(lineage) == 1:
             return
@@ -166,9 +172,9 @@ class Roots:
                 yield from self._unit(fn, klass=klass)
 
     def _unit(
-        self, fn: Fn | None, *, scout: Interpreter | None = None, klass: Klass | None = None
+        self, fn: Fn | None, *, with_inner: bool = False, klass: Klass | None = None
     ) -> Iterator[Root | Recalled]:
-        """A function, or the top level; with `scout`, also the functions that are defined inside it.
+        """A function, or the top level; if asked for, also the functions that are defined inside it.
 
         The caller explores each root before it asks for the next one.
         """
@@ -182,24 +188,24 @@ class Roots:
                 yield kept
                 return
         interpreter = self.program.interpreter()
-        round_ = self._round_of(fn, scout) if fn is not None and scout is not None else None
+        round_ = self._round_of(fn) if fn is not None and with_inner else None
         if fn is not None and round_ is not None:
             yield self._in_round(fn, round_, interpreter)
         else:
-            per_batch = scout is not None and fn is not None and self._is_driven(fn, scout)
+            per_batch = with_inner and fn is not None and self._is_driven(fn)
             yield self._interpret(fn, interpreter, per_batch=per_batch)
-        if scout is not None:
+        if with_inner:
             for inner in interpreter.env.closures:
-                if inner.node not in self._inlined and scout.graph.touches_gradients(inner):
-                    driven = self._is_driven(inner, scout)
+                if inner.node not in self._inlined and self.scout.graph.touches_gradients(inner):
+                    driven = self._is_driven(inner)
                     yield self._interpret(inner, interpreter, per_batch=driven)
         if reuse is not None:
             reuse.keep(interpreter.nesting.inlined, len(self.cut))
 
-    def _is_right(self, fn: Fn, scout: Interpreter) -> bool:
+    def _is_right(self, fn: Fn) -> bool:
         """Whether a function of another file is obviously right."""
         packages = fn.module.packages
-        return registry.MANAGING.isdisjoint(packages) and scout.obviously_right.is_right(fn)
+        return registry.MANAGING.isdisjoint(packages) and self.scout.obviously_right.is_right(fn)
 
     def _interpret(
         self, fn: Fn | None, interpreter: Interpreter, *, per_batch: bool = False
@@ -220,42 +226,41 @@ class Roots:
 
     def left_out(self) -> list[Fn | None]:
         """What was not interpreted, if there was too much in the file."""
-        functions = (fn for fn in _functions(self.module) if fn.node not in self._inlined)
+        functions = (fn for fn in _functions(self.program.module) if fn.node not in self._inlined)
         return [None, *functions]
 
     def _note_plain(self, node: ast.AST, fn: Fn | None) -> None:
-        if loops := repeated_steps(node, self.module):
+        if loops := repeated_steps(node, self.program.module):
             self.plain.append((qualified_name(fn), loops))
 
-    def _is_obviously_right(self, functions: list[Fn], scout: Interpreter) -> bool:
+    def _is_obviously_right(self, functions: list[Fn]) -> bool:
         """Whether the top level, and all that it calls that does anything to gradients, is right."""
-        module = self.module
-        top = module.facts[module.tree]
-        if any(touch.kind != "requires_grad" for touch in top.touches):
-            only = sum(bool(facts.touches) for facts in module.facts.values()) == 1
-            if not is_plain(top, blocks(module.tree), module.methods, only) or _jumps(module):
+        module = self.program.module
+        touches = module.facts[module.tree].touches
+        if any(touch.kind != "requires_grad" for touch in touches):
+            if not is_plain(module.tree, module) or _jumps(module):
                 return False
-            if repeated_steps(module.tree, module) is None:
-                return False
-        if not all(
-            scout.obviously_right.is_right(fn)
-            for fn in functions
-            if scout.graph.touches_gradients_here(fn)
-        ):
-            return False
-        names_called = {
-            text_of(call.func).split(".")[0]
-            for node in module.tree.body
-            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-            for call in nodes(node)
-            if isinstance(call, ast.Call)
-        }
-        imported = (
-            scout.names.of_module(module, name) for name in names_called & module.imports.keys()
-        )
-        return not any(
-            isinstance(value, (Fn, Klass)) or (isinstance(value, Origin) and value.path is not None)
-            for value in imported
+        for fn in functions:
+            if self.scout.graph.touches_gradients_here(fn):
+                if not self.scout.obviously_right.is_right(fn):
+                    return False
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        own = (node for node in module.tree.body if not isinstance(node, definitions))
+        for call in nodes(*own):
+            if isinstance(call, ast.Call):
+                name = text_of(call.func).split(".")[0]
+                if name in module.imports and self._is_of_project(name):
+                    return False
+        return True
+
+    def _is_of_project(self, name: str) -> bool:
+        """Whether an imported name is a function, a class or a module of the project."""
+        module = self.program.module
+        if self.program.project.resolve(module, module.imports[name]) is None:
+            return name in module.functions or name in module.classes
+        value = self.scout.names.of_module(module, name)
+        return isinstance(value, (Fn, Klass)) or (
+            isinstance(value, Origin) and value.path is not None
         )
 
 
@@ -443,11 +448,21 @@ def _functions(module: Module) -> Iterator[Fn]:
                 yield Fn(method, module, method.name, me, None, owner)
 
 
+def _callers_first(functions: list[Fn], module: Module) -> list[Fn]:
+    """The functions of a module, those last that it calls itself."""
+    calls = module.facts[module.tree].calls
+    # `model.train()` may call the `train` of a class here, `train_batch()` has to call the one here.
+    called = {name.rpartition(".")[2] for name in calls}
+    own = calls | {name[5:] for name in calls if name.startswith("self.")}
+    return sorted(functions, key=lambda fn: (fn.name in called) + (fn.name in own))
+
+
 def _jumps(module: Module) -> bool:
     """Whether something may leave a block of the module early: then a round need not be complete."""
-    return any(
-        isinstance(node, (ast.Continue, ast.Break, ast.Raise)) for node in nodes(module.tree)
-    )
+    for node in nodes(module.tree):
+        if isinstance(node, (ast.Continue, ast.Break, ast.Raise)):
+            return True
+    return False
 
 
 def _handed_to_drivers(module: Module) -> set[str]:

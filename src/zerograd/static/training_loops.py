@@ -226,28 +226,32 @@ class LoopsOfRoot:
             )
 
 
-def plainly_right(path: str, name: str, loops: list[Repeated]) -> Iterator[TrainingLoop]:
-    """The loops of code that need not be interpreted."""
-    for loop, calls in loops:
-        steps = tuple(_step(path, call) for call in calls)
-        yield TrainingLoop(_site(path, loop), name, "loop", steps)
+def plainly_right(path: str, plain: list[tuple[str, list[Repeated]]]) -> Iterator[TrainingLoop]:
+    """The loops of functions that need not be interpreted, which are given with their names."""
+    for name, loops in plain:
+        for loop, calls in loops:
+            yield TrainingLoop(_site(path, loop), name, "loop", _steps(path, calls))
 
 
-def not_read(module: Module, fn: Fn | None) -> Iterator[TrainingLoop]:
-    """The loops of code that was too large to be interpreted."""
-    root = fn.node if fn is not None else module.tree
-    name = qualified_name(fn)
-    for loop, calls in written_steps(root, module).items():
-        site = _site(module.path, loop or root) if loop or fn else _whole(module)
-        kind: Kind = "loop" if loop is not None else "function"
-        steps = tuple(_step(module.path, call) for call in calls)
-        gap = Gap(NotFollowed.TOO_LARGE, site)
-        yield TrainingLoop(site, name, kind if loop or fn else _file_kind(module), steps, gap=gap)
+def not_read(module: Module, roots: list[Fn | None]) -> Iterator[TrainingLoop]:
+    """The loops of functions, or of the top level, that were too large to be interpreted."""
+    for fn in roots:
+        root = fn.node if fn is not None else module.tree
+        name = qualified_name(fn)
+        for loop, calls in written_steps(root, module).items():
+            site = _site(module.path, loop or root) if loop or fn else _whole(module)
+            kind: Kind = "loop" if loop is not None else "function"
+            kind = kind if loop or fn else _file_kind(module)
+            gap = Gap(NotFollowed.TOO_LARGE, site)
+            yield TrainingLoop(site, name, kind, _steps(module.path, calls), gap=gap)
 
 
-def _step(path: str, call: ast.Call) -> LoopStep:
-    text = text_of(call.func)
-    return LoopStep(_site(path, call), f"{text}()", _owner(text))
+def _steps(path: str, calls: list[ast.Call]) -> tuple[LoopStep, ...]:
+    steps = []
+    for call in calls:
+        text = text_of(call.func)
+        steps.append(LoopStep(_site(path, call), f"{text}()", _owner(text)))
+    return tuple(steps)
 
 
 def _file_kind(module: Module) -> Kind:

@@ -28,15 +28,14 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
 def untrained_modules(module: Module) -> Iterator[Backward]:
     """For each untrained module, the backward that should reach it."""
     facts = module.facts[module.tree]
+    if "backward" not in facts.called or facts.grads:
+        return  # where gradients are looked at, the program may do the rest of the backward itself
     trained = {name.rpartition(".")[0] for name in facts.calls if name.endswith(".parameters")}
     trained &= facts.calls
-    if not trained or "backward" not in facts.called or facts.grads:
-        return  # where gradients are looked at, the program may do the rest of the backward itself
     cuts = len(trained) > 1 and ("detach" in facts.called or _reads_data(module))
     # What a function is handed may have other uses: these need not be looked at, and most files have no others.
     cuts = cuts and not {name.rpartition(".")[2] for name in trained} <= _parameters(module)
-    renamed = [name for name in trained if len(module.globals.get(name, ())) > 1]
-    if cuts or renamed or any(_renames(module, name) for name in trained):
+    if cuts or _are_rebound(trained, module):
         yield from _Uses(module, trained).found()
 
 
@@ -53,9 +52,15 @@ def _reads_data(module: Module) -> bool:
     return any(attr == "data" for facts in module.facts.values() for _, attr in facts.attributes)
 
 
-def _renames(module: Module, name: str) -> bool:
-    functions = (facts for facts in module.facts.values() if name in facts.assigned)
-    return any(len(facts.locals.get(name, ())) > 1 for facts in functions)
+def _are_rebound(names: set[str], module: Module) -> bool:
+    """Whether the top level, or a function, gives a variable of one of these names more than one value."""
+    for name in names:
+        if len(module.globals.get(name, ())) > 1:
+            return True
+        for facts in module.facts.values():
+            if name in facts.assigned and len(facts.locals.get(name, ())) > 1:
+                return True
+    return False
 
 
 class _Uses:

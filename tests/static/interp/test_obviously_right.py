@@ -20,7 +20,7 @@ from zerograd.learn.rule_pages import prelude
 from zerograd.rules.catalogue import RULES
 from zerograd.static.check_file import check_file, check_text
 from zerograd.static.interp import obviously_right
-from zerograd.static.read import file_index
+from zerograd.static.read.module import index
 from zerograd.static.roots import Roots
 
 ZERO, BACKWARD, STEP = "opt.zero_grad()", "loss_fn(model(x), y).backward()", "opt.step()"
@@ -112,27 +112,22 @@ def test_a_random_program_has_the_same_findings_when_all_of_it_is_read(lines: li
 # What is plain
 
 
-def facts_of(text: str) -> tuple[ast.stmt, file_index.Facts, dict[str, frozenset[str]]]:
-    """The first function of a text, its facts, and what its file calls on what."""
-    tree = ast.parse(text)
-    file = file_index.read(tree)
-    methods = {name: frozenset(used) for name, used in file.methods.items()}
-    return tree.body[0], file.functions[tree.body[0]], methods
-
-
 def body(*lines: str) -> str:
     inside = "".join(f"        {line}\n" for line in lines)
     return f"def train(model, loader, loss_fn, on):\n    for x, y in loader:\n{inside}"
 
 
+ANOTHER = "\ndef other(optimizer):\n    optimizer.zero_grad()\n"
+
+
 def is_plain(*lines: str, only: bool = True) -> bool:
-    function, known, methods = facts_of(body(*lines))
-    return obviously_right.is_plain(known, file_index.blocks(function), methods, only)
+    module = index("train.py", ast.parse(body(*lines) + ("" if only else ANOTHER)))
+    return obviously_right.is_plain(module.functions["train"], module)
 
 
 def is_silent(*lines: str) -> bool:
-    _, known, methods = facts_of(body(*lines))
-    return obviously_right.is_silent(known, methods)
+    module = index("train.py", ast.parse(body(*lines)))
+    return obviously_right.is_silent(module.facts[module.functions["train"]], module.methods)
 
 
 OTHER = ("aux_opt.zero_grad()", "loss.backward()", "aux_opt.step()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 
 from zerograd.core.records import dataclass, replace
 from zerograd.static.frameworks.table import CALLED
@@ -19,26 +20,26 @@ DEEPEST = 6
 """Calls that are followed from one function to the next."""
 
 
+@dataclass(eq=False)
 class KnownCalls:
     """What was found out about calls, for all functions of a file that are interpreted."""
 
-    def __init__(self) -> None:
-        self.near: dict[Facts, list[Fn]] = {}
-        """By the facts of some code, the functions of its file that it may call."""
-        self.named: dict[tuple[int, str], list[Fn]] = {}
-        """By the identity of a file and a name, its functions and methods of that name."""
-        self.reached: dict[tuple[ast.AST, str], bool] = {}
-        """Whether a function, or one that it calls, does this."""
-        self.pending: set[tuple[ast.AST, str]] = set()
-        """What is being found out: functions may call each other in a circle."""
-        self.provisional: set[tuple[ast.AST, str]] = set()
-        """What was denied while it depended on something pending."""
-        self.in_circle = False
-        """Whether the answer that is being found depends on something pending."""
-        self.methods: dict[tuple[ast.ClassDef, str], list[Fn]] = {}
-        """By class and name of a method, the methods that it reaches."""
-        self.made: dict[ast.ClassDef, list[Klass]] = {}
-        """By class, the classes of the project that its methods make objects of."""
+    near: dict[Facts, list[Fn]] = field(default_factory=dict)
+    """By the facts of some code, the functions of its file that it may call."""
+    named: dict[tuple[int, str], list[Fn]] = field(default_factory=dict)
+    """By the identity of a file and a name, its functions and methods of that name."""
+    reached: dict[tuple[ast.AST, str], bool] = field(default_factory=dict)
+    """Whether a function, or one that it calls, does this."""
+    pending: set[tuple[ast.AST, str]] = field(default_factory=set)
+    """What is being found out: functions may call each other in a circle."""
+    provisional: set[tuple[ast.AST, str]] = field(default_factory=set)
+    """What was denied while it depended on something pending."""
+    in_circle: bool = False
+    """Whether the answer that is being found depends on something pending."""
+    methods: dict[tuple[ast.ClassDef, str], list[Fn]] = field(default_factory=dict)
+    """By class and name of a method, the methods that it reaches."""
+    made: dict[ast.ClassDef, list[Klass]] = field(default_factory=dict)
+    """By class, the classes of the project that its methods make objects of."""
 
 
 @dataclass(eq=False)

@@ -168,7 +168,7 @@ class Environment:
         return caller
 
     def forget(self) -> None:
-        """Lets go of what frames and functions hold of each other: no collector looks for cycles."""
+        """Lets go of what frames and functions hold of each other."""
         for frame in self.frames:
             frame.env.clear()
 

@@ -47,7 +47,7 @@ class Evaluator:
             add()
 
     def forget(self) -> None:
-        """Lets go of the parts, which hold this: no collector looks for cycles."""
+        """Lets go of the parts, which hold this."""
         self._add_handlers = None
         self.expressions.clear()
         self.statements.clear()

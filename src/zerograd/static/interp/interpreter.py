@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import field
 
 from zerograd.core.events import Event, Site
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.explore.flow import Flow
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
 from zerograd.static.interp.emitter import Emitter, Gate
@@ -20,27 +21,21 @@ from zerograd.static.read.project import Project
 from zerograd.static.read.values import Fn
 
 
+@dataclass(eq=False)
 class Program:
     """A file and what it imports; what its interpreters have found out is known to all of them."""
 
-    def __init__(self, project: Project, module: Module) -> None:
-        self.project = project
-        self.module = module
-        self.classes = KnownClasses()
-        self.calls = KnownCalls()
-        self.interpreters: list[Interpreter] = []
+    project: Project
+    module: Module
+    classes: KnownClasses = field(default_factory=KnownClasses)
+    calls: KnownCalls = field(default_factory=KnownCalls)
+    interpreters: list[Interpreter] = field(default_factory=list)
 
     def interpreter(self) -> Interpreter:
         """An interpreter for the top level, or for one function."""
         interpreter = Interpreter(self)
         self.interpreters.append(interpreter)
         return interpreter
-
-    def forget(self) -> None:
-        """Lets go of what the interpreters hold in circles: no collector looks for cycles."""
-        for interpreter in self.interpreters:
-            interpreter.env.forget()
-            interpreter.evaluator.forget()
 
 
 class Interpreter:
@@ -143,6 +138,11 @@ class Interpreter:
         """A function as a flow, its parameters unknown."""
         self.evaluator.complete()
         return self.activations.flow_of(fn)
+
+    def forget(self) -> None:
+        """Lets go of what the parts hold of each other: no collector looks for cycles."""
+        self.env.forget()
+        self.evaluator.forget()
 
     def idle_loss(self, step: Event) -> Site | None:
         """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterator
+from dataclasses import field
 
-from zerograd.core.records import replace
+from zerograd.core.records import dataclass, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment, KnownObjects
@@ -39,16 +40,16 @@ _HARMLESS_BASES = frozenset(
 )
 
 
+@dataclass(eq=False)
 class KnownClasses:
     """What was found out about classes, for all functions of a file that are interpreted."""
 
-    def __init__(self) -> None:
-        self.lineages: dict[ast.ClassDef, list[Klass]] = {}
-        self.methods: dict[ast.ClassDef, list[Fn]] = {}
-        self.kept: dict[Function, dict[str, str]] = {}
-        """By method: the attribute that holds each argument."""
-        self.silent: dict[ast.ClassDef, bool] = {}
-        """By class: whether what it inherits unseen leaves gradients alone."""
+    lineages: dict[ast.ClassDef, list[Klass]] = field(default_factory=dict)
+    methods: dict[ast.ClassDef, list[Fn]] = field(default_factory=dict)
+    kept: dict[Function, dict[str, str]] = field(default_factory=dict)
+    """By method: the attribute that holds each argument."""
+    silent: dict[ast.ClassDef, bool] = field(default_factory=dict)
+    """By class: whether what it inherits unseen leaves gradients alone."""
 
 
 class Classes:

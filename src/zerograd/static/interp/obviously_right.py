@@ -42,16 +42,10 @@ class ObviouslyRight:
         known = reached.get((fn.node, "right"))
         if known is None:
             reached[(fn.node, "right")] = False
-            facts, methods = fn.module.facts[fn.node], fn.module.methods
-            if is_silent(facts, methods):
+            if is_silent(fn.module.facts[fn.node], fn.module.methods):
                 known = all(self.is_right(inner) for inner in self.callees(fn))
             else:
-                only = sum(bool(other.touches) for other in fn.module.facts.values()) == 1
-                known = (
-                    is_plain(facts, blocks(fn.node), methods, only)
-                    and not any(self.callees(fn))
-                    and repeated_steps(fn.node, fn.module) is not None
-                )
+                known = is_plain(fn.node, fn.module) and not any(self.callees(fn))
             reached[(fn.node, "right")] = known
         return known
 
@@ -78,19 +72,22 @@ def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
     stepped: set[str] = set()
     kinds: set[type[ast.expr]] = set()
     for loop, calls in written_steps(root, module, others).items():
-        owners = [call.func.value for call in calls if isinstance(call.func, ast.Attribute)]
-        texts = set(map(text_of, owners))
-        bound = _bound(loop)
-        if loop is None or any(name.split(".")[0] in bound for name in texts):
+        if loop is None:
             return None
-        found.append((loop, calls))
-        stepped |= texts
-        kinds.update(map(type, owners))
-    for call in others:
-        given = (*call.args, *[keyword.value for keyword in call.keywords])
-        if any(type(one) in kinds and text_of(one) in stepped for one in given):
-            if not vocabulary.is_benign(text_of(call.func).rpartition(".")[2]):
+        bound = _bound(loop)
+        for call in calls:
+            assert isinstance(call.func, ast.Attribute), "it is a call of `step`"
+            owner = call.func.value
+            if text_of(owner).split(".")[0] in bound:
                 return None
+            stepped.add(text_of(owner))
+            kinds.add(type(owner))
+        found.append((loop, calls))
+    for call in others:
+        for one in (*call.args, *[keyword.value for keyword in call.keywords]):
+            if type(one) in kinds and text_of(one) in stepped:
+                if not vocabulary.is_benign(text_of(call.func).rpartition(".")[2]):
+                    return None
     return found
 
 
@@ -119,9 +116,9 @@ def written_steps(
     return found
 
 
-def _bound(loop: ForOrWhile | None) -> set[str]:
+def _bound(loop: ForOrWhile) -> set[str]:
     """The names that a loop gives new values."""
-    if loop is None or isinstance(loop, ast.While):
+    if isinstance(loop, ast.While):
         return set()
     return {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
 
@@ -131,20 +128,29 @@ def is_silent(facts: Facts, methods: Methods) -> bool:
     return not facts.inner_touches and not any(_counts(touch, methods) for touch in facts.touches)
 
 
-def is_plain(facts: Facts, blocks: list[list[Touch]], methods: Methods, only: bool) -> bool:
-    """Whether all that a function does to gradients is in blocks that are obviously right.
+def is_plain(root: ast.AST, module: Module) -> bool:
+    """Whether all that a function does to gradients is in blocks that are obviously right, and is repeated.
 
     Clearing last is right if no other function has left gradients: if only this one touches them.
     """
+    facts, methods = module.facts[root], module.methods
     if facts.inner_touches or not facts.called.isdisjoint(registry.LOCAL):
         return False
-    blocks = [[touch for touch in block if _counts(touch, methods)] for block in blocks]
-    touches = sum(touch.kind != LEAVES for block in blocks for touch in block)
-    if touches != sum(_counts(touch, methods) for touch in facts.touches):
-        return False
-    stepped = {touch.what for block in blocks for touch in block if touch.kind == "step"}
-    late = only and len(stepped) == 1 and len([block for block in blocks if block]) == 1
-    return len(stepped) > 0 and all(_is_right(block, len(stepped) == 1, late) for block in blocks)
+    touches = [touch for touch in facts.touches if _counts(touch, methods)]
+    stepped = {touch.what for touch in touches if touch.kind == "step"}
+    alone = len(stepped) == 1
+    late = alone and sum(bool(other.touches) for other in module.facts.values()) == 1
+    written = 0
+    rounds = []
+    for block in blocks(root):
+        if acts := [touch for touch in block if _counts(touch, methods)]:
+            rounds.append(acts)
+            written += sum(touch.kind != LEAVES for touch in acts)
+    if not stepped or written != len(touches):
+        return False  # what is no statement of its own is in no block
+    late = late and len(rounds) == 1
+    right = all(_is_right(acts, alone, late) for acts in rounds)
+    return right and repeated_steps(root, module) is not None
 
 
 def _counts(touch: Touch, methods: Methods) -> bool:

@@ -397,7 +397,7 @@ def _block(statements: list[ast.stmt]) -> list[Touch]:
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _NAMES_OR_CLIPS:
             if call.func.attr in CLIPS:
                 block.append(Touch(call.func.attr, "", at))
-            elif isinstance(node, ast.Expr) and not call.args and not _keyword(call, "gradient"):
+            elif isinstance(node, ast.Expr) and not call.args and not _has_gradient(call):
                 block.append(Touch(call.func.attr, text_of(call.func.value), at))
     return block
 
@@ -433,8 +433,9 @@ def _may_leave_by(node: ast.AST, in_loop: bool = False) -> bool:
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def _keyword(call: ast.Call, name: str) -> bool:
-    return any(keyword.arg == name for keyword in call.keywords)
+def _has_gradient(call: ast.Call) -> bool:
+    """Whether a backward is handed where it begins: `loss.backward(gradient=weights)`."""
+    return any(keyword.arg == "gradient" for keyword in call.keywords)
 
 
 def _touch(chain: Chain, touch: Touch) -> None:

@@ -20,8 +20,6 @@ def locate(path: str, dotted: str) -> tuple[str, str] | None:
             here = os.path.dirname(here)
         return _below(here, dotted.lstrip(".").split("."), 0)
     parts = dotted.split(".")
-    if parts[0] in OUTSIDE:
-        return None
     first = None
     for root in _search_path(here):
         names = listing(root)

@@ -39,7 +39,6 @@ class Module:
     counted: AbstractSet[str] = frozenset()
     """Attributes that are changed in place."""
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
-    by_name: dict[str, list[tuple[ast.ClassDef, Function]]] = field(default_factory=dict)
     own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
 
     @cached_property
@@ -47,20 +46,19 @@ class Module:
         """Names and attributes that a test, a count or a divisor may depend on."""
         return file_index.tested(self.asked, self.facts)
 
+    @cached_property
+    def methods_by_name(self) -> dict[str, list[tuple[ast.ClassDef, Function]]]:
+        """The methods of all classes of the module, with their classes."""
+        found: dict[str, list[tuple[ast.ClassDef, Function]]] = {}
+        for klass in self.classes.values():
+            for node in klass.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    found.setdefault(node.name, []).append((klass, node))
+        return found
+
     def methods_named(self, name: str) -> list[tuple[ast.ClassDef, Function]]:
         """The methods of this name in all classes of the module."""
-        if not self.by_name:
-            for klass in self.classes.values():
-                for node in klass.body:
-                    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        self.by_name.setdefault(node.name, []).append((klass, node))
-        return self.by_name.get(name, [])
-
-    @property
-    def method_names(self) -> AbstractSet[str]:
-        """The names of the methods of all classes of the module."""
-        self.methods_named("")
-        return self.by_name.keys()
+        return self.methods_by_name.get(name, [])
 
     def values_of(self, name: str) -> list[ast.expr]:
         """What is assigned to variables of this name, anywhere in the module."""
@@ -125,7 +123,7 @@ class Module:
             return False
         return self.clears_an_optimizer
 
-    @property
+    @cached_property
     def packages(self) -> set[str]:
         """The top-level packages that the file imports from."""
         return {name.split(".")[0] for name in self.imports.values()}

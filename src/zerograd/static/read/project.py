@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import cached_property
 
+from zerograd.core.records import dataclass
 from zerograd.static.read.budget import BYTES, Budget
 from zerograd.static.read.load import from_bytes, read_bytes
-from zerograd.static.read.locate import locate
+from zerograd.static.read.locate import OUTSIDE, locate
 from zerograd.static.read.module import Module, index
 from zerograd.static.read.outline import Outline, Outlines
 from zerograd.static.read.parsed_file import ParsedFile
@@ -32,19 +34,21 @@ MOST_IMPORTS = 40
 """Other modules that are followed for one file."""
 
 
+@dataclass(eq=False)
 class Project:
     """Finds modules for imports; remembers what was read."""
 
-    def __init__(self) -> None:
-        self.budget = Budget()
-        self.modules: dict[str, Module | None] = {}
-        self.read: set[str] = set()
-        self.spoken = 0
-        self.resolved: dict[tuple[str, str], tuple[Module, str] | None] = {}
-        self._outlines = Outlines()
-        self._checked = ("", "")
-        self.leading: frozenset[bytes] | None = None
-        """The names of functions that lead to a step, once somebody has asked."""
+    budget: Budget = field(default_factory=Budget)
+    modules: dict[str, Module | None] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    """The paths of the files and folders that were looked at."""
+    spoken: int = 0
+    """How many modules were followed."""
+    resolved: dict[tuple[str, str], tuple[Module, str] | None] = field(default_factory=dict)
+    _checked: tuple[str, str] = ("", "")
+    """The path and the text of the module that is checked."""
+    leading: frozenset[bytes] | None = None
+    """The names of functions that lead to a step, once somebody has asked."""
 
     def add(self, source: Source, parsed: ParsedFile | None = None) -> Module:
         """The module that is checked; `Unreadable` if it does not parse. `parsed` has its earlier texts."""
@@ -79,9 +83,13 @@ class Project:
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         """Where a dotted name lives: the project's module and the rest of the name."""
+        if dotted.partition(".")[0] in OUTSIDE:
+            return None
         key = (module.path, dotted)
         if key not in self.resolved:
-            self.resolved[key] = self._resolve(module, dotted)
+            path, rest = locate(module.path, dotted) or (None, "")
+            inner = self.load(path) if path is not None else None
+            self.resolved[key] = (inner, rest) if inner is not None else None
         return self.resolved[key]
 
     def open(self, module: Module, dotted: str) -> bool:
@@ -104,11 +112,6 @@ class Project:
             return True
         return False
 
-    def _resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
-        found = locate(module.path, dotted)
-        inner = self.load(found[0]) if found is not None else None
-        return (inner, found[1]) if found is not None and inner is not None else None
-
     def _imported(self, path: str, stamp: tuple[str, int, int]) -> Module:
         """The module in a file; an empty one if nothing in the file touches gradients or leads to a step."""
         if not _SILENT.get(stamp):
@@ -120,6 +123,10 @@ class Project:
         if self._outlines.is_led(path, self.leading_names()):
             return _indexed(path, from_bytes(read_bytes(path), path))
         return Module(path, ast.Module([], []))
+
+    @cached_property
+    def _outlines(self) -> Outlines:
+        return Outlines()
 
     def leading_names(self) -> frozenset[bytes]:
         """The names of functions that lead to a step, in the checked file and those that it imports."""
