@@ -25,6 +25,7 @@ from zerograd.core.finding import Finding, Level, Problem, Report, SourceKey
 from zerograd.core.records import dataclass
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import (
+    CLEAN,
     Verdict,
     add_sources,
     lines_of,
@@ -254,15 +255,16 @@ def _verdicts(
     targets: Sequence[Target], memory: Cache | None, options: Options, progress: Progress
 ) -> list[Verdict]:
     """The verdict on each file, from the cache if the file has not changed."""
-    unknown: Sequence[int]
-    if memory is None:
-        known: list[Verdict | None] = [None] * len(targets)
-        unknown = range(len(targets))
-    else:
-        known = [memory.get(target.path, target.mtime, target.size) for target in targets]
-        unknown = [number for number, verdict in enumerate(known) if verdict is None]
+    verdicts = [CLEAN] * len(targets)
+    unknown = []
+    for number, target in enumerate(targets):
+        known = None if memory is None else memory.get(target.path, target.mtime, target.size)
+        if known is None:
+            unknown.append(number)
+        else:
+            verdicts[number] = known
     if not unknown:
-        return [verdict for verdict in known if verdict is not None]
+        return verdicts
     from zerograd.check.workers import Job, check_all
 
     def check(numbers: Sequence[int], *, parse: bool) -> None:
@@ -271,33 +273,25 @@ def _verdicts(
         ]
         made = check_all(jobs, options.jobs or _cores(), progress)
         for number, verdict in zip(numbers, made, strict=True):
-            known[number] = verdict
+            verdicts[number] = verdict
             if memory is not None:
                 target = targets[number]
                 memory.put(target.path, target.mtime, target.size, verdict)
 
     check(unknown, parse=False)
-    found = _drivers(targets, known)
-    if found:
+    if any(verdict.unparsed for verdict in verdicts):
+        from zerograd.check.drivers import drivers
+
+        paths = (target.path for target in targets)
+        found = set(drivers(dict(zip(paths, verdicts, strict=True))))
         repeating = [at for at, target in enumerate(targets) if target.path in found]
-        unread = {at: known[at] for at in repeating}
+        unread = {at: verdicts[at] for at in repeating}
         check(repeating, parse=True)
         for at in repeating:
             # A file that nobody named, and that does not parse, is as it was.
-            verdict = known[at]
-            if verdict is not None and any(problem.skippable for problem in verdict.problems):
-                known[at] = unread[at]
-    return [verdict for verdict in known if verdict is not None]
-
-
-def _drivers(targets: Sequence[Target], known: Sequence[Verdict | None]) -> set[str]:
-    """The files that were not parsed, and repeat a step of another file."""
-    if not any(verdict is not None and verdict.unparsed for verdict in known):
-        return set()
-    from zerograd.check.drivers import drivers
-
-    verdicts = zip(targets, known, strict=True)
-    return set(drivers({target.path: verdict for target, verdict in verdicts if verdict}))
+            if any(problem.skippable for problem in verdicts[at].problems):
+                verdicts[at] = unread[at]
+    return verdicts
 
 
 def _cores() -> int:

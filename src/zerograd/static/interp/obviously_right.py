@@ -149,8 +149,10 @@ def is_plain(root: ast.AST, module: Module) -> bool:
     if not stepped or written != len(touches):
         return False  # what is no statement of its own is in no block
     late = late and len(rounds) == 1
-    right = all(_is_right(acts, alone, late) for acts in rounds)
-    return right and repeated_steps(root, module) is not None
+    for acts in rounds:
+        if not _is_right(acts, alone, late):
+            return False
+    return repeated_steps(root, module) is not None
 
 
 def _counts(touch: Touch, methods: Methods) -> bool:

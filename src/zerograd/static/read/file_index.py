@@ -397,7 +397,9 @@ def _block(statements: list[ast.stmt]) -> list[Touch]:
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _NAMES_OR_CLIPS:
             if call.func.attr in CLIPS:
                 block.append(Touch(call.func.attr, "", at))
-            elif isinstance(node, ast.Expr) and not call.args and not _has_gradient(call):
+            elif isinstance(node, ast.Expr) and not call.args:
+                if any(keyword.arg == "gradient" for keyword in call.keywords):
+                    continue  # the backward begins elsewhere
                 block.append(Touch(call.func.attr, text_of(call.func.value), at))
     return block
 
@@ -431,11 +433,6 @@ def _may_leave_by(node: ast.AST, in_loop: bool = False) -> bool:
 
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-
-
-def _has_gradient(call: ast.Call) -> bool:
-    """Whether a backward is handed where it begins: `loss.backward(gradient=weights)`."""
-    return any(keyword.arg == "gradient" for keyword in call.keywords)
 
 
 def _touch(chain: Chain, touch: Touch) -> None:
@@ -472,12 +469,7 @@ def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        for name in _FIELDS[node.__class__]:
-            value = getattr(node, name, None)
-            if value.__class__ is list:
-                todo += [item for item in value if item.__class__ in _BRANCHES]
-            elif value.__class__ in _BRANCHES:
-                todo.append(value)
+        todo += children(node)
 
 
 def outer_loops(root: ast.AST) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
