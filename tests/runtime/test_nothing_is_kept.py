@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import warnings
 import weakref
@@ -22,6 +23,7 @@ import zerograd
 from support import tiers
 from support.training import batches, loss_of, net
 from zerograd.recording.writer import Recorder
+from zerograd.runtime.unnoticed import unnoticed
 from zerograd.runtime.watch import Watch
 from zerograd.runtime.watcher import Watcher
 
@@ -358,3 +360,12 @@ def test_a_fault_of_ours_keeps_nothing(method: str, monkeypatch: pytest.MonkeyPa
     with zerograd.watch(on="collect") as report:
         assert alive(scaler) == 0
     assert len(report.errors) == 1
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is not counted there")
+def test_no_reference_is_taken_from_what_everybody_uses() -> None:
+    heard = unnoticed(torch, lambda error: False)
+    before = sys.getrefcount(None)
+    for _ in range(1_000):
+        heard(int)
+    assert abs(sys.getrefcount(None) - before) < 100

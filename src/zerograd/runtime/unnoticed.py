@@ -26,36 +26,25 @@ def unnoticed(torch: Any, fault: Callable[[BaseException], bool]) -> Callable[..
     """The function that calls our code; `fault` gets its errors, and is false if they have to be raised."""
     dispatch_modes = torch._C._len_torch_dispatch_stack
     function_modes = torch._C._len_torch_function_stack
-    compiler = torch._C._dynamo.eval_frame
-    compile_by = compiler.set_eval_frame
-    # torch 2.4 says what compiles only in exchange for another.
-    compiling = getattr(compiler, "get_eval_frame_callback", None) or _asked_by(compile_by)
+    # `get_eval_frame_callback` would say what compiles. But torch 2.4 has none, and that of 2.6 takes a reference
+    # away from what it returns: after some ten thousand calls the process dies.
+    compile_by = torch._C._dynamo.eval_frame.set_eval_frame
 
     def heard(call: Callable[..., Any], *args: Any) -> Any:
         try:
-            if dispatch_modes() or function_modes() or compiling() is not None:
-                before = compile_by(None)
-                try:
-                    with _without_modes(torch) as real:
-                        return call(*args) if real else None
-                finally:
-                    compile_by(before)
-            return call(*args)
+            before = compile_by(None)
+            if before is None and not dispatch_modes() and not function_modes():
+                return call(*args)
+            try:
+                with _without_modes(torch) as real:
+                    return call(*args) if real else None
+            finally:
+                compile_by(before)
         except BaseException as error:
             if not fault(error):
                 raise
 
     return heard
-
-
-def _asked_by(compile_by: Callable[[Any], Any]) -> Callable[[], Any]:
-    def compiling() -> Any:
-        before = compile_by(None)
-        if before is not None:
-            compile_by(before)
-        return before
-
-    return compiling
 
 
 @contextmanager
