@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.chosen = config.getoption("tier")
+    # A shell starts what runs in its background with Ctrl-C ignored, and every program that a test starts inherits that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     without_torch.skip_what_imports_it()
     with contextlib.suppress(ImportError):  # the libraries' environment has no hypothesis
         from hypothesis import HealthCheck, settings
