@@ -38,6 +38,11 @@ _LOOKS = pattern(
     r"^(print|len|id|isinstance|type|unscale_|clip_gradients)$|^_?(save|load|log)(_|$)"
 )
 """Calls that leave an optimizer that they are handed as it is, or only change its gradients."""
+_ONLY_LOOK = (
+    ast.Expr, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If, ast.Delete, ast.FormattedValue
+)  # fmt: skip
+_FREEZES = frozenset({"requires_grad_", "eval", "load_state_dict", "requires_grad"})
+"""What is done with a module that may not be trained."""
 _HARMLESS_BASES = frozenset({"object", "Module", "ABC", "Generic", "Protocol", "NamedTuple"})
 _ONCE = pattern(
     r"(^|_)(test|benchmark|profile|debug|demo|find|estimate|measure|check|lr_finder)(_|$)",
@@ -298,6 +303,8 @@ class _Followed:
         self.file = file
         self.slots: dict[_Slot, None] = {}
         self.is_cleared = False
+        self.results: list[_Slot] = []
+        """The functions that have given it back."""
         self.mentions: list[ast.AST] = [call]
         self.follow(call)
         todo = list(self.slots)
@@ -340,18 +347,18 @@ class _Followed:
         own = slot.name in self.file.module.attributes_of(klass)
         return own and not _names_of(klass) & _names_of(slot.home) - _HARMLESS_BASES
 
-    def follow(self, node: ast.expr) -> None:
-        """Looks at what is done with a value that is the optimizer, or holds it."""
+    def follow(self, node: ast.expr, at: int | None = None) -> None:
+        """Looks at what is done with a value that is the optimizer, or holds it: as item `at` of a tuple."""
         above = self.file.above[node]
         if isinstance(above, ast.Attribute):
             self.follow_attribute(above)
         elif isinstance(above, (ast.Subscript, ast.Starred, ast.IfExp, ast.NamedExpr)):
             if isinstance(above, ast.NamedExpr):
-                self.store(above.target, node)
+                self.store(above.target)
             self.follow(above)
-        elif isinstance(
-            above, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp)
-        ):
+        elif isinstance(above, (ast.List, ast.Tuple)):
+            self.follow(above, above.elts.index(node) if at is None else None)
+        elif isinstance(above, (ast.Dict, ast.Set, ast.ListComp, ast.DictComp)):
             self.follow(above)
         elif isinstance(above, ast.Call):
             self.follow_call(above, node)
@@ -359,30 +366,42 @@ class _Followed:
             call = self.file.above[above]
             assert isinstance(call, ast.Call)
             self.follow_call(call, node, above.arg)
-        elif isinstance(above, (ast.For, ast.AsyncFor)) and above.iter is node:
-            self.store(above.target, node)
+        else:
+            self.follow_statement(above, node, at)
+
+    def follow_statement(self, above: ast.AST, node: ast.expr, at: int | None) -> None:
+        """Looks at a statement, or at the `for` of a comprehension, that the optimizer is in."""
+        if isinstance(above, (ast.For, ast.AsyncFor)) and above.iter is node:
+            self.store(above.target)
         elif isinstance(above, ast.comprehension) and above.iter is node:
             for name in ast.walk(above.target):
                 if isinstance(name, ast.Name):
                     self.slots[_Slot(name.id, above)] = None
         elif isinstance(above, ast.Assign):
             for target in above.targets:
-                self.store(target, node)
+                self.store(target, at)
         elif isinstance(above, ast.AnnAssign):
-            self.store(above.target, node)
-        elif not isinstance(
-            above,
-            (
-                ast.Expr,
-                ast.Compare,
-                ast.BoolOp,
-                ast.UnaryOp,
-                ast.If,
-                ast.Delete,
-                ast.FormattedValue,
-            ),
-        ):
+            self.store(above.target)
+        elif isinstance(above, ast.Return):
+            self.follow_result(above, at)
+        elif not isinstance(above, _ONLY_LOOK):
             raise _Used
+
+    def follow_result(self, given: ast.Return, at: int | None) -> None:
+        """The optimizer is given back by a function of the file: its calls there are followed."""
+        file, function = self.file, self.file.function(given)
+        name = getattr(function, "name", "")
+        private = file.klass(function) is not None or name.startswith("_")
+        calls = [one for one in file.calls if text_of(one.func).rpartition(".")[2] == name]
+        mentions = [*file.names.get(name, ()), *file.attributes.get(name, ())]
+        if not (name and private and calls) or len(mentions) != len(calls):
+            raise _Used  # whoever is handed the function may call it
+        slot = _Slot(name, file.klass(function) or file.module.tree, is_attribute=True)
+        if slot in self.results:
+            raise _Used  # it calls itself
+        self.results.append(slot)
+        for call in calls:
+            self.follow(call, at)
 
     def follow_attribute(self, node: ast.Attribute) -> None:
         call = self.file.above[node]
@@ -404,7 +423,7 @@ class _Followed:
         if text in _SAME_ITEMS:
             self.follow(call)
         elif name == "append" and isinstance(call.func, ast.Attribute):
-            self.store(call.func.value, value)
+            self.store(call.func.value)
         elif text in module.functions:
             self.enter(module.functions[text], call, value, keyword, 0)
         elif text in module.classes:
@@ -461,12 +480,13 @@ class _Followed:
             raise _Used
         self.slots[_Slot(name, function)] = None
 
-    def store(self, target: ast.expr, value: ast.expr) -> None:
-        """The optimizer gets a name."""
+    def store(self, target: ast.expr, at: int | None = None) -> None:
+        """The optimizer gets a name; it is item `at` of what is unpacked, or may be any of them."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-            for at, one in enumerate(target.elts):
-                self.store(one, values[at] if at < len(values) else value)
+            unpacks = any(isinstance(one, ast.Starred) for one in target.elts)
+            known = at is not None and at < len(target.elts) and not unpacks
+            for one in target.elts[at : at + 1] if known and at is not None else target.elts:
+                self.store(one)
         elif isinstance(target, ast.Name):
             self.slots[_Slot(target.id, self.file.binds(target, target.id))] = None
         elif isinstance(target, ast.Attribute):
@@ -474,7 +494,7 @@ class _Followed:
             home = self.file.klass(target) if mine else None
             self.slots[_Slot(target.attr, home, is_attribute=True)] = None
         elif isinstance(target, ast.Subscript):
-            self.store(target.value, value)
+            self.store(target.value)
         else:
             raise _Used
 
@@ -487,13 +507,35 @@ class _Followed:
         # Where something else is stepped, the gradients may be that one's.
         steps = [one for one in file.attributes.get("step", ()) if file.is_stepped(one)]
         if any(self.is_in(one, homes) for one in steps):
-            return None
+            return self.filling_of_its_own(homes)
         fillings = [one for one in file.fillings() if self.is_in(one, homes)]
         fillings.sort(key=lambda one: getattr(one, "lineno", 0))
         least = 1 if self.is_cleared or self.clears_or_clips(homes) else 2
         if least == 2 and any(self.is_public(slot) for slot in self.slots):
             return None  # whoever uses the object may clear and step
         return next((one for one in fillings if self.is_repeated(one, least)), None)
+
+    def filling_of_its_own(self, homes: list[ast.AST]) -> ast.AST | None:
+        """Where a backward runs through the one module that the optimizer has, and no other optimizer has."""
+        file = self.file
+        text = _module_of(self.mentions[0])
+        name = text.rpartition(".")[2]
+        mentions: list[ast.expr] = [*file.names.get(name, ())]
+        if text.startswith("self."):
+            mentions = [*file.attributes.get(name, ())]
+        mentions = [one for one in mentions if text_of(one) == text]
+        methods = [above for one in mentions if isinstance(above := file.above[one], ast.Attribute)]
+        if not text or any(one.attr in _FREEZES for one in methods):
+            return None
+        if sum(one.attr == "parameters" for one in methods) != 1:
+            return None
+        for one in mentions:
+            call = file.above[one]
+            if isinstance(call, ast.Call) and call.func is one and self.is_in(call, homes):
+                found = _reached(file, call)
+                if found is not None and self.is_repeated(found, 1):
+                    return found
+        return None
 
     def is_public(self, slot: _Slot) -> bool:
         return slot.is_attribute and not slot.name.startswith("_")
@@ -545,7 +587,7 @@ class _Followed:
         from zerograd.static.read.callers import is_mentioned_elsewhere, searched
 
         file = self.file
-        for slot in self.slots:
+        for slot in (*self.slots, *self.results):
             if isinstance(slot.home, (*_FUNCTIONS, ast.comprehension)):
                 continue
             file.read.update(searched(file.module.path))
@@ -582,6 +624,58 @@ class _Followed:
             one.partition(".")[0] == "torch" or is_class(module.path, one.rpartition(".")[2])
             for one in imported
         )
+
+
+def _module_of(made: ast.AST) -> str:
+    """The module whose parameters an optimizer gets, and nothing else."""
+    given = made.args[0] if isinstance(made, ast.Call) and made.args else None
+    if not isinstance(given, ast.Call) or given.args:
+        return ""
+    owner, _, method = text_of(given.func).rpartition(".")
+    plain = owner.removeprefix("self.").isidentifier()
+    return owner if method == "parameters" and plain and owner != "self" else ""
+
+
+def _reached(file: _Optimizers, call: ast.Call) -> ast.AST | None:
+    """The backward of the same function that the result of a call is handed on to, as it is."""
+    function = file.function(call)
+    around = [*file.around(call)]
+    if any(isinstance(one, (ast.With, ast.AsyncWith)) for one in around):
+        return None  # under `no_grad`, perhaps
+    names: set[str] = set()
+    carried: ast.AST = call
+    statements = sorted(
+        (one for one in nodes(function) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr))),
+        key=lambda one: one.lineno,
+    )
+    for one in statements:
+        inside = [part for part in nodes(one.value) if part is carried or _reads(part, names)]
+        if not any(_is_carried(file, part, one) for part in inside):
+            continue
+        if isinstance(one, ast.Expr):
+            func = one.value.func if isinstance(one.value, ast.Call) else None
+            if isinstance(func, ast.Attribute) and func.attr == "backward":
+                return one.value
+            continue
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return None
+
+
+def _reads(node: ast.AST, names: set[str]) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
+
+
+def _is_carried(file: _Optimizers, node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether the value of a statement is computed with a value that is in it, and runs back through it."""
+    for above in file.around(node):
+        if above is statement:
+            return True
+        if isinstance(above, ast.Attribute) and above.attr in vocabulary.CUT:
+            return False
+        if isinstance(above, (ast.Compare, ast.IfExp, ast.Lambda, ast.comprehension)):
+            return False
+    return False
 
 
 def _names_of(klass: ast.ClassDef) -> set[str]:

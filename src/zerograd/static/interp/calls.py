@@ -203,6 +203,8 @@ class Calls:
             return self.call_value(node, method)
         if isinstance(method, Bound):
             return self.bound_call(node, method)
+        if isinstance(method, Origin) and method.path is None and owner.klass is not None:
+            return self.libraries.call(node, method.name)  # `self.criterion = F.mse_loss`
         if func.attr in vocabulary.PASS_THROUGH:
             self.evaluator.arguments(node)
             return owner
@@ -307,7 +309,7 @@ class Calls:
         if made:
             return self.constructors.make(node, last, made, arguments)
         if vocabulary.is_class_name(last) and callee.klass is None:
-            return self.constructors.built_object(node, arguments)
+            return self.constructors.record(node, last, arguments)
         return None
 
     def _is_stepped_in_parts(self, module: Thing) -> bool:

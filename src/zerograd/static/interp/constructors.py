@@ -103,6 +103,17 @@ class Constructors:
             self.effects.announce(node, key)
         return Thing(key, made=True)
 
+    def record(self, node: ast.Call, name: str, arguments: list[Value]) -> Value:
+        """A new object of a class that cannot be seen; one result of modules in it is what it stands for."""
+        things = [argument for argument in arguments if isinstance(argument, Thing)]
+        if not any(thing.role or self.objects.is_stepped(thing) for thing in things):
+            others = [argument for argument in arguments if not isinstance(argument, (Thing, Lit))]
+            results = [one for one in others if isinstance(one, Tensor)]
+            computed = [one for one in results if one.roots]
+            if len(results) == len(others) and len(computed) == 1 and not vocabulary.meddles(name):
+                return computed[0]
+        return self.built_object(node, arguments)
+
     def as_optimizer(self, value: Value, node: ast.expr) -> Value:
         """The result of an unseen call, as the optimizer that it has to be."""
         if isinstance(value, Tensor) and isinstance(node, (ast.Name, ast.Attribute)):

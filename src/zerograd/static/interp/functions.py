@@ -238,7 +238,8 @@ class Functions:
         returned = self.activations.enter(fn, values, aliases, tests)
         if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
             # It looks its class up in a table: `REGISTRY[name](params)`.
-            return self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
+            made = self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
+            return self._of_factory(made, _asked_parameters(fn, values))
         return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
 
     def can_enter(self, fn: Fn) -> bool:
@@ -437,6 +438,16 @@ class Functions:
             if isinstance(held, Thing):
                 keys.add(held.key)
         return frozenset(keys)
+
+
+def _asked_parameters(fn: Fn, values: dict[str, Value]) -> list[Value]:
+    """The parameters that a function asks the objects for that it is handed: `network.parameters()`."""
+    calls = fn.module.facts[fn.node].calls
+    return [
+        Params(frozenset({value.key}))
+        for name, value in values.items()
+        if isinstance(value, Thing) and f"{name}.parameters" in calls
+    ]
 
 
 def _positional(fn: Fn, bound: bool) -> list[ast.arg]:

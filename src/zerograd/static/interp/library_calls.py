@@ -221,6 +221,8 @@ class LibraryCalls:
         built = vocabulary.is_class_name(last) and (
             not name.startswith("torch.") or name.startswith("torch.nn.")
         )
+        if built and not leaf and not name.startswith("torch."):
+            return self.constructors.record(node, last, arguments)
         if leaf or built:
             return self.constructors.built_object(node, arguments)
         return self.effects.result_of([], arguments, node=node)

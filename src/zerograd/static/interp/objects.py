@@ -305,7 +305,9 @@ class Objects:
             if role or methods & vocabulary.OBJECT_METHODS:
                 return Thing(key, role)
         # A count is executed from 0: one that begins elsewhere would be read with wrong windows.
-        counted = ranked[0] == Lit(0) and attr in klass.module.counted
+        counted = ranked[0] == Lit(0) and any(
+            attr in one.module.counted for one in self.classes.lineage(owner.klass or klass)
+        )
         if isinstance(ranked[0], Lit) and (len(values) > 1 or counted):
             return Thing(key)
         return called(ranked[0], key)

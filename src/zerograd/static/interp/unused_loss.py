@@ -81,7 +81,9 @@ def idle_loss(
                     assigned[name] = node
                 elif isinstance(node.value, (ast.Attribute, ast.Subscript)):
                     parts.append((name, text_of(node.value).partition(".")[0], node))
-        elif isinstance(node, ast.Expr) and _is_computed(node.value):
+        elif isinstance(node, ast.Expr) and (
+            _is_computed(node.value) or _gives_loss(node.value, module)
+        ):
             bare = bare or node
         if isinstance(node, ast.Call) and _may_run_backward(node):
             if text_of(node.func).rpartition(".")[2] not in silent:
@@ -217,6 +219,22 @@ def _is_computed(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return True  # arithmetic alone does nothing
     return isinstance(node, ast.Call) and _COMPUTES.search(text_of(node.func)) is not None
+
+
+def _gives_loss(node: ast.expr, module: Module | None) -> bool:
+    """Whether a value that is not used is the loss that a function of the file gives back, and does nothing with."""
+    if module is None or not isinstance(node, ast.Call):
+        return False
+    owner, _, name = text_of(node.func).rpartition(".")
+    if not vocabulary.LOSS.search(name) or owner not in ("", "self"):
+        return False
+    methods = [method for _, method in module.methods_named(name)] if owner else []
+    functions = methods or [one for one in [module.functions.get(name)] if one is not None]
+    found = [module.facts[one] for one in functions]
+    return bool(found) and all(
+        one.returns and not one.stored and not any(map(_RUNS_BACKWARD.search, one.called))
+        for one in found
+    )
 
 
 class _Uses:

@@ -226,10 +226,12 @@ class Outlines:
         return found.union(*(self._leads(outline, name, self.farthest) for name in outline.parts))
 
     def repeats_a_step(self, outline: Outline) -> bool:
-        """Whether a file that says nothing of gradients leads from a loop to a step in another file."""
+        """Whether a file without a step leads to one in another file, from a loop or after its own backward."""
         exported = outline.kept(self.imported(outline, self.farthest))
         if not exported:
             return False
+        if any(fills in outline.data for fills in _FILLS) and outline.calling(exported):
+            return True
         if outline.repeating(exported) or self.makes_a_wrapper(outline) or self.hands_on(outline):
             return True
         if any(
@@ -314,6 +316,7 @@ MOST_OUTLINED = 4_000_000
 """Bytes of files whose outlines are kept."""
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
+_FILLS = (b".backward(", b".zero_grad(")
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""
 _STEP = pattern(rb"(?:^|_)step$|caler$")

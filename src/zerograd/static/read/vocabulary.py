@@ -124,7 +124,7 @@ def role_of_call(name: str) -> Role:
     if OPTIMIZER_CLASSES.match(last) or name.startswith("torch.optim."):
         return Role.OPTIMIZER
     if (
-        last[:1].islower()
+        last.lstrip("_")[:1].islower()
         and FACTORIES.search(last)
         and not re.search(r"param|step|state|name|zero", last)
     ):
