@@ -136,7 +136,7 @@ def test_an_editor_gets_an_answer_to_every_text(
 ) -> None:
     """One checker for texts that are damaged more and more, alone and as the cells of a notebook."""
     source = random.Random(seed)
-    folder = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.mktemp("project")
     checker = Checker(Options(()))
     data = source.choice([*corpus, FORGOTTEN_ZERO.encode()])
     for _ in range(3):

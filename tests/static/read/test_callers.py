@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,13 @@ def asked(path: str, name: str = "improve") -> bool:
 
 def test_nobody_clears_where_nobody_calls(tmp_path: Path) -> None:
     assert not asked(project(tmp_path))
+
+
+def test_a_pipe_among_the_files_is_not_waited_for(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    os.mkfifo(tmp_path / "pipe.py")
+    assert not asked(path)
+    assert not callers.is_mentioned_elsewhere(path, "opt", [], is_attribute=True)
 
 
 def test_a_caller_that_clears_is_seen_whatever_it_calls_the_object(tmp_path: Path) -> None:

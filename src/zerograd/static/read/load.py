@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import stat
 
 from zerograd.core.finding import Problem
 from zerograd.core.late_pattern import pattern
@@ -12,7 +13,8 @@ from zerograd.static.read.source import MAX_BYTES, Source, Unreadable, refuse_si
 MAX_NOTEBOOK_BYTES = 32_000_000
 """A notebook carries its outputs, which are skipped fast but must fit in memory."""
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A pipe without a writer is opened at once: only so it can be seen to be no file."""
 _COOKIE = pattern(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = pattern(rb"^[ \t\f]*(?:#.*)?$")
 
@@ -23,7 +25,10 @@ def read_bytes(path: str) -> bytes:
         # A file object would take three times as long for a small file, and most are small.
         descriptor = os.open(path, _READ)
         try:
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                raise Unreadable(Problem(path, "is not a regular file"))
+            size = status.st_size
             if size > MAX_NOTEBOOK_BYTES:
                 raise Unreadable(Problem(path, too_big(size)))
             data = os.read(descriptor, size + 1)
