@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zerograd.core.events import End, Site
+from zerograd.core.events import End
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.torch import SCALER_NAME, SCHEDULER
@@ -20,12 +20,13 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import (
     Facts,
     Function,
-    children,
     nodes,
     parameters,
+    site_of,
     text_of,
 )
 from zerograd.static.read.module import Module
+from zerograd.static.read.parents import FUNCTIONS, Parents
 
 _READS = frozenset(
     {"zero_grad", "state_dict", "load_state_dict", "param_groups", "add_param_group", "defaults", "state"}
@@ -49,7 +50,6 @@ _ONCE = pattern(
     re.IGNORECASE,
 )
 """Functions and classes of such names may compute gradients for their own sake."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -144,38 +144,22 @@ class _Optimizers:
     def __init__(self, module: Module, read: set[str]) -> None:
         self.module = module
         self.read = read
-        self.above: dict[ast.AST, ast.AST] = {}
-        self.names: dict[str, list[ast.Name]] = {}
-        self.attributes: dict[str, list[ast.Attribute]] = {}
-        self.calls: list[ast.Call] = []
+        self.nodes = Parents(module.tree)
         self.bound: dict[ast.AST, set[str]] = {}
         """By function (or file): the variables that it gives values."""
         self.optimized: set[str] = set()
         """The variables that are handed to optimizers."""
-        todo: list[ast.AST] = [module.tree]
-        while todo:
-            node = todo.pop()
-            if type(node) is ast.Name:
-                self.names.setdefault(node.id, []).append(node)
-                continue  # nothing is in it
-            inside = children(node)
-            self.above.update(dict.fromkeys(inside, node))
-            todo += inside
-            if type(node) is ast.Attribute:
-                self.attributes.setdefault(node.attr, []).append(node)
-            elif type(node) is ast.Call:
-                self.calls.append(node)
-        for name, found in self.names.items():
+        for name, found in self.nodes.names.items():
             for one in found:
                 if not isinstance(one.ctx, ast.Load):
-                    self.bound.setdefault(self.function(one), set()).add(name)
+                    self.bound.setdefault(self.nodes.function(one), set()).add(name)
         for node in module.facts:
-            if isinstance(node, _FUNCTIONS):
+            if isinstance(node, FUNCTIONS):
                 given = {arg.arg for arg in parameters(node)}
                 self.bound.setdefault(node, set()).update(given)
 
     def found(self) -> Iterator[End]:
-        made = [one for one in self.calls if self.makes(one)]
+        made = [one for one in self.nodes.calls if self.makes(one)]
         self.optimized = {
             node.id
             for one in made
@@ -192,7 +176,8 @@ class _Optimizers:
                 continue
             filling = followed.filling()
             if filling is not None and not followed.is_used_elsewhere():
-                yield End(self.site(call), idle_loss=self.site(filling))
+                path = self.module.path
+                yield End(site_of(call, path), idle_loss=site_of(filling, path))
 
     def makes(self, call: ast.Call) -> bool:
         """Whether a call makes an optimizer of torch that gets parameters."""
@@ -207,39 +192,18 @@ class _Optimizers:
             text_of(call.func) != "getattr" and _is_optimizer(text_of(call.func), self.module)
         )
 
-    def site(self, node: ast.AST) -> Site:
-        start, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", 0)
-        columns = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
-        return Site(self.module.path, start, columns[0] + 1, end or 0, (columns[1] or 0) + 1)
-
-    # Where a node is
-
-    def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        above = self.above.get(node)
-        while above is not None:
-            yield above
-            above = self.above.get(above)
-
-    def function(self, node: ast.AST) -> ast.AST:
-        """The function that a node is in, or the file."""
-        inside = (one for one in self.around(node) if isinstance(one, (*_FUNCTIONS, ast.Module)))
-        return next(inside, self.module.tree)
-
-    def klass(self, node: ast.AST) -> ast.ClassDef | None:
-        return next((one for one in self.around(node) if isinstance(one, ast.ClassDef)), None)
-
     def binds(self, node: ast.AST, name: str) -> ast.AST:
         """The function, or the file, whose variable a name means in a place."""
-        home = self.function(node)
+        home = self.nodes.function(node)
         while not isinstance(home, ast.Module) and name not in self.bound.get(home, ()):
-            home = self.function(home)
+            home = self.nodes.function(home)
         return home
 
     # Gradients
 
     def reads_gradients(self) -> bool:
         """Whether gradients are used for more than to clear or to change them in place."""
-        return any(self.is_gradient_read(one) for one in self.attributes.get("grad", ()))
+        return any(self.is_gradient_read(one) for one in self.nodes.attributes.get("grad", ()))
 
     def is_gradient_read(self, node: ast.Attribute) -> bool:
         if not isinstance(node.ctx, ast.Load) or text_of(node.value).endswith("autograd"):
@@ -247,12 +211,12 @@ class _Optimizers:
         if isinstance(node.value, ast.Name) and self.is_leaf(node.value):
             return False
         inner: ast.AST = node
-        above = self.above[node]
+        above = self.nodes.above[node]
         while isinstance(above, ast.Attribute) and above.attr == "data":
-            above, inner = self.above[above], above
+            above, inner = self.nodes.above[above], above
         if isinstance(above, ast.Attribute) and above.attr.endswith("_"):
-            call = self.above[above]
-            return not isinstance(self.above[call], ast.Expr)
+            call = self.nodes.above[above]
+            return not isinstance(self.nodes.above[call], ast.Expr)
         if isinstance(above, ast.Compare):
             return not all(isinstance(op, (ast.Is, ast.IsNot)) for op in above.ops)
         if isinstance(above, ast.AugAssign):
@@ -276,11 +240,11 @@ class _Optimizers:
 
     def fillings(self) -> Iterator[ast.AST]:
         """Where gradients are computed, or put in place."""
-        for call in self.calls:
+        for call in self.nodes.calls:
             if isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
                 yield call
-        for node in self.attributes.get("grad", ()):
-            above = self.above[node]
+        for node in self.nodes.attributes.get("grad", ()):
+            above = self.nodes.above[node]
             if isinstance(node.ctx, ast.Store) and isinstance(above, ast.Assign):
                 empty = isinstance(above.value, ast.Constant) or "zeros" in ast.dump(above.value)
                 if not empty:
@@ -288,7 +252,7 @@ class _Optimizers:
 
     def is_stepped(self, node: ast.Attribute) -> bool:
         """Whether a mention of `step` may be that of an optimizer."""
-        above = self.above[node]
+        above = self.nodes.above[node]
         if not isinstance(node.ctx, ast.Load) or isinstance(above, (ast.BinOp, ast.Compare)):
             return False
         owner = text_of(node.value)
@@ -319,29 +283,29 @@ class _Followed:
         """Where a name is read that the optimizer has."""
         file = self.file
         if not slot.is_attribute:
-            for name in file.names.get(slot.name, ()):
+            for name in file.nodes.names.get(slot.name, ()):
                 if isinstance(name.ctx, ast.Load) and self.is_variable(name, slot):
                     yield name
             return
-        for node in file.attributes.get(slot.name, ()):
+        for node in file.nodes.attributes.get(slot.name, ()):
             imported = isinstance(node.value, ast.Name) and node.value.id in file.module.imports
             if isinstance(node.ctx, ast.Load) and not (imported or self.is_anothers(node, slot)):
                 yield node
-        for call in file.calls:
+        for call in file.nodes.calls:
             if text_of(call.func) in ("getattr", "attrgetter", "operator.attrgetter"):
                 if any(isinstance(a, ast.Constant) and a.value == slot.name for a in call.args):
                     raise _Used
 
     def is_variable(self, name: ast.Name, slot: _Slot) -> bool:
         if isinstance(slot.home, ast.comprehension):
-            return self.file.above[slot.home] in self.file.around(name)
+            return self.file.nodes.above[slot.home] in self.file.nodes.around(name)
         return self.file.binds(name, slot.name) is slot.home
 
     def is_anothers(self, node: ast.Attribute, slot: _Slot) -> bool:
         """Whether an attribute of `self` is that of a class which has its own, and is no relative."""
         if text_of(node.value) != "self" or not isinstance(slot.home, ast.ClassDef):
             return False
-        klass = self.file.klass(node)
+        klass = self.file.nodes.klass(node)
         if klass is None or klass is slot.home:
             return False
         own = slot.name in self.file.module.attributes_of(klass)
@@ -349,7 +313,7 @@ class _Followed:
 
     def follow(self, node: ast.expr, at: int | None = None) -> None:
         """Looks at what is done with a value that is the optimizer, or holds it: as item `at` of a tuple."""
-        above = self.file.above[node]
+        above = self.file.nodes.above[node]
         if isinstance(above, ast.Attribute):
             self.follow_attribute(above)
         elif isinstance(above, (ast.Subscript, ast.Starred, ast.IfExp, ast.NamedExpr)):
@@ -363,7 +327,7 @@ class _Followed:
         elif isinstance(above, ast.Call):
             self.follow_call(above, node)
         elif isinstance(above, ast.keyword) and above.arg is not None:
-            call = self.file.above[above]
+            call = self.file.nodes.above[above]
             assert isinstance(call, ast.Call)
             self.follow_call(call, node, above.arg)
         else:
@@ -389,14 +353,14 @@ class _Followed:
 
     def follow_result(self, given: ast.Return, at: int | None) -> None:
         """The optimizer is given back by a function of the file: its calls there are followed."""
-        file, function = self.file, self.file.function(given)
+        file, function = self.file, self.file.nodes.function(given)
         name = getattr(function, "name", "")
-        private = file.klass(function) is not None or name.startswith("_")
-        calls = [one for one in file.calls if text_of(one.func).rpartition(".")[2] == name]
-        mentions = [*file.names.get(name, ()), *file.attributes.get(name, ())]
+        private = file.nodes.klass(function) is not None or name.startswith("_")
+        calls = [one for one in file.nodes.calls if text_of(one.func).rpartition(".")[2] == name]
+        mentions = [*file.nodes.names.get(name, ()), *file.nodes.attributes.get(name, ())]
         if not (name and private and calls) or len(mentions) != len(calls):
             raise _Used  # whoever is handed the function may call it
-        slot = _Slot(name, file.klass(function) or file.module.tree, is_attribute=True)
+        slot = _Slot(name, file.nodes.klass(function) or file.module.tree, is_attribute=True)
         if slot in self.results:
             raise _Used  # it calls itself
         self.results.append(slot)
@@ -404,7 +368,7 @@ class _Followed:
             self.follow(call, at)
 
     def follow_attribute(self, node: ast.Attribute) -> None:
-        call = self.file.above[node]
+        call = self.file.nodes.above[node]
         called = isinstance(call, ast.Call) and call.func is node
         if called and node.attr in _ITEMS:
             assert isinstance(call, ast.Call)
@@ -440,7 +404,7 @@ class _Followed:
         return vocabulary.is_of_a_library(_dotted(text, self.file.module))
 
     def method(self, call: ast.Call, name: str) -> Function | None:
-        klass = self.file.klass(call)
+        klass = self.file.nodes.klass(call)
         return self.file.module.methods_of(klass).get(name) if klass is not None else None
 
     def construct(
@@ -491,7 +455,7 @@ class _Followed:
             self.slots[_Slot(target.id, self.file.binds(target, target.id))] = None
         elif isinstance(target, ast.Attribute):
             mine = text_of(target.value) == "self"
-            home = self.file.klass(target) if mine else None
+            home = self.file.nodes.klass(target) if mine else None
             self.slots[_Slot(target.attr, home, is_attribute=True)] = None
         elif isinstance(target, ast.Subscript):
             self.store(target.value)
@@ -505,7 +469,7 @@ class _Followed:
         file = self.file
         homes = self.homes()
         # Where something else is stepped, the gradients may be that one's.
-        steps = [one for one in file.attributes.get("step", ()) if file.is_stepped(one)]
+        steps = [one for one in file.nodes.attributes.get("step", ()) if file.is_stepped(one)]
         if any(self.is_in(one, homes) for one in steps):
             return self.filling_of_its_own(homes)
         fillings = [one for one in file.fillings() if self.is_in(one, homes)]
@@ -520,17 +484,19 @@ class _Followed:
         file = self.file
         text = _module_of(self.mentions[0])
         name = text.rpartition(".")[2]
-        mentions: list[ast.expr] = [*file.names.get(name, ())]
+        mentions: list[ast.expr] = [*file.nodes.names.get(name, ())]
         if text.startswith("self."):
-            mentions = [*file.attributes.get(name, ())]
+            mentions = [*file.nodes.attributes.get(name, ())]
         mentions = [one for one in mentions if text_of(one) == text]
-        methods = [above for one in mentions if isinstance(above := file.above[one], ast.Attribute)]
+        methods = [
+            above for one in mentions if isinstance(above := file.nodes.above[one], ast.Attribute)
+        ]
         if not text or any(one.attr in _FREEZES for one in methods):
             return None
         if sum(one.attr == "parameters" for one in methods) != 1:
             return None
         for one in mentions:
-            call = file.above[one]
+            call = file.nodes.above[one]
             if isinstance(call, ast.Call) and call.func is one and self.is_in(call, homes):
                 found = _reached(file, call)
                 if found is not None and self.is_repeated(found, 1):
@@ -545,40 +511,44 @@ class _Followed:
         file = self.file
         if any(isinstance(slot.home, ast.Module) for slot in self.slots):
             return [file.module.tree]
-        return [file.klass(one) or self.outermost(one) for one in self.mentions]
+        return [file.nodes.klass(one) or self.outermost(one) for one in self.mentions]
 
     def outermost(self, node: ast.AST) -> ast.AST:
-        functions = [one for one in self.file.around(node) if isinstance(one, _FUNCTIONS)]
+        functions = [one for one in self.file.nodes.around(node) if isinstance(one, FUNCTIONS)]
         return functions[-1] if functions else self.file.module.tree
 
     def is_in(self, node: ast.AST, homes: list[ast.AST]) -> bool:
-        return any(one in homes for one in self.file.around(node))
+        return any(one in homes for one in self.file.nodes.around(node))
 
     def clears_or_clips(self, homes: list[ast.AST]) -> bool:
         """Whether gradients are cleared or clipped where the optimizer is known: a step is meant to use them."""
-        for call in self.file.calls:
+        for call in self.file.nodes.calls:
             name = text_of(call.func).rpartition(".")[2]
             if name in registry.CLIPS or vocabulary.CLEARS.search(name):
                 if self.is_in(call, homes):
                     return True
-        return any(self.is_in(one, homes) for one in self.file.attributes.get("grad", ()))
+        return any(self.is_in(one, homes) for one in self.file.nodes.attributes.get("grad", ()))
 
     def is_repeated(self, node: ast.AST, least: int) -> bool:
         """Whether some code runs again and again: in a loop, or in a function that others call."""
-        around = list(self.file.around(node))
+        around = list(self.file.nodes.around(node))
         named = [getattr(one, "name", "") for one in around]
         if any(map(_ONCE.search, filter(None, named))):
             return False
         loops = sum(isinstance(one, _LOOPS) for one in around)
         if loops + any(map(self.is_called_in_loop, filter(None, named))) >= least:
             return True
-        made_in = self.file.function(self.mentions[0])
-        called = any(isinstance(one, _FUNCTIONS) and one is not made_in for one in around)
+        made_in = self.file.nodes.function(self.mentions[0])
+        called = any(isinstance(one, FUNCTIONS) and one is not made_in for one in around)
         return called and least == 1 and "__init__" not in named
 
     def is_called_in_loop(self, name: str) -> bool:
-        calls = [one for one in self.file.calls if text_of(one.func).rpartition(".")[2] == name]
-        return any(isinstance(one, _LOOPS) for call in calls for one in self.file.around(call))
+        calls = [
+            one for one in self.file.nodes.calls if text_of(one.func).rpartition(".")[2] == name
+        ]
+        return any(
+            isinstance(one, _LOOPS) for call in calls for one in self.file.nodes.around(call)
+        )
 
     # Other files
 
@@ -588,7 +558,7 @@ class _Followed:
 
         file = self.file
         for slot in (*self.slots, *self.results):
-            if isinstance(slot.home, (*_FUNCTIONS, ast.comprehension)):
+            if isinstance(slot.home, (*FUNCTIONS, ast.comprehension)):
                 continue
             file.read.update(searched(file.module.path))
             related: set[str] = set()
@@ -638,8 +608,8 @@ def _module_of(made: ast.AST) -> str:
 
 def _reached(file: _Optimizers, call: ast.Call) -> ast.AST | None:
     """The backward of the same function that the result of a call is handed on to, as it is."""
-    function = file.function(call)
-    around = [*file.around(call)]
+    function = file.nodes.function(call)
+    around = [*file.nodes.around(call)]
     if any(isinstance(one, (ast.With, ast.AsyncWith)) for one in around):
         return None  # under `no_grad`, perhaps
     names: set[str] = set()
@@ -668,7 +638,7 @@ def _reads(node: ast.AST, names: set[str]) -> bool:
 
 def _is_carried(file: _Optimizers, node: ast.AST, statement: ast.stmt) -> bool:
     """Whether the value of a statement is computed with a value that is in it, and runs back through it."""
-    for above in file.around(node):
+    for above in file.nodes.around(node):
         if above is statement:
             return True
         if isinstance(above, ast.Attribute) and above.attr in vocabulary.CUT:

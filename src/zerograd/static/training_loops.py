@@ -39,7 +39,7 @@ from zerograd.explore.flow import Alt, Emit, Flow, Loop, rebuild, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.obviously_right import Repeated, written_steps
 from zerograd.static.projection import Subject
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import site_of, text_of
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
@@ -93,7 +93,7 @@ class LoopsOfRoot:
         if ident not in self._loops:
             node = self._nodes.get(ident)
             if node is not None:
-                site = _site(node.path, node.node)
+                site = site_of(node.node, node.path)
                 self._loops[ident] = _Loop(site, node.name, "loop")
             else:
                 self._loops[ident] = self._without_a_loop()
@@ -105,7 +105,7 @@ class LoopsOfRoot:
         if fn is None:
             return _Loop(_whole(self._module), name, _file_kind(self._module))
         kind: Kind = "per-batch" if self._root.per_batch else "function"
-        return _Loop(_site(fn.module.path, fn.node), name, kind)
+        return _Loop(site_of(fn.node, fn.module.path), name, kind)
 
     def _outwards(self, ident: int) -> Iterator[int]:
         """A loop and those around it."""
@@ -230,7 +230,7 @@ def plainly_right(path: str, plain: list[tuple[str, list[Repeated]]]) -> Iterato
     """The loops of functions that need not be interpreted, which are given with their names."""
     for name, loops in plain:
         for loop, calls in loops:
-            yield TrainingLoop(_site(path, loop), name, "loop", _steps(path, calls))
+            yield TrainingLoop(site_of(loop, path), name, "loop", _steps(path, calls))
 
 
 def not_read(module: Module, roots: list[Fn | None]) -> Iterator[TrainingLoop]:
@@ -239,7 +239,7 @@ def not_read(module: Module, roots: list[Fn | None]) -> Iterator[TrainingLoop]:
         root = fn.node if fn is not None else module.tree
         name = qualified_name(fn)
         for loop, calls in written_steps(root, module).items():
-            site = _site(module.path, loop or root) if loop or fn else _whole(module)
+            site = site_of(loop or root, module.path) if loop or fn else _whole(module)
             kind: Kind = "loop" if loop is not None else "function"
             kind = kind if loop or fn else _file_kind(module)
             gap = Gap(NotFollowed.TOO_LARGE, site)
@@ -250,7 +250,7 @@ def _steps(path: str, calls: list[ast.Call]) -> tuple[LoopStep, ...]:
     steps = []
     for call in calls:
         text = text_of(call.func)
-        steps.append(LoopStep(_site(path, call), f"{text}()", _owner(text)))
+        steps.append(LoopStep(site_of(call, path), f"{text}()", _owner(text)))
     return tuple(steps)
 
 
@@ -327,13 +327,3 @@ def _nearest(events: list[Event], step: Site) -> Event:
 
 def _owner(call: str) -> str:
     return call.removesuffix("()").rpartition(".")[0]
-
-
-def _site(path: str, node: ast.AST) -> Site:
-    return Site(
-        path,
-        getattr(node, "lineno", 1),
-        getattr(node, "col_offset", 0) + 1,
-        getattr(node, "end_lineno", 0) or 0,
-        (getattr(node, "end_col_offset", 0) or 0) + 1,
-    )

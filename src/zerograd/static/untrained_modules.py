@@ -7,22 +7,22 @@ the name of the module gets another one after the optimizer was made.
 from __future__ import annotations
 
 import ast
-from collections import deque
 from collections.abc import Iterator
+from itertools import takewhile
 
 from zerograd.core.events import Backward, Site, Untrained
 from zerograd.core.records import replace
 from zerograd.static.frameworks.registry import CLIPS
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import children, text_of
+from zerograd.static.read.file_index import site_of, text_of
 from zerograd.static.read.module import Module
+from zerograd.static.read.parents import Parents
 
 _CUTS = frozenset({"detach", "data"})
 _SETUP = vocabulary.PASS_THROUGH | {"zero_grad", "state_dict", "load_state_dict"}
 """Methods of a module that use nothing of what it computes."""
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
 
 
 def untrained_modules(module: Module) -> Iterator[Backward]:
@@ -69,26 +69,8 @@ class _Uses:
     def __init__(self, module: Module, trained: set[str]) -> None:
         self.path = module.path
         self.trained = trained
-        self.above: dict[ast.AST, ast.AST] = {}
-        self.mentions: dict[str, list[ast.expr]] = {}
-        """By the last name: names and attributes that are read."""
-        self.stored: dict[str, list[ast.AST]] = {}
-        """By name: where it gets a value."""
-        todo: deque[ast.AST] = deque([module.tree])
-        while todo:
-            node = todo.popleft()
-            if type(node) is ast.Name:
-                where = self.mentions if isinstance(node.ctx, ast.Load) else self.stored
-                where.setdefault(node.id, []).append(node)
-                continue  # nothing is in it
-            inside = children(node)
-            self.above.update(dict.fromkeys(inside, node))
-            todo.extend(inside)
-            if type(node) is ast.Attribute:
-                if isinstance(node.ctx, ast.Load):
-                    self.mentions.setdefault(node.attr, []).append(node)
-            elif type(node) is ast.arg:
-                self.stored.setdefault(node.arg, []).append(node)
+        self.nodes = Parents(module.tree)
+        self.above = self.nodes.above
 
     def found(self) -> Iterator[Backward]:
         """The untrained modules."""
@@ -102,20 +84,31 @@ class _Uses:
             elif "." not in name:
                 yield from self.replaced(name, made)
 
+    def names_read(self, name: str) -> list[ast.expr]:
+        """Where a variable of this name is read."""
+        return [one for one in self.nodes.names.get(name, ()) if isinstance(one.ctx, ast.Load)]
+
+    def mentions(self, name: str) -> list[ast.expr]:
+        """Where a variable or an attribute of this name is read."""
+        attributes = self.nodes.attributes.get(name, ())
+        return self.names_read(name) + [one for one in attributes if isinstance(one.ctx, ast.Load)]
+
+    def stored(self, name: str) -> list[ast.AST]:
+        """Where a variable of this name gets a value, other than as a parameter."""
+        return [one for one in self.nodes.names.get(name, ()) if not isinstance(one.ctx, ast.Load)]
+
     def event(self, place: ast.AST, before: ast.AST, untrained: Untrained) -> Backward:
         reached = self.backward_after(before)
         site = None if reached is None else self.site(reached)
         return Backward(self.site(place), untrained=replace(untrained, backward=site))
 
     def site(self, node: ast.AST) -> Site:
-        start, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", 0)
-        columns = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
-        return Site(self.path, start, columns[0] + 1, end or 0, (columns[1] or 0) + 1)
+        return site_of(node, self.path)
 
     def optimizers(self, name: str) -> list[ast.Call | None]:
         """For each use of a module's parameters the optimizer that gets them; None where none does."""
         found: list[ast.Call | None] = []
-        for node in self.mentions.get(name.rpartition(".")[2], ()):
+        for node in self.mentions(name.rpartition(".")[2]):
             method = self.above.get(node)
             if isinstance(method, ast.Attribute) and method.attr in _PARAMETERS:
                 found.append(self.given_to(method))
@@ -132,16 +125,15 @@ class _Uses:
         if named or not isinstance(statement, (ast.Assign, ast.AugAssign)):
             return None
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-        read = self.mentions.get(target.id, []) if isinstance(target, ast.Name) else []
+        read = self.mentions(target.id) if isinstance(target, ast.Name) else []
         given = (self.given_to(one, named=True) for one in read)
         return next((one for one in given if one is not None), None)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is in, from the inside to its statement."""
-        above = self.above.get(node)
-        while isinstance(above, (ast.expr, ast.keyword)):
-            yield above
-            above = self.above.get(above)
+        return takewhile(
+            lambda above: isinstance(above, (ast.expr, ast.keyword)), self.nodes.around(node)
+        )
 
     # Detached at its only use
 
@@ -158,9 +150,9 @@ class _Uses:
     def only_calls(self, name: str) -> list[ast.Call]:
         """The calls of a module; none if anything else may use it."""
         last, calls = name.rpartition(".")[2], []
-        if any(isinstance(one, ast.arg) for one in self.stored.get(last, ())):
+        if last in self.nodes.parameters:
             return []
-        for node in self.mentions.get(last, ()):
+        for node in self.mentions(last):
             above = self.above[node]
             if isinstance(above, ast.Call) and above.func is node:
                 calls.append(above)
@@ -181,8 +173,7 @@ class _Uses:
 
     def computes_no_graph(self, call: ast.Call) -> bool:
         """Whether a call is under `no_grad`."""
-        node: ast.AST | None = call
-        while node is not None:
+        for node in self.nodes.around(call):
             texts: list[ast.expr] = []
             if isinstance(node, (ast.With, ast.AsyncWith)):
                 texts = [item.context_expr for item in node.items]
@@ -190,7 +181,6 @@ class _Uses:
                 texts = node.decorator_list
             if any("no_grad" in text_of(one) or "inference" in text_of(one) for one in texts):
                 return True
-            node = self.above.get(node)
         return False
 
     def cuts_of(self, value: ast.expr) -> list[ast.AST] | None:
@@ -219,18 +209,14 @@ class _Uses:
         (target, *others) = assign.targets
         if others or not isinstance(target, ast.Name):
             return []
-        home = self.function(assign)
-        stored = [one for one in self.stored[target.id] if self.function(one) is home]
-        read = [one for one in self.mentions.get(target.id, ()) if isinstance(one, ast.Name)]
-        if len(stored) > 1 or any(self.function(one) is not home for one in read):
+        home = self.nodes.function(assign)
+        parameters = self.nodes.parameters.get(target.id, ())
+        values = (*self.stored(target.id), *parameters)
+        stored = [one for one in values if self.nodes.function(one) is home]
+        read = self.names_read(target.id)
+        if len(stored) > 1 or any(self.nodes.function(one) is not home for one in read):
             return []
-        return list(read)
-
-    def function(self, node: ast.AST) -> ast.AST:
-        above = self.above[node]
-        while not isinstance(above, _FUNCTIONS):
-            above = self.above[above]
-        return above
+        return read
 
     def is_read(self, cut: ast.AST, name: str) -> bool:
         """Whether another module that is trained reads what was cut off."""
@@ -275,9 +261,10 @@ class _Uses:
         (target, *_) = made.targets
         if not isinstance(target, ast.Name):
             return True
-        if any(getattr(one, "lineno", 0) > target.lineno for one in self.stored[target.id]):
+        values = (*self.stored(target.id), *self.nodes.parameters.get(target.id, ()))
+        if any(getattr(one, "lineno", 0) > target.lineno for one in values):
             return True
-        methods = (self.above[node] for node in self.mentions.get(target.id, ()))
+        methods = (self.above[node] for node in self.mentions(target.id))
         return any(
             isinstance(one, ast.Attribute) and one.attr in ("param_groups", "add_param_group")
             for one in methods
@@ -290,11 +277,11 @@ class _Uses:
 
     def backward_after(self, node: ast.AST) -> ast.AST | None:
         """The next backward in the same function."""
-        line, home = getattr(node, "lineno", 0), self.function(node)
-        calls = (self.above[one] for one in self.mentions.get("backward", ()))
+        line, home = getattr(node, "lineno", 0), self.nodes.function(node)
+        calls = (self.above[one] for one in self.mentions("backward"))
         found = [
             one
             for one in calls
-            if isinstance(one, ast.Call) and one.lineno >= line and self.function(one) is home
+            if isinstance(one, ast.Call) and one.lineno >= line and self.nodes.function(one) is home
         ]
         return min(found, key=lambda one: one.lineno, default=None)

@@ -24,7 +24,7 @@ from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.file_index import site_of, text_of
 from zerograd.static.read.keys import Key
 from zerograd.static.read.values import Called
 
@@ -135,13 +135,7 @@ class Emitter:
 
     def site(self, node: ast.AST) -> Site:
         """Where a node is in the source."""
-        return Site(
-            self.env.frame.module.path,
-            getattr(node, "lineno", 1),
-            getattr(node, "col_offset", 0) + 1,
-            getattr(node, "end_lineno", 0) or 0,
-            (getattr(node, "end_col_offset", 0) or 0) + 1,
-        )
+        return site_of(node, self.env.frame.module.path)
 
     def event(self, kind: type[Event], node: ast.AST, **fields: Any) -> Event:
         """An event of this node; `fields` are those that its kind has."""

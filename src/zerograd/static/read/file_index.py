@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass
 from zerograd.static.frameworks import registry
@@ -227,6 +228,17 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
     ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
 }  # fmt: skip
+
+
+def site_of(node: ast.AST, path: str) -> Site:
+    """Where a node of the file at this path is; columns are counted as the parser does, in bytes."""
+    return Site(
+        path,
+        getattr(node, "lineno", 1),
+        getattr(node, "col_offset", 0) + 1,
+        getattr(node, "end_lineno", 0) or 0,
+        (getattr(node, "end_col_offset", 0) or 0) + 1,
+    )
 
 
 def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
