@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from dataclasses import FrozenInstanceError, field
+from dataclasses import FrozenInstanceError
 from functools import cached_property
 
 import pytest
 
 from support.event_sequences import EVENTS
 from zerograd.core.events import Event, Zero
-from zerograd.core.records import Record, dataclass, replace
+from zerograd.core.records import Record, dataclass, field, replace
 from zerograd.explore.logic import Const, Name, Op, reads
 
 

@@ -20,6 +20,7 @@ from zerograd import __version__
 from zerograd.check.settings import Settings, load
 from zerograd.core.events import Measured, Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
+from zerograd.core.records import fields
 from zerograd.core.training_loop import Found, Gap, LoopStep, NotFollowed, TrainingLoop
 from zerograd.static.check_file import CLEAN, Verdict
 
@@ -49,7 +50,8 @@ _PACKED: tuple[type[Any], ...] = (
 )
 _KIND = {kind: number for number, kind in enumerate(_PACKED)}
 _FIELDS = tuple(
-    ("value",) if issubclass(kind, Enum) else tuple(kind.__dataclass_fields__) for kind in _PACKED
+    ("value",) if issubclass(kind, Enum) else tuple(one.name for one in fields(kind))
+    for kind in _PACKED
 )
 
 

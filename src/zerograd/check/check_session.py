@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +21,7 @@ from zerograd.check.function_texts import Files
 from zerograd.check.settings import DEFAULT, Settings
 from zerograd.check.settings import load as load_settings
 from zerograd.core.finding import Finding, Level, Problem, Report, SourceKey
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, replace
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import (
     CLEAN,

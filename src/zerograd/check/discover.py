@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field
 from typing import NamedTuple
 
 from zerograd.check.gitignore import Patterns
@@ -19,7 +18,7 @@ from zerograd.check.settings import DEFAULT, Settings
 from zerograd.check.settings import FILE as PYPROJECT
 from zerograd.check.settings import load as load_settings
 from zerograd.core.finding import Problem
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field
 
 SUFFIXES = (".py", ".ipynb")
 EXCLUDED = frozenset(

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from zerograd.check.gitignore import Patterns
 from zerograd.core.finding import Problem
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field
 
 FILE = "pyproject.toml"
 _LISTS = ("select", "ignore", "exclude")

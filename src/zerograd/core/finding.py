@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerograd.core.events import Measured, Site
-from zerograd.core.records import Record, dataclass
+from zerograd.core.records import Record, dataclass, field
 from zerograd.core.training_loop import LoopVerdict
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
     files: int = 0
-    sources: dict[SourceKey, list[str]] = field(default_factory=dict, repr=False)
+    sources: dict[SourceKey, list[str]] = field(default_factory=dict)
     """Lines of the files and cells that findings point into."""
     watched: Watched | None = None
     """What a run was watched for; None for a check."""

@@ -26,7 +26,7 @@ from zerograd.core.events import (
     Update,
     Zero,
 )
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, fields, replace
 
 
 class Grads(Enum):
@@ -110,7 +110,7 @@ class State:
     """Backward calls of the window whose gradients the ranks have shared, at most LONGEST_WINDOW."""
 
 
-FIELDS = frozenset(State.__dataclass_fields__)
+FIELDS = frozenset(one.name for one in fields(State))
 START = State()
 NEW = State(grads=Grads.NONE, scale=Scale.PLAIN)
 """A subject whose parameters were just made."""

@@ -1,17 +1,39 @@
-"""Frozen records, dataclasses that are cheap to define, records with some fields changed, named reasons."""
+"""Dataclasses that are cheap to define, frozen records, records with some fields changed, named reasons.
+
+Importing `dataclasses` takes a tenth of a one-file check, and so does what it does to each class.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, FrozenInstanceError, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 T = TypeVar("T")
 
+
+class Field(NamedTuple):
+    """What a class says of one of its fields."""
+
+    default: Any
+    default_factory: Any
+    compare: bool
+    hash: bool | None
+    name: str = ""
+    type: str = ""
+    kw_only: bool = False
+
+
+class _Missing(Enum):
+    MISSING = "no default"
+
+
+MISSING = _Missing.MISSING
+
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass  # noqa: PLC0414 (others import it from here)
+    # Type checkers know what these do to a class; others import them from here.
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414
+    from dataclasses import field as field  # noqa: PLC0414
 
     from typing_extensions import dataclass_transform
 else:
@@ -19,6 +41,16 @@ else:
     def dataclass_transform(**_: object) -> Any:
         """Python 3.10 has none. It is for type checkers, which take the subclasses for dataclasses."""
         return lambda kind: kind
+
+    def field(
+        *,
+        default: object = MISSING,
+        default_factory: object = MISSING,
+        compare: bool = True,
+        hash: bool | None = None,  # noqa: A002 (as in `dataclasses`)
+    ) -> Any:
+        """As `dataclasses.field`."""
+        return Field(default, default_factory, compare, hash)
 
     def dataclass(
         kind: type[T] | None = None, *, frozen: bool = False, eq: bool = True, kw_only: bool = False
@@ -31,8 +63,7 @@ else:
         """
         if kind is None:
             return lambda kind: dataclass(kind, frozen=frozen, eq=eq, kw_only=kw_only)
-        kind.__doc__ = kind.__doc__ or kind.__name__  # else it gets a signature, which takes long
-        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+        _add_fields(kind, kw_only=kw_only)
         methods = {"__init__": _init, "__eq__": _equal, "__hash__": _hashed}
         own = {name for name, method in vars(kind).items() if method is not None}
         if not eq or not frozen:
@@ -48,6 +79,51 @@ else:
         return kind
 
 
+_FIELDS: dict[type, tuple[Field, ...]] = {}
+_NAMES: dict[type, frozenset[str]] = {}
+"""The fields and their names, by class."""
+
+
+def fields(kind: type) -> tuple[Field, ...]:
+    """The fields of a dataclass or a record, those of its bases first."""
+    return next(_FIELDS[one] for one in kind.__mro__ if one in _FIELDS)
+
+
+def _add_fields(kind: Any, *, kw_only: bool) -> None:
+    """Collects the fields that a class and its bases annotate."""
+    found = {one.name: one for base in kind.__mro__[:0:-1] for one in _FIELDS.get(base, ())}
+    for name, annotation in kind.__annotations__.items():
+        if not str(annotation).removeprefix("typing.").startswith("ClassVar"):
+            given = vars(kind).get(name, MISSING)
+            one = given if isinstance(given, Field) else Field(given, MISSING, True, None)
+            found[name] = one._replace(name=name, type=annotation, kw_only=kw_only)
+            if given is one:
+                if one.default is MISSING:
+                    delattr(kind, name)
+                else:
+                    setattr(kind, name, one.default)
+    _FIELDS[kind] = tuple(found.values())
+    _NAMES[kind] = frozenset(found)
+    kind.__dataclass_fields__ = _StandardFields()
+
+
+class _StandardFields:
+    """The fields as `dataclasses` knows them, which makes a class a dataclass for everybody: made when asked for."""
+
+    def __get__(self, record: object, kind: Any) -> dict[str, Any]:
+        import dataclasses
+
+        made = []
+        for one in fields(kind):
+            options: Any = one._asdict()
+            del options["name"], options["type"]
+            given = {name: value for name, value in options.items() if value is not MISSING}
+            made.append((one.name, one.type, dataclasses.field(**given)))
+        standard: Any = dataclasses.make_dataclass(kind.__name__, made)
+        kind.__dataclass_fields__ = standard.__dataclass_fields__
+        return kind.__dataclass_fields__  # type: ignore[no-any-return]
+
+
 def _later(kind: type, name: str, write: Callable[[type], Iterator[str]]) -> Callable[..., Any]:
     """A method that compiles the real one, and puts it into its own place."""
 
@@ -61,12 +137,12 @@ def _later(kind: type, name: str, write: Callable[[type], Iterator[str]]) -> Cal
     return first
 
 
-def _default(one: dataclasses.Field[Any]) -> object:
+def _default(one: Field) -> object:
     return one.default if one.default_factory is MISSING else one.default_factory
 
 
 def _init(kind: type) -> Iterator[str]:
-    own = sorted(fields(kind), key=lambda one: bool(one.kw_only))
+    own = sorted(fields(kind), key=lambda one: one.kw_only)
     given = []
     for at, one in enumerate(own):
         if one.kw_only and (at == 0 or not own[at - 1].kw_only):
@@ -98,12 +174,8 @@ def _hashed(kind: type) -> Iterator[str]:
 
 
 def _shown(self: Any) -> str:
-    shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
+    shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(type(self)))
     return f"{type(self).__qualname__}({', '.join(shown)})"
-
-
-_NAMES: dict[type, frozenset[str]] = {}
-"""The names of the fields, by type of record."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -119,12 +191,11 @@ class Record:
     _positional: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
-        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-        own = fields(cls)  # type: ignore[arg-type]
+        _add_fields(cls, kw_only=kw_only)
+        own = fields(cls)
         cls._defaults = {one.name: one.default for one in own if one.default is not MISSING}
         cls._positional = tuple(one.name for one in own if not one.kw_only)
         cls._order = tuple(one.name for one in own)
-        _NAMES[cls] = frozenset(cls._order)
 
     if not TYPE_CHECKING:
 
@@ -136,10 +207,10 @@ class Record:
                 raise TypeError(f"wrong fields for {type(self).__name__}: {values}, {named}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        _refuse(f"cannot assign to field {name!r}")
 
     def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+        _refuse(f"cannot delete field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
@@ -156,6 +227,12 @@ class Record:
             if held[one] != self._defaults.get(one, held)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _refuse(message: str) -> NoReturn:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(message)
 
 
 class NamedReason(Enum):
@@ -178,7 +255,7 @@ def replace(record: T, **changes: object) -> T:
     new: T = object.__new__(kind)
     held = new.__dict__
     held.update(record.__dict__, **changes)
-    names = _NAMES.get(kind) or _names(kind)
+    names = _NAMES.get(kind) or frozenset(kind.__dataclass_fields__)  # type: ignore[attr-defined]
     if len(held) != len(names):
         if unknown := changes.keys() - names:
             raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
@@ -186,8 +263,3 @@ def replace(record: T, **changes: object) -> T:
         for name in held.keys() - names:
             del held[name]
     return new
-
-
-def _names(kind: Any) -> frozenset[str]:
-    _NAMES[kind] = frozenset([field.name for field in fields(kind)])
-    return _NAMES[kind]

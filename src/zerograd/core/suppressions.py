@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import field
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
 from zerograd.core.late_pattern import pattern
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field
 
 _COMMENT = pattern(r"#\s*zerograd:\s*allow(?:\[(?P<names>[^\]]*)\])?")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 
 from zerograd.core.events import Backward, End, Enter, Event, Hold, Step, Zero
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
 from zerograd.explore.flow import Emit, Loop
 from zerograd.explore.logic import Known, LastIteration

@@ -9,12 +9,11 @@ the same result on every machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from functools import lru_cache
 
 from zerograd.core.automaton import UNLIMITED, Automaton
 from zerograd.core.lifecycle import START, State
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.counters import first_and_later

@@ -8,11 +8,10 @@ saves 8 % of the instructions of a check (40 files of `bench/ecosystem.txt` that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 
 from zerograd.core.automaton import Automaton, Node
 from zerograd.core.events import Event, Step
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field
 from zerograd.explore import logic
 from zerograd.explore.executed import Executed, enters, holds
 from zerograd.explore.flow import (

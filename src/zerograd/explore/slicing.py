@@ -6,12 +6,11 @@ whose arms are both empty, and jumps that lead to where the flow goes anyway.
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 
 from zerograd.core.events import Event
 from zerograd.core.lifecycle import NARROW
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.core.rule import Rule
 from zerograd.explore import logic
 from zerograd.explore.flow import (

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from zerograd.core.finding import Finding, Place, Report
 from zerograd.core.interruptions import Tolerating
+from zerograd.core.records import replace
 from zerograd.launch.launch import Finder
 from zerograd.report import text
 from zerograd.runtime.notebook_cells import IN_KERNEL, NOTEBOOK, history

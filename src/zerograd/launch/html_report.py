@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from zerograd import __version__
 from zerograd.core.finding import Place, Problem, Watched
+from zerograd.core.records import replace
 from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.launch.replay import Replayed, judged
 from zerograd.launch.run_session import Refused, fails

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from zerograd.core.finding import Finding, Place, Problem, Report, Watched
+from zerograd.core.records import replace
 from zerograd.processes.process_files import Part
 
 

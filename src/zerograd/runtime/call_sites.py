@@ -10,12 +10,12 @@ import functools
 import os
 import sys
 import sysconfig
-from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
 from zerograd.core.events import Site
 from zerograd.core.interruptions import interrupts
+from zerograd.core.records import replace
 from zerograd.runtime.notebook_cells import NOTEBOOK, Spot
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -20,6 +19,7 @@ from zerograd.core import suppressions
 from zerograd.core.events import Site
 from zerograd.core.finding import Cell, Finding, Report, source_key
 from zerograd.core.help_text import helped
+from zerograd.core.records import replace
 from zerograd.processes.identity import identify
 from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder

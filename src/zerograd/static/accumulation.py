@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import field
 
 from zerograd.core.events import Backward, Decided, Event, Hold, Site, Step, Zero
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
 from zerograd.explore.explore import Window
 from zerograd.explore.flow import (

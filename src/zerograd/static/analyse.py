@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 from functools import cached_property
 
 from zerograd.core.events import End, Event, Hold, Site, Step, Unknown, Update, Zero
 from zerograd.core.finding import Finding, finding_of
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.core.rule import Evidence, Rule
 from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
 from zerograd.explore import logic

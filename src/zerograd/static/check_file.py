@@ -9,11 +9,10 @@ import ast
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
 from zerograd.static.read.outline import Outline, Outlines, import_lines

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from zerograd.core.events import Backward, Excuse, Site
+from zerograd.core.records import replace
 from zerograd.explore.flow import Emit, Flow, rebuild, walk
 from zerograd.explore.logic import Name, Variable, WindowLength
 from zerograd.static.interp.emitter import Act

@@ -7,7 +7,6 @@ it steps), or a leaf that is stepped by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 
 from zerograd.core.events import (
     Assign,
@@ -23,7 +22,7 @@ from zerograd.core.events import (
     Update,
     Zero,
 )
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
 from zerograd.explore.flow import (
     RAISE,

@@ -13,12 +13,11 @@ import ast
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import field
 from typing import NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.explore import Outcome
 from zerograd.static.entry_states import scales_only
 from zerograd.static.frameworks import registry

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.core.events import Backward, Site, Step, Zero
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import CALLED, Does, Role, Round

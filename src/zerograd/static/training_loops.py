@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
 from zerograd.core.events import (
     Assign,
@@ -19,7 +18,7 @@ from zerograd.core.events import (
     Zero,
 )
 from zerograd.core.lifecycle import NEW, Grads, State
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.core.rule import Rule, Violation
 from zerograd.core.training_loop import (
     Account,

@@ -7,10 +7,8 @@ where the object that counts goes on. Where its windows begin and end cannot be 
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from zerograd.core.events import Backward, Event, Step
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
 from zerograd.explore.flow import (
     Alt,

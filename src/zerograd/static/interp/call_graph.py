@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
 
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of

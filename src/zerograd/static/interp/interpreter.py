@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import field
 
 from zerograd.core.events import Event, Site
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.flow import Flow
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
 from zerograd.static.interp.emitter import Emitter, Gate

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.registry import CLIPS, GRADIENT_NAMES, STEPS
 from zerograd.static.frameworks.torch import SCALER_NAME

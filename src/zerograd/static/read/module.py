@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import TypeGuard
 
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import file_index
 from zerograd.static.read.file_index import Facts, Function

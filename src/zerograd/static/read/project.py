@@ -8,10 +8,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-from dataclasses import field, replace
 from functools import cached_property
 
-from zerograd.core.records import dataclass
+from zerograd.core.records import dataclass, field, replace
 from zerograd.static.read.budget import BYTES, Budget
 from zerograd.static.read.load import from_bytes, read_bytes
 from zerograd.static.read.locate import OUTSIDE, locate

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
 
-from zerograd.core.records import dataclass, replace
+from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.logic import Expr
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import Function
