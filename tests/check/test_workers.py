@@ -63,7 +63,7 @@ def run(folder: Path, body: str, timeout: float = 120) -> str:
 CHECK = """
 jobs = [workers.Job(name, False) for name in sorted(os.listdir(".")) if name.endswith(".py")]
 progress = []
-verdicts = workers.check_all(jobs, {processes}, lambda done, total: progress.append(done))
+verdicts = workers.check_all(jobs.__getitem__, len(jobs), {processes}, lambda done, total: progress.append(done))
 assert progress == sorted(progress) and progress[-1] == len(jobs), progress
 for job, verdict in zip(jobs, verdicts, strict=True):
     print(job.path, verdict.problems[0].message if verdict.problems else "clean")
@@ -121,7 +121,7 @@ def test_a_bug_of_our_own_costs_one_file_and_says_where_it_is(tmp_path: Path) ->
 def test_what_vanishes_meanwhile_is_said(tmp_path: Path) -> None:
     body = """
     jobs = [workers.Job(f"gone{number}.py") for number in range(9)]
-    for verdict in workers.check_all(jobs, 2, lambda done, total: None):
+    for verdict in workers.check_all(jobs.__getitem__, 9, 2, lambda done, total: None):
         print(verdict.problems[0].message, verdict.lasting)
     """
     assert set(run(tmp_path, body).splitlines()) == {"no such file or directory False"}

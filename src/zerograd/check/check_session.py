@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from zerograd.check.baseline import Baseline
 from zerograd.check.baseline import write as write_baseline
 from zerograd.check.cache import Cache
 from zerograd.check.changes import Changes
-from zerograd.check.discover import Discovery, Target
+from zerograd.check.discover import Discovery, Target, Targets, stamp_of
 from zerograd.check.function_texts import Files
 from zerograd.check.settings import DEFAULT, Settings
 from zerograd.check.settings import load as load_settings
@@ -132,7 +132,6 @@ def run(options: Options, progress: Progress) -> Outcome:
         chooser.report.sources.update(lines)
         chooser.add(verdict, settings, name)
         chooser.report.files += 1
-        discovery.taken.add(name)
     used = _used(found.targets, memory) if options.verbose else ()
     verdicts = _verdicts(found.targets, memory, options, progress)
     if shows_fixes:
@@ -144,10 +143,11 @@ def run(options: Options, progress: Progress) -> Outcome:
             chooser.understood(target.settings)
         if verdict.findings or verdict.problems or verdict.loops or verdict.skipped:
             chooser.add(verdict, target.settings, target.path)
+    del verdicts  # the loops and findings in them are needed, the rest takes room
     if memory:
         memory.save()
     report = chooser.report
-    chooser.add_loops(discovery.taken)
+    chooser.add_loops(found.targets)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
     if report.findings:
@@ -168,7 +168,7 @@ def chosen(verdict: Verdict, settings: Settings, path: str, options: Options) ->
     return chooser.report
 
 
-def _used(targets: Sequence[Target], memory: Cache | None) -> tuple[str, ...]:
+def _used(targets: Targets, memory: Cache | None) -> tuple[str, ...]:
     """The files with settings, and how many files the cache knows."""
     settings = sorted({target.settings.path for target in targets} - {""})
     lines = [f"settings of {path}" for path in settings] or ["no settings: all defaults"]
@@ -194,7 +194,7 @@ def _rewriter(options: Options) -> Rewriter | None:
 
 
 def _rewritten(
-    rewriter: Rewriter, targets: Sequence[Target], verdicts: list[Verdict], chooser: _Chooser
+    rewriter: Rewriter, targets: Targets, verdicts: list[Verdict], chooser: _Chooser
 ) -> list[Verdict]:
     """The verdicts after the repair; files that depend on a repaired file are checked again."""
     left = list(verdicts)
@@ -216,7 +216,7 @@ def _rewritten(
 
 def _with_fixes(
     options: Options,
-    targets: Sequence[Target],
+    targets: Targets,
     verdicts: list[Verdict],
     chooser: _Chooser,
     memory: Cache | None,
@@ -247,30 +247,29 @@ def _is_unchanged(target: Target) -> bool:
         status = os.stat(target.path)
     except OSError:
         return False
-    return (status.st_mtime_ns, status.st_size) == (target.mtime, target.size)
+    return stamp_of(status) == (target.mtime, target.size)
 
 
 def _verdicts(
-    targets: Sequence[Target], memory: Cache | None, options: Options, progress: Progress
+    targets: Targets, memory: Cache | None, options: Options, progress: Progress
 ) -> list[Verdict]:
     """The verdict on each file, from the cache if the file has not changed."""
     verdicts = [CLEAN] * len(targets)
-    unknown = []
-    for number, target in enumerate(targets):
-        known = None if memory is None else memory.get(target.path, target.mtime, target.size)
-        if known is None:
-            unknown.append(number)
-        else:
-            verdicts[number] = known
+    unknown: Sequence[int] = range(len(targets))
+    if memory is not None:
+        known = [memory.get(one.path, one.mtime, one.size) for one in targets]
+        verdicts = [verdict or CLEAN for verdict in known]
+        unknown = [number for number, verdict in enumerate(known) if verdict is None]
     if not unknown:
         return verdicts
     from zerograd.check.workers import Job, check_all
 
     def check(numbers: Sequence[int], *, parse: bool) -> None:
-        jobs = [
-            Job(targets[at].path, targets[at].named or parse, options.explain) for at in numbers
-        ]
-        made = check_all(jobs, options.jobs or _cores(), progress)
+        def job(at: int) -> Job:
+            target = targets[numbers[at]]
+            return Job(target.path, target.named or parse, options.explain)
+
+        made = check_all(job, len(numbers), options.jobs or _cores(), progress)
         for number, verdict in zip(numbers, made, strict=True):
             verdicts[number] = verdict
             if memory is not None:
@@ -281,8 +280,8 @@ def _verdicts(
     if any(verdict.unparsed for verdict in verdicts):
         from zerograd.check.drivers import drivers
 
-        paths = (target.path for target in targets)
-        found = set(drivers(dict(zip(paths, verdicts, strict=True))))
+        given = zip(targets, verdicts, strict=True)
+        found = set(drivers({one.path: v for one, v in given if v.unparsed or v.exports}))
         repeating = [at for at, target in enumerate(targets) if target.path in found]
         unread = {at: verdicts[at] for at in repeating}
         check(repeating, parse=True)
@@ -396,10 +395,11 @@ class _Chooser:
         selection = self._selection(finding.site.path, self.understood(settings))
         return selection is not None and finding.code in selection.explicit
 
-    def add_loops(self, checked: AbstractSet[str]) -> None:
+    def add_loops(self, targets: Targets) -> None:
         """Add the verdicts on the training loops of the checked files."""
         from zerograd.check.loop_verdicts import verdicts
 
+        checked = chain(self._settings, (target.path for target in targets))
         self.report.loops = verdicts(self._loops, checked, self.report.findings, self._grade)
 
     def _grade(self, path: str, found: Found) -> Grade:

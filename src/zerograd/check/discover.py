@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -42,11 +44,78 @@ class Target(NamedTuple):
     named: bool = False
 
 
+class _Folder(NamedTuple):
+    """Files with the same prefix and settings."""
+
+    prefix: str
+    names: str
+    """Their names, with a NUL between, which no name contains."""
+    stamps: array[int]
+    """The time and the size of each."""
+    settings: Settings
+    named: bool
+
+    def targets(self) -> Iterator[Target]:
+        for at, name in enumerate(self.names.split("\0")):
+            mtime, size = self.stamps[2 * at : 2 * at + 2]
+            yield Target(self.prefix + name, mtime, size, self.settings, self.named)
+
+
+class Targets:
+    """The files of one check, in order. A check may have a hundred thousand: an object is made for one at a time."""
+
+    def __init__(self) -> None:
+        self._folders: list[_Folder] = []
+        self._starts: list[int] = []
+        """The number of the first file of each folder."""
+        self._length = 0
+        self._at = -1
+        self._here: list[Target] = []
+        """The files of the folder that was asked for last."""
+
+    def add(
+        self,
+        prefix: str,
+        files: Sequence[tuple[str, os.stat_result]],
+        settings: Settings,
+        *,
+        named: bool = False,
+    ) -> None:
+        """Add files, each with its name and status."""
+        if files:
+            stamps = array("q", [number for _, status in files for number in stamp_of(status)])
+            names = "\0".join(name for name, _ in files)
+            self._folders.append(_Folder(prefix, names, stamps, settings, named))
+            self._starts.append(self._length)
+            self._length += len(files)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Target]:
+        for folder in self._folders:
+            yield from folder.targets()
+
+    def __getitem__(self, number: int) -> Target:
+        at = bisect_right(self._starts, number) - 1
+        if at != self._at:
+            self._at, self._here = at, list(self._folders[at].targets())
+        return self._here[number - self._starts[at]]
+
+
+_LATEST = 2**63 - 1
+
+
+def stamp_of(status: os.stat_result) -> tuple[int, int]:
+    """The time of the last change of a file, and its size; the year 2262 is as late as it gets."""
+    return min(status.st_mtime_ns, _LATEST), status.st_size
+
+
 @dataclass
 class Found:
     """The files of one check, and the paths that could not be read."""
 
-    targets: list[Target] = field(default_factory=list)
+    targets: Targets = field(default_factory=Targets)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -83,8 +152,8 @@ class Discovery:
         self._include_tests = include_tests
         self._loader = loader
         self._settings: dict[str, Settings | None] = {}
-        self.taken: set[str] = set()
-        """The paths of all targets."""
+        self._taken: set[str] | None = None
+        """The paths of all targets, from the second path on: below one folder, none is met twice."""
         self._met = 0
         self._tests_left_out = False
         self._fixed: Settings | None = None
@@ -98,6 +167,8 @@ class Discovery:
         """Add a file, or every file below a directory that should be checked."""
         if os.pardir not in path:
             path = os.path.normpath(path)
+        if self._taken is None and self.found.targets:
+            self._taken = {target.path for target in self.found.targets}
         try:
             status = os.stat(path)
         except (OSError, ValueError) as error:
@@ -105,7 +176,8 @@ class Discovery:
             return
         if stat.S_ISREG(status.st_mode):
             settings = self.settings_above(os.path.dirname(os.path.abspath(path)))
-            self._take(path, status, settings, named=True)
+            if self._is_new(path):
+                self.found.targets.add("", [(path, status)], settings, named=True)
         elif stat.S_ISDIR(status.st_mode):
             self._add_directory(path)
         else:
@@ -198,6 +270,7 @@ class Discovery:
             here = self._entered(here, names)
         with_tests = self._include_tests or here.settings.include_tests
         active = tuple(one for one in reversed(here.filters) if one[0])
+        files: list[tuple[str, os.stat_result]] = []
         for entry in entries:
             name = entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
@@ -210,7 +283,11 @@ class Discovery:
             elif is_directory:
                 yield here.below(name)
             else:
-                self._take_entry(entry, here)
+                path = here.prefix + name
+                status = self._status(entry, path)
+                if status is not None and self._is_new(path):
+                    files.append((name, status))
+        self.found.targets.add(here.prefix, files, here.settings)
 
     def _entered(self, here: _Directory, names: AbstractSet[str]) -> _Directory:
         """The directory with its own ignore file and settings."""
@@ -224,26 +301,25 @@ class Discovery:
                 own = (settings.excluded, "")
         return here._replace(settings=settings, filters=(*ignores, own, ours))
 
-    def _take_entry(self, entry: os.DirEntry[str], here: _Directory) -> None:
-        path = here.prefix + entry.name
+    def _status(self, entry: os.DirEntry[str], path: str) -> os.stat_result | None:
+        """The status of a regular file; None if the entry is none."""
         try:
             status = entry.stat()
         except OSError as error:
             # Editors lock a file with a broken link.
             if not entry.name.startswith(".#"):
                 self._problem(path, _why_not(error))
-            return
-        if stat.S_ISREG(status.st_mode):
-            self._take(path, status, here.settings)
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
 
-    def _take(
-        self, path: str, status: os.stat_result, settings: Settings, *, named: bool = False
-    ) -> None:
+    def _is_new(self, path: str) -> bool:
+        """Whether a file is met for the first time."""
         self._met += 1
-        if path not in self.taken:
-            self.taken.add(path)
-            target = Target(path, status.st_mtime_ns, status.st_size, settings, named)
-            self.found.targets.append(target)
+        if self._taken is None:
+            return True
+        known = path in self._taken
+        self._taken.add(path)
+        return not known
 
     def _problem(self, path: str, message: str) -> None:
         self.found.problems.append(Problem(path, message))

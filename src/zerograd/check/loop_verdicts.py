@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from zerograd.core.events import Site
@@ -27,7 +26,7 @@ Seen = tuple[str, TrainingLoop]
 
 def verdicts(
     seen: Iterable[Seen],
-    checked: AbstractSet[str],
+    checked: Iterable[str],
     findings: list[Finding],
     grade: Callable[[str, Found], Grade],
 ) -> list[LoopVerdict]:
@@ -37,7 +36,7 @@ def verdicts(
     grades: dict[tuple[str, Found], Grade] = {}
     for home, loop in seen:
         path = loop.site.path
-        if path not in checked:
+        if path != home:
             absolute = absolute or frozenset(map(os.path.abspath, checked))
             if os.path.abspath(path) not in absolute:
                 continue

@@ -49,22 +49,42 @@ class Job(NamedTuple):
     explain: bool = False
 
 
-Span = deque[tuple[int, Job]]
+GetJob = Callable[[int], Job]
+"""Makes the job of a file, by its number: there may be a hundred thousand."""
 
 
-def check_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Verdict]:
-    """The verdicts on all files, in order."""
+class _Span:
+    """Neighbouring files that are still to be checked."""
+
+    def __init__(self, numbers: range) -> None:
+        self.numbers = numbers
+
+    def take(self, count: int) -> range:
+        """The first of them, which this span has no longer."""
+        taken, self.numbers = self.numbers[:count], self.numbers[count:]
+        return taken
+
+    def second_half(self) -> range:
+        """The last of them, which this span has no longer."""
+        half = len(self.numbers) // 2
+        taken, self.numbers = self.numbers[half:], self.numbers[:half]
+        return taken
+
+
+def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> list[Verdict]:
+    """The verdicts on so many files, in order."""
     verdicts: list[Verdict] = []
     start = time.monotonic()
-    for job in jobs:
+    for at in range(number):
         if processes > 1 and time.monotonic() - start > MOMENT:
-            pool = _Pool(jobs, len(verdicts), progress)
+            pool = _Pool(job, range(at, number), progress)
             try:
                 return verdicts + pool.run(processes)
             finally:
                 pool.end()
-        verdicts.append(verdict_on_file(job.path, named=job.named, explain=job.explain))
-        progress(len(verdicts), len(jobs))
+        path, named, explain = job(at)
+        verdicts.append(verdict_on_file(path, named=named, explain=explain))
+        progress(len(verdicts), number)
     return verdicts
 
 
@@ -96,7 +116,7 @@ def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
 class _Worker:
     """A process and the files it has to check."""
 
-    def __init__(self, siblings: Sequence[_Worker], span: Span) -> None:
+    def __init__(self, siblings: Sequence[_Worker], span: _Span) -> None:
         import multiprocessing
 
         # This program has one thread, so a fork is safe; and all modules are already imported.
@@ -138,13 +158,13 @@ class _Pool:
     finished takes half of what the slowest one has left.
     """
 
-    def __init__(self, jobs: Sequence[Job], done: int, progress: Progress) -> None:
-        self.jobs = list(enumerate(jobs))[done:]
-        self.done = done
-        self.total = len(jobs)
+    def __init__(self, job: GetJob, numbers: range, progress: Progress) -> None:
+        self.job = job
+        self.numbers = numbers
+        self.done = numbers.start
         self.progress = progress
-        self.verdicts: dict[int, Verdict] = {}
-        self.spans: list[Span] = []
+        self.verdicts = [CLEAN] * len(numbers)
+        self.spans: list[_Span] = []
         self.lost: deque[dict[int, Job]] = deque()
         """Files of processes that died."""
         self.workers: list[_Worker] = []
@@ -158,9 +178,9 @@ class _Pool:
         """Check every file with this many processes."""
         from multiprocessing.connection import wait
 
-        share = -(-len(self.jobs) // processes)
-        starts = range(0, len(self.jobs), share)
-        self.spans = [deque(self.jobs[at : at + share]) for at in starts]
+        share = -(-len(self.numbers) // processes)
+        starts = range(0, len(self.numbers), share)
+        self.spans = [_Span(self.numbers[at : at + share]) for at in starts]
         for span in self.spans:
             self._start(span)
         while busy := [worker for worker in self.workers if worker.busy]:
@@ -171,25 +191,28 @@ class _Pool:
                     self._listen(worker)
                 elif not worker.patience():
                     self._lose(worker, TOO_LONG)
-            self.progress(self.done + len(self.verdicts), self.total)
-        return [self.verdicts[number] for number, _ in self.jobs]
+            self.progress(self.done, self.numbers.stop)
+        return self.verdicts
 
-    def _start(self, span: Span) -> None:
+    def _put(self, number: int, verdict: Verdict) -> None:
+        self.verdicts[number - self.numbers.start] = verdict
+        self.done += 1
+
+    def _start(self, span: _Span) -> None:
         if chunk := self._next(span):
             worker = _Worker(self.workers, span)
             self.workers.append(worker)
             worker.give(chunk)
 
-    def _next(self, span: Span) -> dict[int, Job]:
+    def _next(self, span: _Span) -> dict[int, Job]:
         """The next files for a process; none if nothing is left."""
         if self.lost:
             return self.lost.popleft()
-        if not span:
-            longest = max(self.spans, key=len)
-            span.extendleft([longest.pop() for _ in range((len(longest) + 1) // 2)])
+        if not span.numbers:
+            span.numbers = max(self.spans, key=lambda one: len(one.numbers)).second_half()
         # Small chunks at the end keep all processes busy.
-        size = max(1, min(CHUNK, len(span) // 8))
-        return dict(span.popleft() for _ in range(min(size, len(span))))
+        size = max(1, min(CHUNK, len(span.numbers) // 8))
+        return {number: self.job(number) for number in span.take(size)}
 
     def _listen(self, worker: _Worker) -> None:
         try:
@@ -200,8 +223,8 @@ class _Pool:
         worker.since = time.monotonic()
         if isinstance(message, dict):
             # A file without a message is clean.
-            self.verdicts.update(dict.fromkeys(worker.chunk, CLEAN))
-            self.verdicts.update((at, Verdict(unparsed=lines)) for at, lines in message.items())
+            for at in worker.chunk:
+                self._put(at, Verdict(unparsed=message[at]) if at in message else CLEAN)
             worker.busy = False
             if chunk := self._next(worker.span):
                 worker.give(chunk)
@@ -209,7 +232,7 @@ class _Pool:
         number, verdict = message
         worker.at = number
         if verdict is not None:
-            self.verdicts[number] = verdict
+            self._put(number, verdict)
             worker.at = None
             del worker.chunk[number]
 
@@ -223,7 +246,7 @@ class _Pool:
             culprit = next(iter(rest))
         if culprit is not None:
             job = rest.pop(culprit)
-            self.verdicts[culprit] = Verdict(problems=(Problem(job.path, why),), lasting=False)
+            self._put(culprit, Verdict(problems=(Problem(job.path, why),), lasting=False))
         # If that file is unknown, they are checked one by one.
         parts = [rest] if worker.at is not None else [{one: job} for one, job in rest.items()]
         self.lost.extendleft(part for part in parts if part)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from zerograd.core.events import Site
-from zerograd.core.records import NamedReason, Record, replace
+from zerograd.core.records import NamedReason, Record, dataclass, replace
 
 Kind = Literal["loop", "per-batch", "function", "module", "notebook"]
 """A loop; a function that a framework calls for each batch; one that nobody calls; a whole file."""
@@ -54,7 +54,8 @@ class Gap(Record):
         return self.why.reason.format(subject=self.subject, call=self.call)
 
 
-class LoopStep(Record):
+@dataclass(frozen=True)
+class LoopStep:
     """A step in a training loop."""
 
     site: Site
@@ -106,7 +107,8 @@ class Account(Record):
     withheld: tuple[Withheld, ...] = ()
 
 
-class TrainingLoop(Record):
+@dataclass(frozen=True)
+class TrainingLoop:
     """All that is known about one loop, whatever the user selects."""
 
     site: Site
@@ -139,7 +141,8 @@ class TrainingLoop(Record):
         )
 
 
-class LoopVerdict(Record):
+@dataclass(frozen=True)
+class LoopVerdict:
     """A training loop with its verdict under the rules that were selected."""
 
     loop: TrainingLoop
