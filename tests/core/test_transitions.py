@@ -194,6 +194,14 @@ def test_assigned_gradients_are_one_contribution() -> None:
     )
 
 
+def test_what_is_added_by_hand_joins_gradients_and_fills_empty_ones() -> None:
+    added = Assign(at(9), adds=True)
+    assert advance(after(ZERO, BACKWARD), added).grads is Grads.LIVE
+    assert advance(after(BACKWARD), added).backward == BACKWARD
+    assert advance(after(ZERO), added).grads is Grads.UNKNOWN
+    assert advance(after(BACKWARD, STEP), added).grads is Grads.UNKNOWN
+
+
 def test_a_run_remembers_so_many_edges_and_then_none() -> None:
     machine = Automaton((), most_edges=2)
     for _ in range(2):

@@ -99,7 +99,8 @@ def _others() -> Made:
     made += [Zero(at(72), length=length, loop=length) for length in (2, 3)]
     made += [Zero(at(71), to_none=to_none, excuse=why) for why in Excuse for to_none in FLAGS]
     for may, bare in product(FLAGS, FLAGS):
-        made += [Clip(at(80), may=may, bare=bare), Assign(at(80), may=may, bare=bare)]
+        made.append(Clip(at(80), may=may, bare=bare))
+        made += [Assign(at(80), may=may, bare=bare, adds=adds) for adds in FLAGS]
         made += [Unscale(at(80), may=may, bare=bare, scaled=scaled) for scaled in FLAGS]
     made.append(End(at(91), restored=True))
     for guard, length in ((None, 0), (at(60), 2), (at(61), 3)):

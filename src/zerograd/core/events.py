@@ -189,6 +189,8 @@ class Assign(Event):
     kind = "assign"
     bare: bool = False
     """It uses `.grad` without asking whether that is None."""
+    adds: bool = False
+    """Something is added to what they hold."""
 
 
 class Unscale(Event):

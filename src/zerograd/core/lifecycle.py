@@ -285,7 +285,9 @@ def _enter(state: State, event: Enter) -> State:
 
 
 def _assign(state: State, event: Assign) -> State:
-    if event.may:
+    if event.adds and state.grads not in (*EMPTY, Grads.SPENT):
+        return replace(state, scale=Scale.UNKNOWN, divisors=frozenset({0}))
+    if event.may or event.adds:
         return _unknown(state, event)
     return State(grads=Grads.LIVE, window=1, unscaled=state.unscaled, stepped=state.stepped)
 

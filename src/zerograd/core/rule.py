@@ -116,6 +116,8 @@ class Rule(Page):
     """Whether it is also sought with windows of one micro-batch, which some guards never close."""
     outlives_calls: bool = False
     """Whether the next call of the same function can break it, by what an earlier call leaves."""
+    misses_backward: bool = False
+    """Whether a backward that is not seen would keep it."""
     yields_to: Rule | None = None
     """The rule that says more: where it finds something at the same place, this one is silent."""
 

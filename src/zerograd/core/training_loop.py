@@ -33,7 +33,10 @@ class NotFollowed(NamedReason):
         "unclear-assignment",
         "an assignment to `.grad` may or may not set the gradients of {subject}",
     )
-    LEFT_TO_SUBCLASS = "left-to-subclass", "`{call}` is left to subclasses, and one of them clears"
+    LEFT_TO_SUBCLASS = (
+        "left-to-subclass",
+        "`{call}` is left to subclasses, and one of them clears or runs a backward",
+    )
     NO_BACKWARD = "no-backward", "no backward was found that reaches what {subject} steps"
     TOO_LARGE = "too-large", "there are too many ways through the code to follow all of them"
     POSSIBLE = "possible", "{call} is possible here, but not certain; --pedantic shows it"

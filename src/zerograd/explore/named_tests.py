@@ -86,7 +86,8 @@ def _is_named(flow: Set) -> bool:
     value = flow.value
     if not isinstance(value, Op) or not logic.stable(value):
         return False
-    if value.op != "if" and not logic.is_truth(value):
+    joins = value.op in ("and", "or") and any(map(logic.is_truth, value.args))
+    if value.op != "if" and not joins and not logic.is_truth(value):
         return False
     return flow.variable not in value.reads
 

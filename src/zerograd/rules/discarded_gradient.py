@@ -49,8 +49,8 @@ def check(before: State, event: Event) -> Violation | None:
         )
     if not isinstance(event, Step) or event.foreign:
         return None
-    if before.dropped is None or before.grads not in EMPTY:
-        return None
+    if before.dropped is None or before.grads not in EMPTY or before.cut:
+        return None  # a clear that cuts a window is ZG103's
     backward, clear = before.dropped
     return Violation(
         site=clear.site,
@@ -74,7 +74,7 @@ RULE = Rule(
     name="discarded-gradient",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "dropped", "lent", "shared"}),
+    reads=frozenset({"grads", "backward", "dropped", "lent", "shared", "held", "cut"}),
     excuses=(
         Excuse.IN_STEP,
         Excuse.WEIGHTS_MOVED,

@@ -63,5 +63,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "cleared", "dropped", "lent", "shared"}),
+    misses_backward=True,
     needs=(_is_unfed,),
 )

@@ -73,5 +73,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe"}),
+    misses_backward=True,
     needs=(of_kind(Step),),
 )

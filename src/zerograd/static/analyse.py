@@ -42,6 +42,7 @@ from zerograd.static.named_parameters import with_named_parameters
 from zerograd.static.never_stepped import never_stepped
 from zerograd.static.projection import Subject, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
+from zerograd.static.read.file_index import nodes
 from zerograd.static.read.keys import Made
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
@@ -299,13 +300,32 @@ class _Search:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and provided():
             for outcome in outcomes:
-                if outcome.rule.outlives_calls and self.clearing_callback is not None:
+                unseen = self.unseen_part(outcome.rule)
+                if unseen is not None:
                     if subject is not None:
-                        self.loops.leave(subject, *self.clearing_callback)
+                        self.loops.leave(subject, *unseen)
                     continue
                 self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
                 self.loops.add_outcome(outcome, subject)
         return True
+
+    def unseen_part(self, rule: Rule) -> tuple[NotFollowed, str] | None:
+        """The call of what cannot be seen, and may do what a rule misses."""
+        if rule.outlives_calls:
+            return self.clearing_callback
+        return self.filling_hook if rule.misses_backward else None
+
+    @cached_property
+    def filling_hook(self) -> tuple[NotFollowed, str] | None:
+        """The call of a method that is left to subclasses, and that may run a backward."""
+        from zerograd.static.callbacks import hook_names
+        from zerograd.static.read.callers import one_runs_backward
+
+        for name in sorted(hook_names(self.root)):
+            self.asked_callers = True
+            if one_runs_backward(self.module.path, {name}):
+                return NotFollowed.LEFT_TO_SUBCLASS, f"{name}()"
+        return None
 
     @cached_property
     def clearing_callback(self) -> tuple[NotFollowed, str] | None:
@@ -384,11 +404,19 @@ class _Search:
                 continue
             view = self.view(subject, others)
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
-            if first is None:
+            if first is None or self.reads_gradients():
                 continue
             end = End(site, idle_loss=first.event.site)
             for rules in _breakable(Emit(end), [end]):
                 self.explore_rules(Emit(end), rules, subject=subject)
+
+    def reads_gradients(self) -> bool:
+        """Whether a function that was followed, in whatever file, uses gradients itself."""
+        return any(
+            isinstance(node, ast.Attribute) and node.attr == "grad"
+            for function in self.root.interpreter.nesting.inlined
+            for node in nodes(function)
+        )
 
 
 @dataclass

@@ -23,6 +23,7 @@ from zerograd.core.events import (
     Zero,
 )
 from zerograd.core.records import dataclass, field, replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore import logic
 from zerograd.explore.flow import (
     RAISE,
@@ -289,7 +290,8 @@ class View:
             reached = any(map(self.touched, act.whose)) or (self.subject.params is None and runs)
             return event if reached and not self.clears else None
         if isinstance(event, Unknown):
-            return event if act.anyone or any(map(self.touched, act.whose)) else None
+            reached = act.anyone or any(map(self.touched, act.whose)) or self.is_restored(act)
+            return event if reached else None
         if isinstance(event, New):
             made = next(iter(act.whose))
             params = self.subject.params
@@ -313,6 +315,12 @@ class View:
             return any(part.overlaps(key) for part in (self.subject.key, *self.seen))
         held = (self.subject.key, *(self.subject.params or ()))
         return any(part.is_inside(key) for part in held)
+
+    def is_restored(self, act: Act) -> bool:
+        """Whether weights are set back that the subject may step: it cannot be seen what it steps."""
+        if act.gap is not NotFollowed.RESTORED_WEIGHTS or self.subject.params is not None:
+            return False
+        return any(one.overlaps(key) for one in self.seen for key in act.whose)
 
     def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):

@@ -54,7 +54,10 @@ TABLE = Framework(
         Call("step", Steps(Whose.EACH_OF_FIRST, scaled=True), on=SCALER),
         Call("update", Updates(), on=SCALER, always=True),
         Call("replay", MayTouch(Whose.ANYONE), on=GRAPH),
-        Call("load_state_dict", Restores(), gives=Gives.UNKNOWN),
+        *(
+            Call(name, Restores(), gives=Gives.UNKNOWN)
+            for name in ("load_state_dict", "set_params", "set_parameters", "set_weights")
+        ),
     ],
     contexts=[
         Context("no_grad", Changes.NO_GRAD),

@@ -81,10 +81,23 @@ class Assignments:
                 value = self.as_part(owner, value, key, source)
                 # What is an object in one arm and None in the other is used where it is an object.
                 if value != Lit(None) or not self.env.branches or key not in self.env.heap:
+                    value = self.as_one_of_two(self.env.heap.get(key), value)
                     # A value of which nothing is known is called by the attribute that holds it.
                     self.env.heap[key] = Thing(key) if value == NOTHING else value
             if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)
+
+    def as_one_of_two(self, old: Value | None, new: Value) -> Value:
+        """What an attribute holds that a branch sets again: an optimizer of one thing or of another."""
+        if not self.env.branches or not isinstance(old, Thing) or not isinstance(new, Thing):
+            return new
+        if new.role is not Role.OPTIMIZER or old.role is not new.role:
+            return new
+        params = self.known.params
+        if old.key == new.key or params.get(old.key) == params.get(new.key):
+            return new
+        params[new.key] = None
+        return replace(new, params=None)
 
     def as_part(self, owner: Thing, value: Value, key: Key, source: ast.expr | None) -> Value:
         """What an object makes for itself, `self.part = Part()`, is inside the object."""

@@ -237,10 +237,14 @@ class Calls:
         self.effects.hand_to_unseen(node, arguments, func.attr)
         if func.attr in vocabulary.CUT:
             return Tensor()
-        if isinstance(method, Thing) and method.role:
+        known = method.role if isinstance(method, Thing) else Role.NONE
+        if not role and Role.OPTIMIZER in (known, vocabulary.role_of_call(func.attr)):
+            if any(isinstance(argument, Params) for argument in arguments):
+                return self.constructors.make(node, func.attr, Role.OPTIMIZER, arguments)
+            if not known:
+                return Thing(owner.key.attribute(f"{func.attr}()"), Role.OPTIMIZER)
+        if known:
             return method
-        if vocabulary.role_of_call(func.attr) is Role.OPTIMIZER and not role:
-            return Thing(owner.key.attribute(f"{func.attr}()"), Role.OPTIMIZER)
         return self.effects.result_of([owner], arguments)
 
     def unseen_method(self, node: ast.Call, owner: Thing) -> None:

@@ -233,6 +233,10 @@ class Conditions:
         return key is not None and isinstance(key[0], Made)
 
     def _opaque(self, node: ast.expr) -> Expr:
+        if self.nesting.read_lengths and isinstance(node, ast.Call) and len(node.args) == 1:
+            length = self.nesting.read_lengths.get(text_of(node.args[0]))
+            if length is not None and text_of(node.func) == "len":
+                return Const(length)
         names: set[Variable] = set()
         stable = True
         for inner in nodes(node):

@@ -21,6 +21,7 @@ from zerograd.static.read.values import (
     Called,
     Each,
     Grad,
+    Lit,
     Many,
     Params,
     Tensor,
@@ -49,7 +50,9 @@ class Effects:
     def act_on(
         self, kind: type[Event], node: ast.AST, keys: frozenset[Key], **fields: object
     ) -> None:
-        """Something is done to the gradients of these."""
+        """Something is done to the gradients of these; nobody knows whether unknown ones are None."""
+        if not keys and "bare" in fields:
+            fields["bare"] = False
         event = self.emitter.event(kind, node, **fields)
         self.emitter.emit(Act(event, whose=keys, anyone=not keys))
 
@@ -118,7 +121,7 @@ class Effects:
         else:
             tensor = Tensor(sure, perhaps, divided=None, scaled=None)
         self.wrapped |= wrapped
-        frozen = sure & self.known.frozen
+        frozen, unsure = sure & self.known.frozen, sure & self.known.perhaps_frozen
         undivided = not bypasses and tensor.divided is False
         event = self.emitter.event(
             Backward,
@@ -128,7 +131,8 @@ class Effects:
             bypasses=bypasses,
             own_gradient=own_gradient,
         )
-        act = Act(event, whose=(sure - frozen) | whose, perhaps=perhaps - frozen, wrapped=wrapped)
+        reached, perhaps = sure - frozen - unsure, (perhaps | unsure) - frozen
+        act = Act(event, whose=reached | whose, perhaps=perhaps, wrapped=wrapped)
         act.calls = tensor.calls
         act.anyone = not act.whose and not act.perhaps and not frozen
         if undivided:
@@ -169,13 +173,14 @@ class Effects:
         if not self.emitter.quiet and (self.env.frame.owner is None or self.nesting.loop):
             self.act_on(New, node, frozenset({key}))
 
-    def freeze(self, owner: Value, frozen: bool) -> None:
-        """From here on no gradient reaches these objects, or gradients reach them again."""
+    def freeze(self, owner: Value, trains: Value) -> None:
+        """From here on no gradient reaches these objects, or gradients reach them again, as a value says."""
         keys, _ = roots(owner)
-        if frozen:
-            self.known.frozen |= keys
-        else:
-            self.known.frozen -= keys
+        for frozen, now in (
+            (self.known.frozen, isinstance(trains, Lit) and trains.value is False),
+            (self.known.perhaps_frozen, not isinstance(trains, Lit)),
+        ):
+            (frozen.update if now else frozen.difference_update)(keys)
 
     def hand_to_unseen(
         self,

@@ -49,6 +49,8 @@ class Nesting:
         """Variables that the loops around assign in every iteration."""
         self.lengths: dict[Variable, tuple[int, int, Expr]] = {}
         """Counters of loops: the loop, where it counts from, and how often it runs."""
+        self.read_lengths: dict[str, int | None] = {}
+        """By the text of a collection: how many items of it are read, while a loop goes through them."""
         self.shifting: set[Variable] = set()
         """Variables of loops by which objects are picked: others in every iteration."""
         self.inputs: set[int] = set()
@@ -267,6 +269,8 @@ class KnownObjects:
         """Optimizers of which something unseen keeps hold: what their steps leave behind is unknown."""
         self.frozen: set[Key] = set()
         """Objects that no gradient reaches now."""
+        self.perhaps_frozen: set[Key] = set()
+        """Objects that gradients reach if a value says so which cannot be seen."""
 
     def is_optimizer(self, value: Value) -> bool:
         """Whether an object is known to be an optimizer."""

@@ -233,7 +233,9 @@ class ParameterCalls:
             return owner
         if func.attr in ("clamp_", "clip_"):
             effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
-        elif func.attr in ("div_", "mul_", "copy_", "add_", "sub_", "set_"):
+        elif func.attr in ("add_", "sub_"):
+            effects.act_on(Assign, node, owner.keys, adds=True, bare=bare and not owner.some)
+        elif func.attr in ("div_", "mul_", "copy_", "set_"):
             assigns = func.attr in ("copy_", "set_")
             effects.act_on(
                 Assign if assigns else Unscale,
@@ -277,9 +279,9 @@ class ParameterCalls:
     def requires_grad(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`x.requires_grad_(…)`: freezes, thaws, or makes a leaf."""
         arguments = self.evaluator.arguments(node)
-        on = not arguments or arguments[0] != Lit(False)
-        self.effects.freeze(owner, not on)
-        if isinstance(owner, Tensor) and on:
+        trains = arguments[0] if arguments else Lit(True)
+        self.effects.freeze(owner, trains)
+        if isinstance(owner, Tensor) and trains != Lit(False):
             return self.constructors.built_object(node)
         return owner
 
@@ -288,7 +290,7 @@ class ParameterCalls:
     ) -> None:
         """`p.grad = …`, `p.data = …`, `p.requires_grad = …`."""
         if attr == "requires_grad":
-            self.effects.freeze(owner, not isinstance(value, Lit) or value.value is False)
+            self.effects.freeze(owner, value)
         elif attr == "grad":
             self._store_gradient(owner, value, source, node)
         elif isinstance(owner, Grad):
@@ -316,7 +318,11 @@ class ParameterCalls:
         if value == Lit(None) or (source is not None and _is_zeros(source)):
             self.effects.clear(owner, node, to_none=value == Lit(None))
         elif mix([value]).grads & keys:
-            self.effects.act_on(Unscale, node, keys, may=True)
+            adds = isinstance(source, ast.BinOp) and isinstance(source.op, (ast.Add, ast.Sub))
+            if adds:
+                self.effects.act_on(Assign, node, keys, adds=True)
+            else:
+                self.effects.act_on(Unscale, node, keys, may=True)
         else:
             self.effects.act_on(Assign, node, keys, may=self.mode.some)
 

@@ -195,11 +195,15 @@ class Loops:
         label = self.nesting.number()
         outer = self.nesting.loop
         rounds: list[Flow] = []
+        collection, lengths = text_of(_collection(node)), self.nesting.read_lengths
+        known = lengths.get(collection)
+        lengths[collection] = len(items)
         for item in items:
             self.assignments.store(node.target, item, None, node)
             # break and continue belong to this loop, events to the one around it.
             body = relabelled(self.evaluator.collect(node.body), outer, label)
             rounds.append(Block(body, Continue(label)))
+        lengths[collection] = known
         self.emitter.add(Block(Seq(tuple(rounds)), Break(label)))
         if any(isinstance(part, (ast.Break, ast.Continue)) for part in nodes(*node.body)):
             self.forget_literals(node)  # what an arm that leaves the loop has assigned counts too
@@ -368,6 +372,14 @@ class Loops:
             text.split(".")[0] in names and methods & vocabulary.HELD_METHODS
             for text, methods in self.env.frame.module.methods.items()
         )
+
+
+def _collection(node: ForLoop) -> ast.expr:
+    """What a loop goes through, without its count."""
+    iterable = stripped(node.iter)
+    if isinstance(iterable, ast.Call) and text_of(iterable.func) == "enumerate" and iterable.args:
+        return stripped(iterable.args[0])
+    return iterable
 
 
 def _once(flow: Flow) -> Flow:

@@ -164,6 +164,8 @@ def methods_of(klass: Klass) -> Iterator[Fn]:
 
 _NONE: frozenset[str] = frozenset()
 _EMPTY = (Lit(None), Many(()), Table(()))
+_OF_PARAMETERS = frozenset({"data", "T", "mT", "H", "real", "imag", "_local_tensor"})
+"""Attributes by which a parameter is changed itself; what code keeps under other names is beside it."""
 
 
 class Objects:
@@ -191,9 +193,9 @@ class Objects:
         if isinstance(owner, Thing):
             return self.of_object(owner, attr)
         if isinstance(owner, Params):
-            if attr in ("device", "dtype", "shape"):
-                return Tensor()
-            return Grad(owner.keys, owner.some) if attr == "grad" else owner
+            if attr == "grad":
+                return Grad(owner.keys, owner.some)
+            return owner if attr in _OF_PARAMETERS else Tensor()
         if isinstance(owner, Grad):
             return owner
         if isinstance(owner, Tensor):
@@ -309,6 +311,13 @@ class Objects:
         )
         if isinstance(ranked[0], Lit) and (len(values) > 1 or counted):
             return Thing(key)
+        steps = {
+            one.params
+            for one in values
+            if isinstance(one, Thing) and one.role is Role.OPTIMIZER and one.params is not None
+        }
+        if isinstance(ranked[0], Thing) and len(steps) > 1:
+            return called(replace(ranked[0], params=None), key)  # of one thing, or of another
         return called(ranked[0], key)
 
     def of_body(self, owner: Thing, klass: Klass, node: ast.expr) -> Value:
