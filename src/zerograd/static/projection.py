@@ -6,7 +6,7 @@ it steps), or a leaf that is stepped by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from zerograd.core.events import (
     Assign,
@@ -42,7 +42,7 @@ from zerograd.explore.flow import (
     leaves_by,
     walk,
 )
-from zerograd.explore.logic import Expr, Name, Op, Variable
+from zerograd.explore.logic import Expr, Name, Op, Opaque, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
@@ -122,6 +122,8 @@ class View:
     backwards: list[Act] = field(default_factory=list)
     events: dict[int, Event | None] = field(default_factory=dict)
     """By the identity of an act: what the subject sees of it."""
+    turns: frozenset[Site] = frozenset()
+    """Tests that count batches, and close no window: the subject is stepped in every n-th one alone."""
     filled: bool = True
     """Some backward reaches the subject, or may reach it."""
     busy: bool = False
@@ -140,9 +142,30 @@ class View:
         clears = (a for a in acts if isinstance(a.event, Zero) and self.event(a) is not None)
         self.clears = frozenset(act.event.site for act in clears)
         self.events = {id(act): self.event(act) for act in acts}
+        self.turns = self.every_nth(flow)
         skeleton = self.project(flow, {}) or EMPTY
         self.busy = False
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
+
+    def every_nth(self, flow: Flow) -> frozenset[Site]:
+        """The tests under which a subject is stepped that each batch clears, while another one is stepped in each."""
+        found: set[Site] = set()
+        for loop in walk(flow) if self.others else ():
+            if not isinstance(loop, Loop):
+                continue
+            clears, turns, others = False, set(), False
+            for act, tests in _in_iteration(loop.body, frozenset()):
+                mine = any(map(self.is_mine, act.whose))
+                if isinstance(act.event, Zero):
+                    event = self.events[id(act)]
+                    clears |= not tests and event is not None and not event.may
+                elif isinstance(act.event, Step) and mine:
+                    turns |= {test.site for test in tests if _counts(test.test)}
+                elif isinstance(act.event, Step):
+                    others |= not tests
+            if clears and others:
+                found |= turns
+        return frozenset(found)
 
     def note_feeding(self, flow: Flow, loops: list[int]) -> None:
         if isinstance(flow, Act) and isinstance(flow.event, (Backward, Unknown, Assign)):
@@ -209,7 +232,10 @@ class View:
         if _fails(orelse):
             return then
         free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
-        if not any(isinstance(part, Op) and part.op == "%" for part in logic.parts(alt.test)):
+        if alt.site in self.turns:
+            said = next(part.text for part in logic.parts(alt.test) if isinstance(part, Op))
+            alt = replace(alt, test=Opaque(said, logic.reads(alt.test)))
+        elif not _counts(alt.test):
             then, orelse = _withheld(then, orelse), _withheld(orelse, then)
         changing = frozenset(self.assigned[-1] if self.assigned else ())
         settled = not logic.reads(alt.test) & changing
@@ -526,6 +552,22 @@ class View:
             key.overlaps(param) for key in act.whose for group in known for param in group
         )
         return False if matched else None
+
+
+def _counts(test: Expr) -> bool:
+    return any(isinstance(part, Op) and part.op == "%" for part in logic.parts(test))
+
+
+def _in_iteration(flow: Flow, tests: frozenset[Alt]) -> Iterator[tuple[Act, frozenset[Alt]]]:
+    """The acts of an iteration, each with the tests around it; inner loops have iterations of their own."""
+    if isinstance(flow, Act):
+        yield flow, tests
+    elif isinstance(flow, Alt):
+        for arm in (flow.then, flow.orelse):
+            yield from _in_iteration(arm, tests | {flow})
+    elif not isinstance(flow, Loop):
+        for part in children(flow):
+            yield from _in_iteration(part, tests)
 
 
 def _scales_without_asking(flow: Flow, scaler: Key) -> bool:
