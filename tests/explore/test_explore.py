@@ -364,7 +364,7 @@ def test_what_is_found_in_a_slice_is_found_in_the_whole(
 ) -> None:
     part = explore(flow, rules, window=window)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore_module, "sliced", lambda flow, _: flow)
+        patch.setattr(explore_module, "sliced", lambda flow, *_: flow)
         whole = explore(flow, rules, window=window)
     # With fewer decisions, a path that was given up may be light enough.
     assert whole.cut or found(part).keys() >= found(whole).keys()

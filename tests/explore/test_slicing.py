@@ -86,3 +86,16 @@ def test_what_a_rule_is_broken_by_stays() -> None:
     clips = tuple(rule for rule in RULES if rule.code == "ZG201")
     flow = Seq([CLIP, STEP])
     assert sliced_for(flow, clips) is flow
+
+
+def test_a_count_that_ends_no_loop_is_gone_where_the_loop_is_executed() -> None:
+    def counts(bound: Const | Name) -> list[Flow]:
+        goes_on = Set(X, Op("+", (X, Const(1)), "x + 1"))
+        loop = Loop(Seq([STEP, goes_on]), 1, at(9), test=Op("<", (X, bound)))
+        kept = sliced_for(Seq([Set(X, Const(0)), loop]), STALE, frozenset({Name("n")}))
+        return [part for part in walk(kept) if isinstance(part, Set)]
+
+    assert not counts(Const(1e6))
+    assert not counts(Y)
+    assert len(counts(Const(8))) == 2
+    assert len(counts(Name("n"))) == 2

@@ -457,7 +457,7 @@ def explore(
 ) -> Result:
     """All violations in all sequences of the flow; none where there are too many ways through it."""
     rules = tuple(rules)
-    flow = sliced(flow, rules)
+    flow = sliced(flow, rules, window.symbols if window else None)
     automaton, executed = _automaton(rules), Executed(window.length) if window else None
     first = automaton.node(start)
     if is_clean(flow, automaton, first, executed):

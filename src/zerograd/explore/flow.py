@@ -6,6 +6,8 @@ A flow is a tree. `children` and `walk` go through it, `rebuild` makes a changed
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 from zerograd.core.events import Event, Site, Step
 from zerograd.core.records import dataclass, replace
@@ -135,18 +137,18 @@ Flow = Emit | Seq | Alt | Loop | Jump | Block | Try | Set
 
 def children(flow: Flow) -> Sequence[Flow]:
     """The parts of a flow."""
-    # By type, not by isinstance: flows are gone through again and again.
-    if type(flow) is Seq:
-        return flow.items
-    if type(flow) is Alt:
-        return (flow.then, flow.orelse)
-    if type(flow) is Block:
-        return (flow.body,)
-    if type(flow) is Loop:
-        return (flow.body,) if flow.orelse is None else (flow.body, flow.orelse)
-    if type(flow) is Try:
-        return (flow.body, *flow.handlers, flow.orelse, flow.final)
-    return ()
+    inside = _INSIDE.get(type(flow))
+    return inside(flow) if inside is not None else ()
+
+
+# By type, not by isinstance: flows are gone through again and again.
+_INSIDE: dict[type[Flow], Callable[[Any], Sequence[Flow]]] = {
+    Seq: attrgetter("items"),
+    Alt: attrgetter("then", "orelse"),
+    Block: lambda flow: (flow.body,),
+    Loop: lambda flow: (flow.body,) if flow.orelse is None else (flow.body, flow.orelse),
+    Try: lambda flow: (flow.body, *flow.handlers, flow.orelse, flow.final),
+}
 
 
 def walk(flow: Flow) -> Iterator[Flow]:
@@ -155,7 +157,9 @@ def walk(flow: Flow) -> Iterator[Flow]:
     while todo:
         part = todo.pop()
         yield part
-        todo += children(part)
+        inside = _INSIDE.get(type(part))
+        if inside is not None:
+            todo += inside(part)
 
 
 def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:

@@ -27,7 +27,7 @@ from zerograd.explore.flow import (
     Try,
     walk,
 )
-from zerograd.explore.logic import Expr, Variable
+from zerograd.explore.logic import Const, Expr, Name, Op, Variable
 
 EMPTY = Seq(())
 _NOWHERE: frozenset[Label] = frozenset()
@@ -35,27 +35,82 @@ _NOWHERE: frozenset[Label] = frozenset()
 
 # The same flow is explored with windows of several lengths.
 @lru_cache(maxsize=16)
-def sliced(flow: Flow, rules: tuple[Rule, ...]) -> Flow:
-    """The flow as far as it makes a difference to these rules."""
+def sliced(flow: Flow, rules: tuple[Rule, ...], lengths: frozenset[Variable] | None = None) -> Flow:
+    """The flow as far as it makes a difference to these rules; where it is executed, with what it calls N."""
     reads = frozenset[str]().union(*(rule.reads for rule in rules))
     asked = tuple({kind for rule in rules for kind in rule.at})
     idle = tuple(kind for kind in NARROW if NARROW[kind].isdisjoint(reads) and kind not in asked)
+    endless = _endless(flow, lengths) if lengths is not None else frozenset()
     read: frozenset[Variable] = frozenset()
     while True:
         kept = _Slice(idle, read).of(flow, _NOWHERE) or EMPTY
-        more = frozenset[Variable]().union(*map(_read_by, walk(kept)))
+        more = frozenset[Variable]().union(*(_read_by(part, endless) for part in walk(kept)))
         if more <= read:
             return kept
         read |= more
 
 
-def _read_by(part: Flow) -> frozenset[Variable]:
+FAR = 1_000_000
+"""No count comes so far: an exploration ends before."""
+
+
+def _endless(flow: Flow, lengths: frozenset[Variable]) -> frozenset[Expr]:
+    """The tests of loops that end none where the flow is executed: `while step < 1e6`, `while step < args.steps`."""
+    sets: dict[Variable, list[Expr | None]] = {}
+    counters: set[Variable | None] = {*lengths}
+    tests: set[Expr] = set()
+    for part in walk(flow):
+        if isinstance(part, Set):
+            sets.setdefault(part.variable, []).append(part.value)
+        elif isinstance(part, Loop):
+            counters.update((part.counter, *part.targets))
+            if isinstance(part.test, Op) and part.test.op in ("<", "<=") and not part.forever:
+                tests.add(part.test)
+
+    def is_far(bound: Expr) -> bool:
+        """Whether the value of a bound is never known, or far away."""
+        if isinstance(bound, Name) and bound not in counters:
+            values = sets.get(bound, [])
+            return all(
+                value is None or (isinstance(value, Const) and is_far(value)) for value in values
+            )
+        return (
+            isinstance(bound, Const)
+            and isinstance(bound.value, (int, float))
+            and bound.value >= FAR
+        )
+
+    def counts_on(counter: Expr) -> bool:
+        """Whether a variable is small at first, and grows by one."""
+        return (
+            isinstance(counter, Name)
+            and counter not in counters
+            and all(
+                value
+                in (
+                    None,
+                    Const(0),
+                    Const(1),
+                    Op("+", (counter, Const(1)), getattr(value, "text", "")),
+                )
+                for value in sets.get(counter, [])
+            )
+        )
+
+    return frozenset(
+        test
+        for test in tests
+        if isinstance(test, Op) and is_far(test.args[1]) and counts_on(test.args[0])
+    )
+
+
+def _read_by(part: Flow, endless: frozenset[Expr]) -> frozenset[Variable]:
     """The variables that a part reads itself."""
     exprs: tuple[Expr | None, ...] = ()
     if isinstance(part, Alt):
         exprs = (part.test,)
     elif isinstance(part, Loop):
-        exprs = (part.test, part.trips, part.first)
+        exprs = (None if part.test in endless else part.test, part.trips, part.first)
     elif isinstance(part, Set):
         exprs = (part.value,)
     elif isinstance(part, Emit):

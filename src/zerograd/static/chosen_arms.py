@@ -49,8 +49,8 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
 
 def _first(flow: Flow, key: Key, changing: frozenset[Variable] | None) -> Alt | None:
     """The first setting in a loop both of whose outcomes train with an optimizer."""
-    if isinstance(flow, Loop):
-        changing = (changing or frozenset()) | _changed(flow)
+    if isinstance(flow, Loop) and changing is None:
+        changing = _changed(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
         if all(_trains(arm, key) for arm in (flow.then, flow.orelse)):
             return flow
@@ -87,8 +87,8 @@ def _chosen(
     flow: Flow, key: Key, counts: Steps, changing: frozenset[Variable] | None, settled: Facts
 ) -> Flow:
     """`changing` are the variables that change while the loops around run; None outside of loops."""
-    if isinstance(flow, Loop):
-        changing = (changing or frozenset()) | _changed(flow)
+    if isinstance(flow, Loop) and changing is None:
+        changing = _changed(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
         then, orelse = _steps(flow.then), _steps(flow.orelse)
         for arm, mine, others in ((flow.then, then, orelse), (flow.orelse, orelse, then)):

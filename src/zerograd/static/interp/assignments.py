@@ -206,6 +206,8 @@ def _side_by_side(target: ast.Tuple | ast.List, source: ast.expr | None) -> list
     unknown: list[ast.expr | None] = [None] * len(target.elts)
     if not isinstance(source, (ast.Tuple, ast.List)) or len(source.elts) != len(unknown):
         return unknown
+    if not any(isinstance(part, (ast.Compare, ast.BoolOp)) for part in source.elts):
+        return unknown
     stored = {text_of(part) for part in ast.walk(target) if isinstance(part, ast.expr)}
     read = {text_of(part) for part in ast.walk(source) if isinstance(part, ast.expr)}
     starred = any(isinstance(part, ast.Starred) for part in (*target.elts, *source.elts))

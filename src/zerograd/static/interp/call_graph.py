@@ -123,9 +123,12 @@ class CallGraph:
 
     def reaches(self, fn: Fn, what: str, depth: int) -> bool:
         """Whether a fact holds for a function or for one that it calls."""
+        question = (fn.node, what)
+        if not self.known.pending and question in self.known.reached:
+            return self.known.reached[question]
         facts = fn.module.facts[fn.node]
         return self._find_out(
-            (fn.node, what),
+            question,
             lambda: (
                 getattr(facts, what)
                 or any(

@@ -116,7 +116,7 @@ class Calls:
         """Reads the file of a function that says nothing of gradients, if it runs modules for a loss, or a step."""
         module = self.env.frame.module
         first = text_of(node.func).partition(".")[0]
-        if first not in module.imports:
+        if first not in module.imports or not self.names.is_closed(module, first):
             return False
         given = [self.evaluator.peek(arg) for arg in node.args if not isinstance(arg, ast.Call)]
         wanted = self.functions.runs_models(given) or any(

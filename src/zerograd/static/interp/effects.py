@@ -234,25 +234,28 @@ class Effects:
         """What an unseen function gives back: computed from its arguments, for all we know."""
         if self.mode.no_grad:
             return Tensor()
-        if node is not None:
-            arguments = [
-                then(one, _done_by(node, index)) if isinstance(one, Tensor) and one.calls else one
-                for index, one in enumerate(arguments)
-            ]
-        things = frozenset([a.key for a in arguments if isinstance(a, Thing)])
-        result = mix([*callees, *[a for a in arguments if not isinstance(a, Thing)]])
-        called: list[Called] = []
+        things, others = [], list(callees)
+        for index, one in enumerate(arguments):
+            if isinstance(one, Thing):
+                things.append(one.key)
+            elif node is not None and isinstance(one, Tensor) and one.calls:
+                others.append(then(one, _done_by(node, index)))
+            else:
+                others.append(one)
+        result = mix(others)
+        calls = result.calls
         if run := [one.key for one in callees if isinstance(one, Thing)]:
             read, unsure = roots(mix(arguments))
-            called = [] if unsure else [Called(key, read) for key in run]
+            if not unsure:
+                calls = calls.union([Called(key, read) for key in run])
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
-        return replace(
-            result,
-            maybe=(result.maybe | things | perhaps) - result.roots,
-            divisor=None,
+        return Tensor(
+            result.roots,
+            result.maybe.union(things, perhaps) - result.roots,
+            result.grads,
             divided=None if summed else False,
             scaled=bool(result.scaled),
-            calls=result.calls.union(called),
+            calls=calls,
         )
 
     def excuse_bypass(self, then: Flow, orelse: Flow) -> None:

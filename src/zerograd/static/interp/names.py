@@ -144,6 +144,11 @@ class Names:
         """Reads the file that an imported name is from, though it does nothing to gradients; False if it cannot."""
         return self.project.open(module, module.imports[name])
 
+    def is_closed(self, module: Module, name: str) -> bool:
+        """Whether an imported name is from a file of the project that was not read."""
+        found = self.project.resolve(module, module.imports[name])
+        return found is not None and not found[0].tree.body
+
     def variable_of(self, module: Module, name: str) -> Value:
         """What a variable of a module holds, as seen from a function."""
         mark = (module.path, name)

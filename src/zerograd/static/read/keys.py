@@ -115,6 +115,8 @@ class Key(tuple[Part, ...]):
     @property
     def shown(self) -> str:
         """The key as it is in the code."""
+        if len(self) == 1 and isinstance(self[0], Local):
+            return self[0].name  # most keys
         return "".join(map(part_shown, self)).removeprefix(".")
 
     @property

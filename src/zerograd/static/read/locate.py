@@ -14,6 +14,16 @@ def locate(path: str, dotted: str) -> tuple[str, str] | None:
     None for what is not part of the project.
     """
     here = os.path.dirname(os.path.abspath(path))
+    now = time.monotonic()
+    since, found = _LOCATED.get((here, dotted)) or (-FRESH, None)
+    if now - since >= FRESH:
+        found = _found(here, dotted)
+        _LOCATED.put((here, dotted), (now, found))
+    return found
+
+
+def _found(here: str, dotted: str) -> tuple[str, str] | None:
+    """The file that `dotted`, imported in a folder, is in, and the rest of the name."""
     if dotted.startswith("."):
         level = len(dotted) - len(dotted.lstrip("."))
         for _ in range(level - 1):
@@ -98,7 +108,10 @@ _SAYS = ("README", "LICENSE", "requirements")
 
 MOST_FOLDERS = 1_000
 """How many folders are remembered."""
+MOST_NAMES = 10_000
+"""How many imported names are remembered."""
 _PATHS: Recent[str, tuple[float, list[str]]] = Recent(MOST_FOLDERS)
+_LOCATED: Recent[tuple[str, str], tuple[float, tuple[str, str] | None]] = Recent(MOST_NAMES)
 
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 OUTSIDE = frozenset(

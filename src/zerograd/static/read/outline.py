@@ -145,12 +145,17 @@ class Outlines:
         self.farthest = farthest
         self.only = only
         """The files that step or lead to a step; None where that is not known."""
+        self._known: dict[str, Outline | None] = {}
         self._leading: dict[tuple[str, bytes, int], Names] = {}
         self._imported: dict[tuple[str, int], Names] = {}
 
     def of(self, path: str) -> Outline | None:
         """The outline of a file, if it may lead to a step."""
-        return outline_of(path) if self.only is None or path in self.only else None
+        if self.only is not None and path not in self.only:
+            return None
+        if path not in self._known:
+            self._known[path] = outline_of(path)
+        return self._known[path]
 
     def imported(self, outline: Outline, farthest: int) -> Names:
         """The functions and methods behind all names that a file imports that lead to a step."""

@@ -278,10 +278,15 @@ def mix(values: Sequence[Value]) -> Tensor:
     divided: Tensor | None = None
     for value in values:
         if isinstance(value, Tensor):
-            sure |= value.roots
-            maybe |= value.maybe
-            grads |= value.grads
-            calls |= value.calls
+            # Most of these are empty: a union would be a new set each time.
+            if value.roots:
+                sure |= value.roots
+            if value.maybe:
+                maybe |= value.maybe
+            if value.grads:
+                grads |= value.grads
+            if value.calls:
+                calls |= value.calls
             if value.scaled is not False and not scaled:
                 scaled = value.scaled
             if divided is None and value.divisor is not None:
@@ -295,7 +300,7 @@ def mix(values: Sequence[Value]) -> Tensor:
     if divided is None:
         if scaled is False and not (sure or maybe or grads or calls):
             return _NO_RESULT
-        return Tensor(sure, maybe - sure, grads, scaled=scaled, calls=calls)
+        return Tensor(sure, maybe - sure if sure else maybe, grads, scaled=scaled, calls=calls)
     return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled, calls)
 
 
