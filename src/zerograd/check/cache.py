@@ -117,7 +117,7 @@ class Cache:
         self._new: dict[str, Entry] = {}
         self._quiet: dict[str, Stamp] = {}
         self._stamps: dict[str, Stamp] = {}
-        """Of what verdicts depend on, as it was when the first of them was asked for."""
+        """Time and size of the files that verdicts depend on, as they were when the first verdict was asked for."""
 
     def _load(self) -> None:
         try:

@@ -100,7 +100,7 @@ def _strip(line: str) -> str:
 def _glob(text: str) -> Glob:
     """The parts of a pattern with wildcards."""
     found: Glob = []
-    pieces = [""]  # of one part, with a star between them
+    pieces = [""]  # what is between the stars of one part
     at = 0
     while at < len(text):
         begins = at == 0 or text[at - 1] == "/"
@@ -146,7 +146,7 @@ def _part(pieces: list[str]) -> re.Pattern[str]:
 
 
 def _fits(glob: Glob, parts: list[str]) -> bool:
-    """Whether a pattern matches a path. Only the last None may have to take more parts."""
+    """Whether a pattern matches a path. If a None has taken too few parts, it is enough to extend the last one."""
     at = place = 0
     again = taken = -1
     while place < len(parts):

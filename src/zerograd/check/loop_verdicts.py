@@ -30,7 +30,7 @@ def verdicts(
     findings: list[Finding],
     grade: Callable[[str, Found], Grade],
 ) -> list[LoopVerdict]:
-    """One verdict per loop of these files; `grade` says what a finding in a loop of a file counts for."""
+    """One verdict per loop of these files; `grade` says whether a finding makes its loop wrong."""
     absolute: frozenset[str] | None = None
     inside = []
     grades: dict[tuple[str, Found], Grade] = {}

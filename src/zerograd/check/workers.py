@@ -38,7 +38,7 @@ _FORKS = sys.platform == "linux"
 _DIED = "ended the process that checked it; exclude it, and report this as a bug in zerograd"
 
 Progress = Callable[[int, int], object]
-"""Gets the number of finished files, and the number of all."""
+"""It is called with the number of finished files, and the number of all files."""
 
 
 class Job(NamedTuple):

@@ -115,7 +115,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 def _similar(argument: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    # The dashes that all options have make none of them alike.
+    # All options begin with dashes: that does not make two of them similar.
     names = {name.lstrip("-"): name for name in known}
     close = get_close_matches(argument.lstrip("-"), names, 1)
     return f"; did you mean {names[close[0]]}?" if close else ""

@@ -62,7 +62,7 @@ class Automaton:
         self._start: Node | None = None
 
     def node(self, state: State | None = None) -> Node:
-        """The node of a state; without one, the node that every subject begins with."""
+        """The node of a state; by default, the node that every subject begins with."""
         if state is None:
             if self._start is None:
                 self._start = self.node(START)

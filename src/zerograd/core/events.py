@@ -222,7 +222,7 @@ class Step(Event):
     part: bool = False
     """Of another optimizer, which shares parameters with this one."""
     whole: bool = False
-    """And steps the same parameters as this one."""
+    """The other optimizer steps the same parameters as this one."""
     through: bool | None = None
     """Whether the other subject's gradients came through this one; None where that is not known."""
     fed: bool = True

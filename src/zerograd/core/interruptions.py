@@ -45,7 +45,7 @@ def _is_handler(frame: FrameType) -> bool:
     """Whether a frame is a signal handler or a trace function: Python hands it the frame that it interrupts."""
     interrupted = frame.f_back
     if interrupted is None or frame.f_code.co_filename.startswith(_OURS):
-        return False  # our patches hold the frame that calls them, and are no handlers
+        return False  # a patch of ours holds the frame of its caller, and handles nothing
     for value in tuple(frame.f_locals.values()):
         if value is interrupted:
             return True

@@ -11,7 +11,7 @@ from typing import Any, AnyStr, cast
 
 
 class _LatePattern:
-    """Each attribute is that of the compiled pattern, and kept once it was asked for."""
+    """Has the attributes of the compiled pattern, and keeps each of them after its first use."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._text = text
@@ -24,5 +24,5 @@ class _LatePattern:
 
 
 def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, later."""
+    """As `re.compile`, but the pattern is compiled when it is first used."""
     return cast("re.Pattern[AnyStr]", _LatePattern(text, flags))

@@ -221,7 +221,7 @@ def _scale_after_backward(state: State, event: Backward) -> Scale:
 
 def _step(state: State, event: Step) -> State:
     if event.part:
-        # What another optimizer has used of all parameters, a backward adds to; this one's own step may follow.
+        # Another optimizer has used all these gradients, and a backward adds to them: this one may still step.
         live = state.grads in (Grads.LIVE, Grads.STALE)
         grads = Grads.SPENT if event.whole and live else state.grads
         return replace(state, grads=grads, used=event, shared=True)
@@ -230,7 +230,7 @@ def _step(state: State, event: Step) -> State:
             return replace(state, others=(state.mixed, event))
         unsure = state.backward is None or state.backward.may
         if unsure or state.held is not None or state.grads in (Grads.SPENT, Grads.STALE):
-            # What waits for the end of its own window was not meant for the other's step.
+            # Gradients that wait for the end of their own window were not meant for the step of the other optimizer.
             return state
         assert state.backward is not None
         return replace(state, lent=(state.backward, event))

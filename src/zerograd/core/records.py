@@ -108,7 +108,7 @@ def _add_fields(kind: Any, *, kw_only: bool) -> None:
 
 
 class _StandardFields:
-    """The fields as `dataclasses` knows them, which makes a class a dataclass for everybody: made when asked for."""
+    """The fields as `dataclasses` has them, made when somebody asks: so its functions accept the class."""
 
     def __get__(self, record: object, kind: Any) -> dict[str, Any]:
         import dataclasses
@@ -125,7 +125,7 @@ class _StandardFields:
 
 
 def _later(kind: type, name: str, write: Callable[[type], Iterator[str]]) -> Callable[..., Any]:
-    """A method that compiles the real one, and puts it into its own place."""
+    """A method that compiles the real one, and replaces itself by it."""
 
     def first(self: object, *values: object, **named: object) -> Any:
         names = {f"_{one.name}": _default(one) for one in fields(kind)}

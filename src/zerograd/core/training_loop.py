@@ -156,7 +156,7 @@ class LoopVerdict:
 
 
 def _open(one: Gap | None, other: Gap | None) -> Gap | None:
-    """What two contexts leave open: what one of them cannot see, the other one may have seen."""
+    """The gap that is left after two contexts: one of them may have seen what the other cannot see."""
     gap = one or other
     if gap is None or (None in (one, other) and gap.why in _SEEN_ELSEWHERE):
         return None

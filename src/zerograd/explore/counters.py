@@ -21,7 +21,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 def first_and_later(loop: Loop) -> tuple[Known, Known]:
-    """What is known in the first iteration of a loop, and in all others: of a counter that tests read."""
+    """What is known of a counter that tests read: in the first iteration of its loop, and in all others."""
     counter, first = loop.counter, loop.first
     if counter is None or first not in (Const(0), Const(1)):
         return NOTHING, NOTHING
@@ -45,7 +45,7 @@ def _tests(flow: Flow) -> Iterator[Expr]:
 
 
 def _from(part: Expr, counter: Variable, least: int) -> bool | None:
-    """The truth of a part of a test for every count from a number on; None where it changes."""
+    """Whether a part of a test is true for every count from a number on; None where that changes."""
     if part == counter:
         return True
     if not isinstance(part, Op) or part.op not in _COMPARE:

@@ -412,7 +412,7 @@ def fact_of(expr: Expr) -> Fact:
 
 
 _LESS = {"<": False, ">=": False, ">": True, "<=": True}
-"""Comparisons that say whether one is less than the other: whether the second one is it."""
+"""By comparison: whether its operands have to be swapped to say it, or its opposite, with `<`."""
 
 
 def _is_opposite(expr: Expr) -> bool:

@@ -32,7 +32,7 @@ class Track:
         self.node = node
         self.posted_steps = 0
         self.rounds = 0
-        """How often a loop has repeated the last window since: each leads back to the node, and breaks no rule."""
+        """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends at the same node."""
         self.windows = WindowStatistics()
         self.lent: Node | None = None
         """The node when another subject's step used these gradients: a clear then drops nothing."""
@@ -74,7 +74,7 @@ class Judge:
         on_finding: Callable[[Finding], None] | None = None,
         automaton: Automaton | None = None,
     ) -> None:
-        """The automaton is one of these rules that has been walked before."""
+        """The automaton is one for these rules that an earlier judge has used."""
         self.report = Report()
         self.recorder: Recorder | None = None
         self._on_finding = on_finding
@@ -181,7 +181,7 @@ class Judge:
             track.windows.open = 0
 
     def end_rounds(self, track: Track) -> None:
-        """A loop repeats the last window no more: its rounds count like windows that were posted."""
+        """A loop has stopped repeating the last window: its repetitions count like windows that were posted."""
         rounds, track.rounds = track.rounds, 0
         if rounds:
             track.windows.counts[track.windows.usual] += rounds

@@ -46,7 +46,7 @@ def check(before: State, event: Event) -> Violation | None:
     if before.grads is not Grads.SPENT or before.maybe is not None:
         return None
     if before.used.whole:
-        return None  # two optimizers of the same parameters, each with a step of its own
+        return None  # two optimizers of the same parameters: each has its own step
     return Violation(
         site=event.site,
         message="step() uses the same gradients a second time",

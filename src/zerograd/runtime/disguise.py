@@ -65,4 +65,4 @@ class Unseen:
 
 
 UNSEEN = Unseen()
-"""One for the process, and a name of a module: what torch 2.4 compiles in place of a patch cannot be a closure."""
+"""One for the process, as a name of this module: torch 2.4 cannot compile a closure in place of a patch."""

@@ -47,7 +47,7 @@ class OpenWatch(Protocol):
     """Whether all objects of the program are searched, which takes up to 0.2 s: for optimizers that were
     made before, and for what looks like an optimizer and cannot be watched."""
     sums_up: bool
-    """Whether its report says in the end all that was watched, and not only how many steps."""
+    """Whether its report says at the end all that was watched, not only the number of steps."""
     most_steps: int
 
     def enough(self) -> None:
@@ -256,7 +256,7 @@ class Engine:
 
 
 class Learned:
-    """What watches have worked out about the code of the program. The next one need not do it again."""
+    """What earlier watches found out about the code of the program, for the next one."""
 
     def __init__(self, torch_home: str, home: str) -> None:
         self.events = EventCache(Places(torch_home, home))
@@ -265,7 +265,7 @@ class Learned:
 
 @functools.lru_cache(maxsize=1)
 def learned(torch_home: str, home: str) -> Learned:
-    """What is known of the code, with paths as they are seen from this directory."""
+    """What is known of the code, with paths relative to this directory."""
     return Learned(torch_home, home)
 
 

@@ -31,7 +31,7 @@ class _Measurements:
 
     def __init__(self, parameters: int) -> None:
         self.parameters = parameters
-        """How many the subject has."""
+        """How many parameters the subject has."""
         self.first = 1
         """The number of the step that the first norm in `used` belongs to."""
         self.used: list[Tensor] = []

@@ -26,10 +26,10 @@ MOST_OPTIMIZERS = 1024
 """Only this many are named: a program that makes more makes them all alike."""
 
 DEEPEST = 2
-"""So many objects of libraries may be around an optimizer."""
+"""How many objects of libraries may be nested around an optimizer."""
 
 _PROGRAM = ModuleType("program")
-"""Stands for whichever module of the program has a name for something."""
+"""Stands for any module of the program that has a name for something."""
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -120,7 +120,7 @@ class OptimizerNames:
         """What it may be called, the best name first."""
         optimizer = known.ref()
         for site in (known.made, known.stepped()):
-            # What a library makes has no name of the program; what it steps may: `wrapped.step()`.
+            # The program may have no name for an optimizer of a library, but one for the object that steps it: `wrapped.step()`.
             if site is not None and not (site.via and site is known.made):
                 name, of_list = self._of(site, makes=site is known.made)
                 if name and of_list:

@@ -33,7 +33,7 @@ def names_in_modules(params: Sequence[Tensor]) -> dict[int, str]:
     wanted = {id(param) for param in params}
     found: dict[int, str] = {}
     flat: dict[int, str] = {}
-    """The names in what a compiler has traced: any other name is better."""
+    """Names in code that a compiler has traced; any other name is preferred."""
     traced = getattr(sys.modules.get("torch.fx"), "GraphModule", ())
     for module in instances(lambda kind: issubclass(kind, torch.nn.Module)):
         if "_parameters" in module.__dict__:

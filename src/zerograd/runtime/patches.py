@@ -70,7 +70,7 @@ class Here(Protocol):
 
     @property
     def fault(self) -> Callable[[BaseException], bool]:
-        """A loop has raised an error. False: it has to be raised."""
+        """Tells the listener of an error in a loop; False if the error has to be raised."""
         ...
 
 
@@ -159,21 +159,21 @@ def load_torch() -> ModuleType:
 
 
 class Ear:
-    """Through it the patches reach whoever listens now; None while nobody does."""
+    """The patches reach the current listener through it; None while nobody listens."""
 
     __slots__ = ("here", "listener")
 
     def __init__(self) -> None:
         self.listener: Listener | None = None
         self.here: Here | None = None
-        """The loop of the thread that asks: most calls need nothing else of the listener."""
+        """The loop of the current thread: most calls need nothing else of the listener."""
 
     def listen(self, listener: Listener | None) -> None:
         """From now on this one listens."""
         self.listener, self.here = listener, None if listener is None else listener.here
 
     def backward_ended(self, token: Any, failed: bool) -> None:
-        """A backward has run that a loop has taken, and not as expected."""
+        """A backward that a loop had expected has run, but not as expected."""
         if self.listener is not None:
             self.listener.heard(self.listener.backward_ended, token, failed)
 
@@ -184,7 +184,7 @@ class Ear:
 
 
 class Patch:
-    """Another value of an attribute of torch."""
+    """A new value for an attribute of torch."""
 
     __slots__ = ("before", "name", "now", "owner", "value")
 
@@ -223,7 +223,7 @@ class Hooks:
         """The classes of scalers that were seen."""
 
     def fit(self, torch: ModuleType) -> bool:
-        """Whether they can be installed once more: torch is what it was when they were made."""
+        """Whether they can be installed again: torch has not changed since they were made."""
         return (
             bool(self._patches)
             and torch is self._torch
@@ -260,9 +260,7 @@ class Hooks:
         while self._handles:
             self._handles.pop().remove()
         for patch in self._patches:
-            if (
-                patch.now() is patch.value
-            ):  # if not, the program has put something there, which stays
+            if patch.now() is patch.value:  # else the program has replaced it, and its value stays
                 setattr(patch.owner, patch.name, patch.before)
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
@@ -578,7 +576,7 @@ class Hooks:
 
 
 def _imported() -> tuple[bool, ...]:
-    """Which modules of torch are there that a program need not have imported."""
+    """The optional modules of torch that the program has imported."""
     return tuple(name in sys.modules for name in (_FLAT, *_SCALER_MODULES, *collectives.MODULES))
 
 

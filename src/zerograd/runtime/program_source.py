@@ -54,7 +54,7 @@ class ProgramSource:
 
 
 def _parsed(text: str) -> ast.Module | None:
-    """The syntax of a text; None if it has none.
+    """The syntax tree of a text; None if it does not parse.
 
     Two texts that are parsed at once may end in a SystemError: CPython counts depth for both together. So threads
     wait for each other, and no garbage is collected: optimizers that are found to be gone ask for their names.

@@ -131,7 +131,7 @@ class ExpectedCall:
 
 
 Call = tuple[Subject, Event, Position, object, Node, "Tensor"]
-"""A call that was noted: whose, its event, its position, whose method it is, the state after it, and the probe."""
+"""A noted call: its subject, its event, its position, the object of the method, the state after it, and the probe."""
 
 NOTHING = ExpectedCall(None, None, (None, -1), 0, None)
 """Expected where no loop is followed: no call is like it."""
@@ -171,7 +171,7 @@ class SteadyLoop:
         graph_task: Callable[[], int],
         look: Callable[[Subject], bool],
     ) -> None:
-        """`look` looks at what is due before the next backward; False if a loop cannot go on."""
+        """`look` makes the checks that are due before the next backward; False if the loop has to be left."""
         self._look = look
         self._follow, self._end_rounds = judge.follow, judge.end_rounds
         self._count = count
@@ -385,7 +385,7 @@ def _are_alike(one: Call, other: Call) -> bool:
 
 
 def _linked(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
-    """The calls of a round in which nothing is looked at, as they are expected; else none."""
+    """The expected calls of a round in which nothing has to be checked; else none."""
     calls = [ExpectedCall(*call[:5]) for call in round_]
     if sum(call.kind is Backward for call in calls) != calls[-1].track.windows.usual:
         return ()

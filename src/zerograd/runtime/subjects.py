@@ -329,7 +329,7 @@ class Subject:
         self.shared_at = -1
 
     def leave_loop(self) -> None:
-        """Its next call goes the ordinary way, and its state is up to date for that."""
+        """Brings its state up to date: its next call is handled in the ordinary way."""
         if self.lane is not None:
             self.lane.loop.leave()
 

@@ -189,7 +189,7 @@ Arm = tuple[Alt, bool]
 
 
 def _has(around: list[Arm], guard: Arm) -> bool:
-    """Whether a guard decides about something: itself, or the same test in another branch."""
+    """Whether something depends on a guard, or on the same test in another branch."""
     return any(arm is guard[1] and alt.test == guard[0].test for alt, arm in around)
 
 
@@ -329,7 +329,7 @@ def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, 
 
 
 def _ends_with_window(loop: Loop, guard: Alt) -> bool:
-    """Whether a `while` loop asks only for what changes where a window closes: it leaves no remainder."""
+    """Whether the test of a `while` loop reads only what changes where a window closes: such a loop leaves no remainder."""
     if loop.test is None:
         return False
     asked = logic.reads(loop.test)
@@ -395,7 +395,7 @@ def _counts_up(value: Expr, part: Set) -> bool:
 
 
 def _goes_on(value: Expr, part: Set) -> bool:
-    """Whether a value is that of its own variable, or one more or less."""
+    """Whether a variable is given its own value again, or one more or one less."""
     return value == part.variable or _counts_up(value, part)
 
 

@@ -247,7 +247,7 @@ class _Search:
                 self.explore_calls(subject, others)
 
     def explore_programs(self, subject: Subject, others: list[Subject]) -> None:
-        """Follows the gradients through each program that a setting chooses, without the others."""
+        """Where a setting chooses between programs, follows the gradients through each of them alone."""
         for program in programs(self.flow, subject.key):
             flow, windows = pace(*counted(self.view(subject, others).of(program), program))
             if windows:
@@ -329,7 +329,7 @@ class _Search:
 
     @cached_property
     def clearing_callback(self) -> tuple[NotFollowed, str] | None:
-        """The call of a callback, or of a method that is left to subclasses, that may clear."""
+        """A call that may clear: of a callback, or of a method that subclasses define."""
         from zerograd.static.callbacks import callback_names, hook_names
         from zerograd.static.read.callers import first_that_clears
 
@@ -488,7 +488,7 @@ def _groups(asked: list[Rule]) -> list[list[Rule]]:
             rules.append(rule)
         else:
             groups.append((set(rule.reads), [rule]))
-    # Where there is too much to explore, advice is what is lost.
+    # Rules that give advice come last: where there is too much to explore, they are left out.
     return sorted((rules for _, rules in groups), key=_has_advice)
 
 
@@ -507,7 +507,7 @@ def _is_in(site: Site, around: Site) -> bool:
 
 
 def _counts_calls(flow: Flow) -> bool:
-    """Whether a flow does not train in a loop, and a count of its calls decides about a step."""
+    """Whether a flow has no training loop, and a step in it depends on how often it was called."""
     return not trains_in_a_loop(flow) and any(True for _ in _guards(flow))
 
 

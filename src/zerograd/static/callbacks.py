@@ -22,7 +22,7 @@ FARTHEST = 3
 
 
 def hook_names(root: Root) -> set[str]:
-    """The methods that a root calls on its own object, and that its class leaves to subclasses."""
+    """The methods of its own object that a root calls and that only subclasses define."""
     fn = root.fn
     if fn is None or fn.klass is None or not isinstance(fn.owner, Thing):
         return set()

@@ -1,4 +1,4 @@
-"""Loops that run one of several programs: a setting chooses, and each program has an optimizer of its own.
+"""Loops in which a setting chooses one of several programs, each with an optimizer of its own.
 
 `if self.backend == "ddp": … elif self.backend == "deepspeed": …` inside the loop: where one optimizer is stepped,
 the others are not there, and no loss of theirs is.
@@ -20,7 +20,7 @@ Facts = dict[Variable | Fact, Value]
 
 
 def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
-    """The flow without arms that a setting chooses instead of one that steps an optimizer; and whose steps are gone."""
+    """The flow without the arms that run instead of the one that steps an optimizer, and the optimizers that are gone with them."""
     counts = _steps(flow)
     if len(counts) < 2:
         return flow, set()
@@ -34,7 +34,7 @@ MOST_PROGRAMS = 6
 
 
 def programs(flow: Flow, key: Key) -> list[Flow]:
-    """The programs that a setting chooses from, where several of them train with one optimizer; else none."""
+    """The programs between which a setting chooses, if several of them train with the same optimizer."""
     found = [flow]
     while len(found) < MOST_PROGRAMS:
         split = next((one for one in found if _first(one, key, None) is not None), None)
@@ -48,7 +48,7 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
 
 
 def _first(flow: Flow, key: Key, changing: frozenset[Variable] | None) -> Alt | None:
-    """The first setting in a loop both of whose outcomes train with an optimizer."""
+    """The first setting in a loop that chooses between two arms which both train with an optimizer."""
     if isinstance(flow, Loop) and changing is None:
         changing = _changed(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
@@ -64,7 +64,7 @@ def _trains(flow: Flow, key: Key) -> bool:
 
 
 def _program(flow: Flow, alt: Alt, truth: bool) -> Flow:
-    """The flow in which a setting comes out so, wherever it is asked for."""
+    """The flow with this outcome of every test of a setting."""
     chosen = _with(flow, alt, alt.then if truth else alt.orelse)
     return _agreeing(chosen, dict(logic.facts(alt.test, truth)), False)
 
@@ -74,7 +74,7 @@ def _with(flow: Flow, alt: Alt, arm: Flow) -> Flow:
 
 
 def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
-    """The flow whose other tests of the settings come out as those that chose."""
+    """The flow in which all tests of the settings have the outcomes that lead to the chosen arm."""
     if isinstance(flow, Alt) and in_loop:
         truth = logic.truth_of(flow.test, settled)
         if truth is not None:

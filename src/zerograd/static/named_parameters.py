@@ -1,4 +1,4 @@
-"""What optimizers step, by their names, where it cannot be seen: `opt_gen` steps `gen`, `optimizerD` steps `netD`.
+"""The parameters of optimizers by name, where they cannot be seen: `opt_gen` steps `gen`, `optimizerD` steps `netD`.
 
 Only if each of several optimizers has a name that fits one module, and no two of them the same one.
 """
@@ -24,7 +24,7 @@ _COMMON = frozenset({"opt", "optim", "optimizer", "optimiser", "net", "network",
 def with_named_parameters(
     subjects: list[Subject], flow: Flow, roles: dict[Key, Role]
 ) -> list[Subject]:
-    """The subjects; those whose parameters cannot be seen have the module that fits their name."""
+    """The subjects. Those whose parameters cannot be seen get the module that fits their name."""
     unseen = [one for one in subjects if one.params is None and not one.key.is_by_hand]
     if len(subjects) < 2 or not unseen:
         return subjects

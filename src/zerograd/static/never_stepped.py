@@ -49,12 +49,12 @@ _ONCE = pattern(
     r"(^|_)(test|benchmark|profile|debug|demo|find|estimate|measure|check|lr_finder)(_|$)",
     re.IGNORECASE,
 )
-"""Functions and classes of such names may compute gradients for their own sake."""
+"""Functions and classes with such names may compute gradients and need no step."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
-    """For each such optimizer, the end of the file: it has not been stepped. `read` gets what was looked at."""
+    """For each such optimizer, an event at the end of the file. `read` gets the paths that were looked at."""
     whole = module.facts[module.tree]
     if not ("backward" in whole.called or whole.grads):
         return
@@ -73,7 +73,7 @@ def _are_stepped(module: Module) -> bool:
     made = list(_made(module))
     names = Counter([name for name, _ in made])
     for name, facts in made:
-        # Two of one name may be those of two classes, or of two functions.
+        # Two optimizers of the same name may be in two classes, or in two functions.
         once = names[name] == 1
         if not (once and "step" in module.methods.get(name, ())):
             if not _steps(facts, name, module):
@@ -82,7 +82,7 @@ def _are_stepped(module: Module) -> bool:
 
 
 def _made(module: Module) -> Iterator[tuple[str, Facts]]:
-    """What gets an optimizer as its value, and the function that makes it."""
+    """The variables and attributes that get an optimizer, each with the function that makes it."""
     for facts in module.facts.values():
         for node in facts.assigns:
             call = node.value
@@ -104,7 +104,7 @@ def _steps(facts: Facts, name: str, module: Module) -> bool:
 
 
 def _methods_beside(facts: Facts, module: Module) -> list[Facts]:
-    """The methods of the class that a method is of, itself included."""
+    """All methods of the class of a method."""
     for klass in module.classes.values():
         methods = [module.facts[method] for method in module.methods_of(klass).values()]
         if any(one is facts for one in methods):
@@ -193,7 +193,7 @@ class _Optimizers:
         )
 
     def binds(self, node: ast.AST, name: str) -> ast.AST:
-        """The function, or the file, whose variable a name means in a place."""
+        """The function, or the file, that owns the variable which a name means at a node."""
         home = self.nodes.function(node)
         while not isinstance(home, ast.Module) and name not in self.bound.get(home, ()):
             home = self.nodes.function(home)
@@ -302,7 +302,7 @@ class _Followed:
         return self.file.binds(name, slot.name) is slot.home
 
     def is_anothers(self, node: ast.Attribute, slot: _Slot) -> bool:
-        """Whether an attribute of `self` is that of a class which has its own, and is no relative."""
+        """Whether an attribute of `self` is that of another class, which assigns it itself and is not related."""
         if text_of(node.value) != "self" or not isinstance(slot.home, ast.ClassDef):
             return False
         klass = self.file.nodes.klass(node)
@@ -468,7 +468,7 @@ class _Followed:
         """Where gradients are computed for the optimizer again and again."""
         file = self.file
         homes = self.homes()
-        # Where something else is stepped, the gradients may be that one's.
+        # If another optimizer is stepped there, the gradients may be its own.
         steps = [one for one in file.nodes.attributes.get("step", ()) if file.is_stepped(one)]
         if any(self.is_in(one, homes) for one in steps):
             return self.filling_of_its_own(homes)
@@ -585,7 +585,7 @@ class _Followed:
         return found - _HARMLESS_BASES
 
     def bases_are_known(self, related: set[str]) -> bool:
-        """Whether no base class is that of a library."""
+        """Whether all bases are classes of the project or of torch."""
         from zerograd.static.read.callers import is_class
 
         module = self.file.module

@@ -177,7 +177,7 @@ class View:
             self.note_feeding(part, inner)
 
     def fills_beside(self, act: Act) -> bool:
-        """Whether a backward may fill what the optimizer steps besides: its step has something to use."""
+        """Whether a backward may fill other parameters of the optimizer: then its step has something to use."""
         beside = self.subject.beside
         if not beside or not isinstance(act.event, Backward):
             return False

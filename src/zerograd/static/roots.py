@@ -36,7 +36,7 @@ class Root(NamedTuple):
     per_batch: bool = False
     """A framework calls it once for each batch."""
     completed: bool = False
-    """And does all that the function does not do itself."""
+    """The framework also does all that the function leaves out."""
 
 
 @dataclass(eq=False)
@@ -73,11 +73,11 @@ class Roots:
 
     @cached_property
     def scout(self) -> Interpreter:
-        """Is asked what functions reach, which depends on no root. A file without functions needs none."""
+        """Says what functions reach, which depends on no root. A file without functions does not need it."""
         return self.program.interpreter()
 
     def _functions(self, functions: list[Fn], managed: bool) -> Iterator[Root | Recalled]:
-        """Those functions and methods that no other one calls, and that are not obviously right."""
+        """The functions and methods that no root has called, and that are not obviously right."""
         scout, module = self.scout, self.program.module
         for fn in functions:
             if fn.node in self._inlined or scout.classes.is_optimizer_method(fn):
@@ -361,7 +361,7 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
 
 
 def _hands_wrapper_to(fn: Fn, graph: CallGraph) -> list[Fn]:
-    """What a function calls that steps elsewhere, if it makes an optimizer of a class of the project for it."""
+    """What a function calls that steps in other files, if it makes an optimizer of a class of the project."""
     facts = fn.module.facts[fn.node]
     callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
     if not any(_is_wrapper(inner) and graph.reaches(inner, "steps", 2) for inner in callees):
@@ -370,7 +370,7 @@ def _hands_wrapper_to(fn: Fn, graph: CallGraph) -> list[Fn]:
 
 
 def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
-    """Functions with loops that a function hands another one, or an object of another class, which does the rest.
+    """The callees with loops that get a function, or an object of another class, which steps for them.
 
     The file of the loop does not know it: `Trainer(net, Strategy()).fit(loader)`, `repeat(loader, train_step)`.
     """
@@ -406,7 +406,7 @@ def _parameters_of(fn: Fn) -> set[str]:
 
 
 def _is_wrapper(method: Fn) -> bool:
-    """Whether a method is the step of a class of the project that is called like an optimizer."""
+    """Whether a method is the step of a class of the project that has the name of an optimizer."""
     return (
         method.name == "step"
         and method.klass is not None
@@ -448,7 +448,7 @@ def _functions(module: Module) -> Iterator[Fn]:
 
 
 def _callers_first(functions: list[Fn], module: Module) -> list[Fn]:
-    """The functions of a module, those last that it calls itself."""
+    """The functions of a module; those that the module calls itself come last."""
     calls = module.facts[module.tree].calls
     # `model.train()` may call the `train` of a class here, `train_batch()` has to call the one here.
     called = {name.rpartition(".")[2] for name in calls}

@@ -209,7 +209,7 @@ class LoopsOfRoot:
             found = [kept[key] for key in broken.keys() & kept.keys()]
             found.sort(key=lambda one: (one.site.line, one.code))
             if self._root.completed and not found:
-                continue  # the step is a library's, and none of the file's
+                continue  # the step is that of a library, not of the file
             accounts = loop.accounts
             if accounts:
                 withheld = [one for key, one in broken.items() if key not in kept]
@@ -226,7 +226,7 @@ class LoopsOfRoot:
 
 
 def plainly_right(path: str, plain: list[tuple[str, list[Repeated]]]) -> Iterator[TrainingLoop]:
-    """The loops of functions that need not be interpreted, which are given with their names."""
+    """The loops of functions, given by name, that need not be interpreted."""
     for name, loops in plain:
         for loop, calls in loops:
             yield TrainingLoop(site_of(loop, path), name, "loop", _steps(path, calls))

@@ -55,7 +55,7 @@ def is_handed_in(flow: Flow) -> bool:
 
 
 def trains_in_a_loop(flow: Flow) -> bool:
-    """Whether a loop of a flow fills or uses gradients: one that only logs is none of training."""
+    """Whether a loop of a flow fills or uses gradients: a loop that only logs does not train."""
     return any(
         isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
         for loop in walk(flow)

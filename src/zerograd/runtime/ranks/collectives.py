@@ -69,11 +69,11 @@ class Listener(Protocol):
 
 
 class Ear(Protocol):
-    """How a patch reaches who listens now."""
+    """A patch reaches the current listener through it."""
 
     @property
     def sync(self) -> Listener | None:
-        """Who listens; None if nobody does."""
+        """The current listener; None if nobody listens."""
         ...
 
 

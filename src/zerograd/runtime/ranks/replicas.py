@@ -66,7 +66,7 @@ class Replicas:
         self._compared = 0
         """How many fingerprints were compared."""
         self._shares = self._follows = False
-        """Whether there was anything that ranks share; and whether another rank is the first of those."""
+        """Whether ranks share anything at all, and whether another rank is the first of them."""
         self._scaler = scaler
         self._problem = problem
         self._torch = torch

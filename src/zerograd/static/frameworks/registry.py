@@ -129,7 +129,7 @@ def is_its_own(dotted: str) -> bool:
 
 
 def round_of(method: str, bases: Iterable[str]) -> Round | None:
-    """What a library does for every batch, if it calls this method of a class with such bases meanwhile."""
+    """What a library does for every batch, if this method of a class with such bases is one part of that."""
     rounds = (
         one for base in bases for framework, _ in _of_library(base) for one in framework.rounds
     )

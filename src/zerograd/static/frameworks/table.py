@@ -316,7 +316,7 @@ class Framework:
         self.driven = frozenset(driven)
         """Methods that it calls once for every batch, in classes that inherit from one of its own."""
         self.rounds = tuple(rounds)
-        """What it does for every batch around the methods of such classes, where they leave that to it."""
+        """What it does for every batch around the methods of such classes, unless they do it themselves."""
         self.drivers = frozenset(drivers)
         """Its functions and classes that are handed a function, which they call once for every batch."""
         self.mentions = frozenset(mentions)

@@ -79,10 +79,10 @@ class Assignments:
             if isinstance(owner, Thing):
                 key = owner.key.attribute(target.attr)
                 value = self.as_part(owner, value, key, source)
-                # What is an object in one arm and None in the other is used where it is an object.
+                # A variable that is an object in one arm and None in the other is only used where it is the object.
                 if value != Lit(None) or not self.env.branches or key not in self.env.heap:
                     value = self.as_one_of_two(self.env.heap.get(key), value)
-                    # A value of which nothing is known is called by the attribute that holds it.
+                    # A value of which nothing is known gets the name of the attribute that holds it.
                     self.env.heap[key] = Thing(key) if value == NOTHING else value
             if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)

@@ -32,7 +32,7 @@ class KnownCalls:
     pending: set[tuple[ast.AST, str]] = field(default_factory=set)
     """What is being found out: functions may call each other in a circle."""
     provisional: set[tuple[ast.AST, str]] = field(default_factory=set)
-    """What was denied while it depended on something pending."""
+    """Questions that were answered with no while they depended on something pending."""
     in_circle: bool = False
     """Whether the answer that is being found depends on something pending."""
     methods: dict[tuple[ast.ClassDef, str], list[Fn]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class CallGraph:
         return known
 
     def subclass_touches_gradients(self, fn: Fn) -> bool:
-        """Whether an inherited method calls one that the class of its object has, and that touches gradients."""
+        """Whether an inherited method calls a method of its object's class that touches gradients."""
         owner = fn.owner.klass if isinstance(fn.owner, Thing) else None
         if owner is None or fn.klass is None or owner.node is fn.klass.node:
             return False
@@ -144,7 +144,7 @@ class CallGraph:
         yield from ((inner, depth + 2) for inner in self.handed_functions(fn))
 
     def _find_out(self, question: tuple[ast.AST, str], ask: Callable[[], bool]) -> bool:
-        """The answer to a question, once found; a question that is asked again meanwhile is denied for now."""
+        """The answer to a question. If the search for it asks the same question again, the answer there is no."""
         known = self.known
         answer = known.reached.get(question)
         if answer is not None:
@@ -162,7 +162,7 @@ class CallGraph:
             known.provisional.add(question)
         known.in_circle |= outer
         if not known.pending:
-            if answer:  # what was denied may depend on it
+            if answer:  # a provisional no may depend on it
                 for one in known.provisional:
                     del known.reached[one]
             known.provisional.clear()
@@ -227,7 +227,7 @@ class CallGraph:
                     yield value
 
     def open_callees(self, fn: Fn) -> None:
-        """Reads the files of what a function calls, though they may do nothing to gradients."""
+        """Reads the files of what a function calls, even if nothing in them touches gradients."""
         for first, _, last in fn.module.facts[fn.node].call_parts:
             if (first or last) in fn.module.imports:
                 self.names.open(fn.module, first or last)

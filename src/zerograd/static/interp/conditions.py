@@ -65,7 +65,7 @@ _COMPUTED = (
 """Kinds of expressions whose value a guard can be executed with."""
 
 _SAME = {"is": True, "==": True, "is not": False, "!=": False}
-"""Comparisons by which a flag is asked for: whether it has to be what it is compared with."""
+"""By comparison of a flag with a value: whether it is true when they are equal."""
 
 _SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.Call)
 """Kinds of tests that a literal may settle."""
@@ -168,7 +168,7 @@ class Conditions:
         return None
 
     def _in_last_iteration(self, test: Op) -> Op:
-        """A test that is true in a loop's last iteration alone, or false in that one alone, says just that."""
+        """A test that tells the last iteration of a loop from all others is read as "is this the last iteration"."""
         for counter in test.reads & self.nesting.lengths.keys():
             ident, first, length = self.nesting.lengths[counter]
             if not test.reads <= {counter, *reads(length)}:
@@ -312,7 +312,7 @@ def _modulus(expr: Expr) -> Expr:
 def _by_iteration(
     test: Op, counter: Variable, first: int, length: Expr
 ) -> Iterator[tuple[bool, object]]:
-    """Of the iterations of a loop: whether it is the last, and what a test says; for several lengths."""
+    """For loops of several lengths, each iteration: whether it is the last one, and whether a test is true in it."""
     given = length.value if isinstance(length, Const) else None
     for trips in (given,) if isinstance(given, int) else (1, 2, 5):
         known: dict[Variable | Fact, Value] = {}

@@ -104,7 +104,7 @@ class Constructors:
         return Thing(key, made=True)
 
     def record(self, node: ast.Call, name: str, arguments: list[Value]) -> Value:
-        """A new object of a class that cannot be seen; one result of modules in it is what it stands for."""
+        """A new object of a class that cannot be seen; if it is given one result of modules, it stands for that."""
         things = [argument for argument in arguments if isinstance(argument, Thing)]
         if not any(thing.role or self.objects.is_stepped(thing) for thing in things):
             others = [argument for argument in arguments if not isinstance(argument, (Thing, Lit))]
@@ -115,7 +115,7 @@ class Constructors:
         return self.built_object(node, arguments)
 
     def as_optimizer(self, value: Value, node: ast.expr) -> Value:
-        """The result of an unseen call, as the optimizer that it has to be."""
+        """The result of an unseen call, which has to be an optimizer."""
         if isinstance(value, Tensor) and isinstance(node, (ast.Name, ast.Attribute)):
             return Thing(self.env.key(node), Role.OPTIMIZER)
         return value

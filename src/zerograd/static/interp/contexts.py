@@ -96,7 +96,7 @@ class Contexts:
         self.gate.local = local
 
     def open(self, item: ast.withitem) -> Callable[[], object] | None:
-        """Enters a context; gives back what happens when it is left, if anything does."""
+        """Enters a context. Gives back what happens when it ends, if anything does."""
         context = item.context_expr
         known = registry.context_named(_name_of(context).rsplit(".", 1)[-1])
         changes = known.changes if known is not None else None
@@ -129,7 +129,7 @@ class Contexts:
         return leaves
 
     def entered(self, context: ast.expr) -> tuple[Value, Callable[[], object] | None]:
-        """What a context gives, and what an object of the project does when its block is left."""
+        """The value of `as`, and what an object of the project does when its block ends."""
         value = self.evaluator.value(context)
         if not isinstance(value, Thing) or value.klass is None:
             return value, None
@@ -148,7 +148,7 @@ class Contexts:
     def inside_class(
         self, leaves: Callable[[], object], item: ast.withitem, run: Callable[[], None]
     ) -> None:
-        """A block that a jump may leave: its context is left all the same."""
+        """A block that a jump may leave: the context ends in that case, too."""
         out = self.emitter.divert()
         run()
         body = Seq(tuple(self.emitter.restore([])))
@@ -243,7 +243,7 @@ def _name_of(context: ast.expr) -> str:
 
 
 def _left_anyway(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a context manager; what follows its `yield` is run however the block is left."""
+    """The statements of a context manager; what follows its `yield` runs however the block ends."""
     for at, node in enumerate(statements):
         yields = isinstance(node, (ast.Expr, ast.Assign)) and isinstance(node.value, ast.Yield)
         if yields and at + 1 < len(statements):

@@ -48,7 +48,7 @@ class Nesting:
         self.targets: set[Variable] = set()
         """Variables that the loops around assign in every iteration."""
         self.lengths: dict[Variable, tuple[int, int, Expr]] = {}
-        """Counters of loops: the loop, where it counts from, and how often it runs."""
+        """By counter: its loop, the number that it begins with, and how often the loop runs."""
         self.read_lengths: dict[str, int | None] = {}
         """By the text of a collection: how many items of it are read, while a loop goes through them."""
         self.shifting: set[Variable] = set()

@@ -253,7 +253,7 @@ class Functions:
         return self.activations.enter(fn, values, aliases, tests, statements)
 
     def runs_models(self, arguments: list[Value]) -> bool:
-        """Whether a function is handed modules, and it matters which of them its result runs through."""
+        """Whether there are several optimizers, and a function gets a module of one: it matters what its result runs through."""
         klass = self.env.frame.klass
         roles = (self.known.roles.get(key) for key in self.known.params)
         several = sum(role is Role.OPTIMIZER for role in roles) > 1 or (
@@ -315,7 +315,7 @@ class Functions:
         return any(map(self.graph.touches_gradients, functions))
 
     def _keeps(self, fn: Fn, arguments: list[Value]) -> bool:
-        """Whether a method keeps what it is handed, and that does something to gradients: `runner.register(hook)`."""
+        """Whether a method keeps an argument that does something to gradients: `runner.register(hook)`."""
         if not isinstance(fn.owner, Thing):
             return False
         facts = fn.module.facts[fn.node]
@@ -441,7 +441,7 @@ class Functions:
 
 
 def _asked_parameters(fn: Fn, values: dict[str, Value]) -> list[Value]:
-    """The parameters that a function asks the objects for that it is handed: `network.parameters()`."""
+    """The parameters of its arguments that a function asks for: `network.parameters()`."""
     calls = fn.module.facts[fn.node].calls
     return [
         Params(frozenset({value.key}))

@@ -149,14 +149,14 @@ class Interpreter:
         if loop is not None and loop.path == step.site.path and _holds(loop.node, step.site.line):
             found = idle_loss(loop.node, self._module_at(loop.path))
             return self._site_in(found, loop.path) if found is not None else None
-        # What the loop of a helper computes may be handed on in other helpers.
+        # A loss that the loop of a helper computes may go on to other helpers.
         stepping: list[ast.AST] = []
         for node in self._functions_around(step):
             while node not in stepping:
                 found = idle_loss(node, self._module_at(self.nesting.path_of[node]), stepping)
                 if found is not None:
                     return self._site_in(found, self.nesting.path_of[node])
-                # A wrapper of the project only steps: whoever calls it has to have run the backward.
+                # A wrapper of the project only steps: its caller has to run the backward.
                 if not only_steps(node, stepping):
                     return None
                 stepping.append(node)

@@ -236,7 +236,7 @@ class Loops:
         return None, first, self.micro_batches(iterable)
 
     def cycled(self, target: ast.expr, iterable: ast.expr) -> Set | None:
-        """How a count that begins anew goes on: `for batch, i in zip(loader, cycle(range(n)))`."""
+        """The next value of a count that begins anew: `for batch, i in zip(loader, cycle(range(n)))`."""
         if not isinstance(iterable, ast.Call) or not isinstance(target, ast.Tuple):
             return None
         if text_of(iterable.func) == "enumerate" and iterable.args and len(target.elts) == 2:
@@ -250,7 +250,7 @@ class Loops:
         return None
 
     def micro_batches(self, iterable: ast.expr) -> WindowLength | None:
-        """How many parts of a batch a loop goes through, in words: `x.split(n)`, or several at a time."""
+        """The text for the number of parts into which a loop cuts a batch: by `x.split(n)`, or several at a time."""
         if isinstance(iterable, ast.Name):
             iterable = self.env.frame.iterables.get(iterable.id, iterable)
         if not isinstance(iterable, ast.Call):
@@ -299,7 +299,7 @@ class Loops:
         trips: Expr | None = None,
         cycled: Set | None = None,
     ) -> None:
-        """A loop that repeats its body; `cycled` is a count that goes on first."""
+        """A loop that repeats its body; `cycled` is a count that is advanced before it."""
         nesting, frame = self.nesting, self.env.frame
         ident = nesting.number()
         self.forget_literals(node)
@@ -337,7 +337,7 @@ class Loops:
         )
 
     def length(self, node: ForLoop | ast.While) -> Expr | None:
-        """How many items `enumerate` goes through, as the code asks for it: `len(items)`."""
+        """The number of items of `enumerate(items)`, as the code writes it: `len(items)`."""
         iterable = stripped(node.iter) if isinstance(node, (ast.For, ast.AsyncFor)) else None
         if not isinstance(iterable, ast.Call) or text_of(iterable.func) != "enumerate":
             return None

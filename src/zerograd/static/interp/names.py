@@ -128,7 +128,7 @@ class Names:
         return value if isinstance(value, Klass) else None
 
     def _open(self, module: Module, dotted: str, depth: int = 0) -> None:
-        """Reads the file of a class, and those in between that only hand its name on."""
+        """Reads the file of a class, and the files that only import it from there."""
         self.project.open(module, dotted)
         found = self.project.resolve(module, dotted)
         if found is None or depth >= _FARTHEST:
@@ -141,7 +141,7 @@ class Names:
                 self._open(inner, star, depth + 1)
 
     def open(self, module: Module, name: str) -> bool:
-        """Reads the file that an imported name is from, though it does nothing to gradients; False if it cannot."""
+        """Reads the file of an imported name, even if nothing in it touches gradients; False if that is not possible."""
         return self.project.open(module, module.imports[name])
 
     def is_closed(self, module: Module, name: str) -> bool:

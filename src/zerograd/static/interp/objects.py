@@ -123,7 +123,7 @@ class Classes:
         return Role.NONE
 
     def _steps_nothing(self, parent: Value) -> bool:
-        """Whether a class of the project is no optimizer, whatever it is called: it cannot step."""
+        """Whether a class of the project has no step, and so is no optimizer, whatever its name is."""
         return isinstance(parent, Klass) and not self.defines(parent, "step")
 
     def is_optimizer_method(self, method: Fn) -> bool:
@@ -261,7 +261,7 @@ class Objects:
                         return self.property_value(owner, base, method)
                     return Fn(method, base.module, attr, owner, None, base)
                 value = self.assigned(owner, base, attr)
-                # What one class leaves empty, a method of another one may fill.
+                # An attribute that is empty in one class may get its value in a method of another one.
                 if value is not None and value != Lit(None):
                     self.env.heap[mark] = value
                     return value
@@ -395,7 +395,7 @@ class Objects:
         return {}
 
     def leaves_gradients_alone(self, klass: Klass) -> bool:
-        """Whether nothing that a class inherits unseen does anything to gradients: its files never speak of them."""
+        """Whether the unseen bases of a class leave gradients alone: their files do not mention gradients."""
         known = self.classes.known.silent
         if klass.node not in known:
             opened = [
@@ -472,7 +472,7 @@ class Objects:
 
 
 def _unknown(value: Value) -> int:
-    """How little is known of a value: 0 if it has a role, more if that is not to be stepped, or if it only has a class."""
+    """How little is known of a value: 0 if it has a role, 1 if that is `OTHER`, 2 if it only has a class, else 3."""
     if not isinstance(value, Thing):
         return 3
     if value.role:

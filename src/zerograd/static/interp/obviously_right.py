@@ -147,7 +147,7 @@ def is_plain(root: ast.AST, module: Module) -> bool:
             rounds.append(acts)
             written += sum(touch.kind != LEAVES for touch in acts)
     if not stepped or written != len(touches):
-        return False  # what is no statement of its own is in no block
+        return False  # a call inside another expression is in no block
     late = late and len(rounds) == 1
     for acts in rounds:
         if not _is_right(acts, alone, late):

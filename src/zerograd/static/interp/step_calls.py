@@ -136,7 +136,7 @@ class StepCalls:
 
 
 def _runs_what_it_is_handed(method: Fn) -> bool:
-    """Whether a step of the project calls what it is handed, hands it on to another step, or runs a backward."""
+    """Whether a step of the project calls its argument, hands the argument to another step, or runs a backward."""
     if isinstance(method.node, ast.Lambda) or "backward" in method.module.facts[method.node].called:
         return True
     handed = {arg.arg for arg in parameters(method.node)[1:]}

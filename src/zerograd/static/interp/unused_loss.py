@@ -40,7 +40,7 @@ _QUIET = frozenset(
 )
 """Calls that never run a backward."""
 _PLAIN = ("torch", "math", "numpy", "random", "time", "tqdm", "itertools")
-"""Packages whose functions never run a backward of their own accord."""
+"""Packages whose functions run no backward unless they are told to."""
 _ARITHMETIC = frozenset(
     "abs add add_ clamp clone copy_ cpu cuda detach div dim exp expand float flatten gather item log log_softmax"
     " logsumexp long matmul max mean min mm mul mul_ norm permute pow prod relu repeat reshape sigmoid size softmax"
@@ -50,7 +50,7 @@ _ARITHMETIC = frozenset(
 _OF_OBJECTS = frozenset(
     "parameters named_parameters train eval state_dict load_state_dict step append items values keys format".split()
 )
-"""Methods of modules, optimizers and collections that do not train either; a step by a closure is a use of its own."""
+"""Methods of modules, optimizers and collections that run no backward; a step with a closure is handled elsewhere."""
 _COLLECTS = frozenset({"append", "extend", "insert", "add"})
 _STEPS = frozenset(
     name
@@ -222,7 +222,7 @@ def _is_computed(node: ast.expr) -> bool:
 
 
 def _gives_loss(node: ast.expr, module: Module | None) -> bool:
-    """Whether a value that is not used is the loss that a function of the file gives back, and does nothing with."""
+    """Whether an unused value is a loss that a function of the file computes, and only gives back."""
     if module is None or not isinstance(node, ast.Call):
         return False
     owner, _, name = text_of(node.func).rpartition(".")

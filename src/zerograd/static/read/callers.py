@@ -1,4 +1,4 @@
-"""What other code of the project does to gradients around a function or an object: by names, from the bytes of files.
+"""What other files of the project do to gradients around a function or an object, found by name in their bytes.
 
 A function that steps and never clears is right if its callers clear. Its callers often cannot be seen: its object
 comes from a registry or a configuration. So all code that mentions its name counts as a caller.
@@ -79,7 +79,7 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
 
 
 def first_that_clears(path: str, names: Collection[str]) -> str:
-    """The first of these names that a function of the project has which clears gradients; else "".
+    """The first of these names that belongs to a function of the project which clears gradients; else "".
 
     With `CALLED`, also the first function that clears and is handed on, or kept, without being called.
     """
@@ -106,7 +106,7 @@ def one_runs_backward(path: str, names: Collection[str]) -> bool:
 
 
 def _kept(path: str, names: Collection[bytes]) -> Iterator[bytes]:
-    """Those of these functions that a file mentions as values; objects that are called are taken to be kept."""
+    """Those of these functions that a file mentions without calling them; a called object may be kept, too."""
     if CALLED.encode() in names:
         yield CALLED.encode()
     with contextlib.suppress(OSError, Unreadable):
@@ -119,7 +119,7 @@ def _kept(path: str, names: Collection[bytes]) -> Iterator[bytes]:
 def is_mentioned_elsewhere(
     path: str, name: str, related: Collection[str], *, is_attribute: bool
 ) -> bool:
-    """Whether another file of the project may do more with what a name means in this file than to look at it.
+    """Whether another file of the project may do more than look at what this file gives a name.
 
     An attribute that a class of another file gives itself is another one, unless that file mentions one of the
     `related` classes.
@@ -165,7 +165,7 @@ def _others(path: str, name: str) -> Iterator[bytes | None]:
 
 
 def searched(path: str) -> Iterator[str]:
-    """The files that are looked at for callers, and the folders: a file may come or go in each of them."""
+    """The files that are searched for callers, and their folders, in which files may appear or vanish."""
     folders = project_folders(path)
     if not is_marked(folders[0]):
         yield os.path.dirname(folders[0])  # it holds no code yet

@@ -14,7 +14,7 @@ MAX_NOTEBOOK_BYTES = 32_000_000
 """A notebook carries its outputs, which are skipped fast but must fit in memory."""
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-"""A pipe without a writer is opened at once: only so it can be seen to be no file."""
+"""Opening a pipe must not wait for a writer: only an open file shows what it is."""
 _COOKIE = pattern(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _BLANK = pattern(rb"^[ \t\f]*(?:#.*)?$")
 

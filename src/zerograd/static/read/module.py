@@ -117,7 +117,7 @@ class Module:
         )
 
     def is_misspelt(self, name: str) -> bool:
-        """Whether what is stepped under a name has no value anywhere, while another optimizer has one."""
+        """Whether the file steps a name that it gives no value, while it clears an optimizer that has one."""
         if self.stars or name in self.bound or "zero_grad" in self.methods.get(name, ()):
             return False
         return self.clears_an_optimizer

@@ -93,7 +93,7 @@ class Outline:
         return _RENAMED.findall(self.data)
 
     def kept(self, names: Names) -> Names:
-        """These functions, also under the names that the file keeps them by."""
+        """These functions, and the names under which the file keeps them."""
         if not any(name in self.data for name in names):
             return names
         return names.union(name for name, function in self.renamed if function in names)
@@ -243,7 +243,7 @@ class Outlines:
             name + b"(" in outline.data and self.gives_a_step(outline, name, self.farthest)
             for name in outline.imports
         ):
-            return True  # whoever is handed it may repeat it
+            return True  # code that gets it may repeat it
         # The loop, or a part of it, may be in a file of its own, which is handed the object that steps.
         loops: set[bytes] = set()
         calling: set[bytes] = set()
@@ -391,7 +391,7 @@ class _Block(NamedTuple):
     function: bytes
     looped: bool
     lines: list[bytes]
-    """Those in it, and in no block inside it, that call something."""
+    """The lines of the block itself, without inner blocks, that call something."""
 
     @property
     def calls(self) -> set[bytes]:

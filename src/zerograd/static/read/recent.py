@@ -7,14 +7,14 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 EACH = 2_000
-"""What a value that was made from a file weighs at least, in bytes of files: a short file becomes objects, too."""
+"""The least weight of a value that was made from a file: even a short file becomes many objects."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Holds values of so much weight in all, and forgets those that were not used for the longest time."""
+    """Holds values up to a total weight, and forgets those first that were not used for the longest time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,7 +22,7 @@ class Recent(Generic[K, V]):
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The value of a key, which is then the one that was used last."""
+        """The value of a key, which now counts as used."""
         known = self._values.get(key)
         if known is None:
             return None

@@ -216,7 +216,7 @@ def called(value: Value, key: Key) -> Value:
 
 
 def parts(value: Value) -> Iterator[Value]:
-    """What a collection holds, or a collection in it; of any other value, the value."""
+    """What a collection, or a collection in it, holds; any other value is itself."""
     if isinstance(value, Many):
         yield from (part for item in value.items for part in parts(item))
     elif isinstance(value, Table):
