@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from zerograd.check.baseline import Baseline
@@ -399,7 +400,7 @@ class _Chooser:
         """Add the verdicts on the training loops of the checked files."""
         from zerograd.check.loop_verdicts import verdicts
 
-        checked = chain(self._settings, (target.path for target in targets))
+        checked = chain(self._settings, map(attrgetter("path"), targets))
         self.report.loops = verdicts(self._loops, checked, self.report.findings, self._grade)
 
     def _grade(self, path: str, found: Found) -> Grade:

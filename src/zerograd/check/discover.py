@@ -55,23 +55,18 @@ class _Folder(NamedTuple):
     settings: Settings
     named: bool
 
-    def targets(self) -> Iterator[Target]:
-        for at, name in enumerate(self.names.split("\0")):
-            mtime, size = self.stamps[2 * at : 2 * at + 2]
-            yield Target(self.prefix + name, mtime, size, self.settings, self.named)
 
-
+@dataclass(eq=False)
 class Targets:
-    """The files of one check, in order. A check may have a hundred thousand: an object is made for one at a time."""
+    """The files of one check, in order. There may be a hundred thousand: targets are made for one folder at a time."""
 
-    def __init__(self) -> None:
-        self._folders: list[_Folder] = []
-        self._starts: list[int] = []
-        """The number of the first file of each folder."""
-        self._length = 0
-        self._at = -1
-        self._here: list[Target] = []
-        """The files of the folder that was asked for last."""
+    _folders: list[_Folder] = field(default_factory=list)
+    _starts: list[int] = field(default_factory=list)
+    """The number of the first file of each folder."""
+    _length: int = 0
+    _at: int = -1
+    _here: list[Target] = field(default_factory=list)
+    """The files of the folder that was asked for last."""
 
     def add(
         self,
@@ -82,24 +77,28 @@ class Targets:
         named: bool = False,
     ) -> None:
         """Add files, each with its name and status."""
-        if files:
-            stamps = array("q", [number for _, status in files for number in stamp_of(status)])
-            names = "\0".join(name for name, _ in files)
-            self._folders.append(_Folder(prefix, names, stamps, settings, named))
+        names, stamps = [], array("q")
+        for name, status in files:
+            names.append(name)
+            stamps.extend(stamp_of(status))
+        if names:
+            self._folders.append(_Folder(prefix, "\0".join(names), stamps, settings, named))
             self._starts.append(self._length)
-            self._length += len(files)
+            self._length += len(names)
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[Target]:
-        for folder in self._folders:
-            yield from folder.targets()
+        return map(self.__getitem__, range(self._length))
 
     def __getitem__(self, number: int) -> Target:
         at = bisect_right(self._starts, number) - 1
         if at != self._at:
-            self._at, self._here = at, list(self._folders[at].targets())
+            prefix, names, stamps, settings, named = self._folders[at]
+            self._at, self._here = at, []
+            for name, mtime, size in zip(names.split("\0"), stamps[::2], stamps[1::2], strict=True):
+                self._here.append(Target(prefix + name, mtime, size, settings, named))
         return self._here[number - self._starts[at]]
 
 

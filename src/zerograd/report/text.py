@@ -40,7 +40,9 @@ def plain(style: str, text: str) -> str:
 def render(report: Report, *, color: bool = False, summed: bool = True) -> str:
     """Every finding with its excerpt, then what could not be checked, then a summary if it is wanted."""
     paint = colored if color else plain
-    blocks = ["\n".join(_finding(one, report, paint)) for one in report.findings]
+    blocks = []
+    for one in report.findings:
+        blocks.append("\n".join(_finding(one, report, paint)))
     if report.errors:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
     if report.skipped:
@@ -159,8 +161,9 @@ def summary(report: Report) -> str:
         lines.append(f"not shown: {', '.join(filter(None, hidden))}")
     if report.fixed is not None:
         lines.append(f"{report.fixed} fixed, {remaining(report)}")
-    elif fixes := [one.fix for one in report.findings if one.fix is not None]:
-        lines.append(f"fixable: {_fixable(fixes)}")
+    elif report.findings:
+        fixes = [one.fix for one in report.findings if one.fix is not None]
+        lines += [f"fixable: {_fixable(fixes)}"] if fixes else []
     return "\n".join(lines)
 
 

@@ -125,7 +125,8 @@ def verdict_on_bytes(
             verdict = _verdict(from_bytes(data, path), explain, memory)
             if memory is not None or path.endswith(".ipynb"):
                 return verdict
-            return replace(verdict, exports=_exports(data, path))
+            exports = _exports(data, path)
+            return replace(verdict, exports=exports) if exports else verdict
     except Unreadable as error:
         return Verdict(problems=(error.problem,))
     except Overrun:

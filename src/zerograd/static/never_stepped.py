@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -70,19 +69,20 @@ def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
 
 def _are_stepped(module: Module) -> bool:
     """Whether all optimizers of a file are stepped by the names that they get, as most are."""
-    made = list(_made(module))
-    names = Counter([name for name, _ in made])
-    for name, facts in made:
+    made = _made(module)
+    for name, makers in made.items():
         # Two optimizers of the same name may be in two classes, or in two functions.
-        once = names[name] == 1
-        if not (once and "step" in module.methods.get(name, ())):
+        if len(makers) == 1 and "step" in module.methods.get(name, ()):
+            continue
+        for facts in makers:
             if not _steps(facts, name, module):
                 return False
     return len(made) > 0
 
 
-def _made(module: Module) -> Iterator[tuple[str, Facts]]:
-    """The variables and attributes that get an optimizer, each with the function that makes it."""
+def _made(module: Module) -> dict[str, list[Facts]]:
+    """By variable or attribute that gets an optimizer: the functions that make it, once for each time."""
+    found: dict[str, list[Facts]] = {}
     for facts in module.facts.values():
         for node in facts.assigns:
             call = node.value
@@ -90,7 +90,8 @@ def _made(module: Module) -> Iterator[tuple[str, Facts]]:
                 if _is_optimizer(text_of(call.func), module):
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     for target in targets:
-                        yield text_of(target), facts
+                        found.setdefault(text_of(target), []).append(facts)
+    return found
 
 
 def _steps(facts: Facts, name: str, module: Module) -> bool:

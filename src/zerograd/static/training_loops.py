@@ -82,7 +82,7 @@ class LoopsOfRoot:
     def _add(self, act: Act, *, unseen: bool) -> None:
         event = act.event
         loop = self._loop(event.loop)
-        subject = act.subject or _owner(event.call)
+        subject = act.subject or event.call.removesuffix("()").rpartition(".")[0]
         loop.steps[LoopStep(event.site, event.call or "update by hand", subject)] = None
         self._of_step.setdefault(event.site, set()).add(event.loop)
         if unseen:
@@ -249,7 +249,7 @@ def _steps(path: str, calls: list[ast.Call]) -> tuple[LoopStep, ...]:
     steps = []
     for call in calls:
         text = text_of(call.func)
-        steps.append(LoopStep(site_of(call, path), f"{text}()", _owner(text)))
+        steps.append(LoopStep(site_of(call, path), f"{text}()", text.rpartition(".")[0]))
     return tuple(steps)
 
 
@@ -322,7 +322,3 @@ def _nearest(events: list[Event], step: Site) -> Event:
     """The last event before a step in its file, or the first there is."""
     before = [e for e in events if e.site.path == step.path and e.site.line <= step.line]
     return max(before, key=lambda e: (e.site.line, e.site.column)) if before else events[0]
-
-
-def _owner(call: str) -> str:
-    return call.removesuffix("()").rpartition(".")[0]
