@@ -127,3 +127,66 @@ def test_the_order_of_files_does_not_matter(here: Path) -> None:
 
 def test_a_file_that_imports_nothing_of_the_project_is_not_read_again() -> None:
     assert drivers({"a.py": Verdict(unparsed=b"import glob"), "b.py": Verdict()}) == []
+
+
+CALLABLE = """
+import torch
+class NativeScaler:
+    def __init__(self):
+        self._scaler = torch.cuda.amp.GradScaler()
+    def __call__(self, loss, optimizer, update_grad=True):
+        self._scaler.scale(loss).backward()
+        if update_grad:
+            self._scaler.step(optimizer)
+            self._scaler.update()
+"""
+EPOCH = """
+def one_epoch(model, loader, optimizer, loss_scaler, accum_iter):
+    for i, x in enumerate(loader):
+        due = (i + 1) % accum_iter == 0 or i + 1 == len(loader)
+        loss = model(x).mean() / accum_iter
+        loss_scaler(loss, optimizer, update_grad=due)
+"""
+MAIN = """
+import torch
+from scaling import NativeScaler
+from epoch import one_epoch
+def main(args, loader):
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.AdamW(model.parameters())
+    scaler = NativeScaler()
+    for _ in range(args.epochs):
+        one_epoch(model, loader, optimizer, scaler, args.accum_iter)
+"""
+
+
+def test_a_loop_that_calls_a_scaler_of_another_file_is_told_once(here: Path) -> None:
+    put(here / "scaling.py", CALLABLE)
+    put(here / "epoch.py", EPOCH)
+    put(here / "main.py", MAIN)
+    report = run(Options((".",), cache=False, jobs=1), lambda _done, _all: None).report
+    told = [(one.code, one.site.path, one.site.line) for one in report.findings]
+    assert told == [("ZG101", "epoch.py", 6)]
+
+
+def test_a_callback_that_clips_is_read_where_a_file_hands_it_to_a_loop(here: Path) -> None:
+    put(
+        here / "main.py",
+        "import c, r\nfrom c import Clip\nfrom r import Runner\nRunner([Clip()])\n",
+    )
+    put(here / "r.py", ENGINE.replace("Engine", "Runner").replace("x):", "x):\n      for x in x:"))
+    callback = "def on_end(self, it):\n        torch.nn.utils.clip_grad_norm_(it.params, 1.0)\n"
+    put(here / "c.py", f"import torch\nclass Clip:\n    {callback}")
+    verdicts = {name: verdict_on_file(name) for name in ("main.py", "r.py", "c.py")}
+    assert verdicts["c.py"].exports == (b"Clip",)
+    assert drivers(verdicts) == ["main.py"]
+
+
+def test_a_file_that_runs_a_backward_and_leaves_the_step_to_a_base_class_is_read(
+    here: Path,
+) -> None:
+    put(here / "base.py", "class Base:\n    def finish(self):\n        self.optimizer.step()\n")
+    body = "def learn(self, x):\n        self.net(x).mean().backward()\n        self.finish()\n"
+    put(here / "mine.py", f"from base import Base\nclass Mine(Base):\n    {body}")
+    verdicts = {name: verdict_on_file(name) for name in ("base.py", "mine.py")}
+    assert drivers(verdicts) == ["mine.py"]

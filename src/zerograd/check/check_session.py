@@ -148,6 +148,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     if memory:
         memory.save()
     report = chooser.report
+    report.findings = _told_once(report.findings)
     chooser.add_loops(found.targets)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
@@ -297,6 +298,29 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _told_once(findings: list[Finding]) -> list[Finding]:
+    """The findings without those of a helper that are told at its call in the loop, too.
+
+    The file of the loop knows the helper by its name alone, and the file that hands it over knows its code.
+    """
+    calls: dict[tuple[str, str], list[Finding]] = {}
+    for one in findings:
+        if any(note.site == one.site for note in one.notes):
+            calls.setdefault((one.code, one.site.path), []).append(one)
+    if not calls:
+        return findings
+    return [
+        one
+        for one in findings
+        if not any(
+            note.site.path != one.site.path
+            and note.site.line <= call.site.line <= note.site.end_line
+            for note in one.notes
+            for call in calls.get((one.code, note.site.path), ())
+        )
+    ]
 
 
 class _Chooser:

@@ -574,9 +574,17 @@ def _scales_without_asking(flow: Flow, scaler: Key) -> bool:
     """Whether a scaled backward runs without a test whether there is a scaler."""
     if isinstance(flow, Act):
         return isinstance(flow.event, Backward) and flow.event.scaled is True
-    if isinstance(flow, Alt) and flow.exists is not None and flow.exists[0] == scaler:
-        return False
+    if isinstance(flow, Alt):
+        if flow.exists is not None and flow.exists[0] == scaler:
+            return False
+        if _fills_unscaled(flow.then) or _fills_unscaled(flow.orelse):
+            return False  # another test says so: `scaler = GradScaler() if amp else None`, then `if amp`
     return any(_scales_without_asking(part, scaler) for part in children(flow))
+
+
+def _fills_unscaled(flow: Flow) -> bool:
+    acts = (part for part in walk(flow) if isinstance(part, Act))
+    return any(isinstance(act.event, Backward) and act.event.scaled is False for act in acts)
 
 
 def _among(key: Key, params: frozenset[Key] | None) -> bool:

@@ -390,6 +390,8 @@ def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
     for node, methods in made.items():
         module = methods[0].module
         called = set().union(*(method.module.facts[method.node].called for method in methods))
+        if "getattr" in called:
+            called = called.union(*map(_named_in, methods))
         unseen = (
             helper
             for other, helpers in made.items()
@@ -399,6 +401,12 @@ def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
         if any(one.name in called and graph.touches_gradients(one) for one in unseen):
             found += [method for method in methods if _called_in_loops(method)]
     return found
+
+
+def _named_in(fn: Fn) -> set[str]:
+    """The strings in a function: it may call a method by its name, `self.notify("after_batch")`."""
+    constants = (one.value for one in nodes(fn.node) if isinstance(one, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}
 
 
 def _parameters_of(fn: Fn) -> set[str]:

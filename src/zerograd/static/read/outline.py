@@ -83,6 +83,12 @@ class Outline:
             if name and any(map(_STEP.search, called))
         )
 
+    def changes(self, klass: bytes) -> bool:
+        """Whether a class clips or clears gradients: a callback that a loop of another file calls."""
+        part = self.parts.get(klass) if any(name in self.data for name in _CHANGES) else None
+        called = [*part.once.values(), *part.repeated.values()] if part is not None else []
+        return any(name.startswith(_CHANGES) for names in called for name in names)
+
     def objects_of(self, klass: bytes) -> Names:
         """The names that the file gives to objects of a class."""
         return frozenset(re.findall(rb"(\w+)\s*=\s*" + re.escape(klass) + rb"\s*\(", self.data))
@@ -223,7 +229,8 @@ class Outlines:
         if not outline.steps and not self.imported(outline, self.farthest):
             return []
         names = [*outline.parts, *outline.imports]
-        return [name for name in names if name and self.leading(path, name, self.farthest)]
+        found = [name for name in names if name and self.leading(path, name, self.farthest)]
+        return found or [name for name in outline.parts if name and outline.changes(name)]
 
     def all_leading(self, outline: Outline) -> Names:
         """All functions that lead to a step, in a file and behind its imports."""
@@ -234,7 +241,7 @@ class Outlines:
         """Whether a file without a step leads to one in another file, from a loop or after its own backward."""
         exported = outline.kept(self.imported(outline, self.farthest))
         if not exported:
-            return False
+            return self.hands_on(outline)
         if any(fills in outline.data for fills in _FILLS) and outline.calling(exported):
             return True
         if outline.repeating(exported) or self.makes_a_wrapper(outline) or self.hands_on(outline):
@@ -279,6 +286,8 @@ class Outlines:
                 behind = (self.behind(outline, name, self.farthest) for name in others)
                 if known.repeating(NONE.union(*behind) - _COMMON):
                     return True
+                if known.steps and any(map(_changes, others, map(made.get, others))):
+                    return True
         return False
 
     def makes_a_wrapper(self, outline: Outline) -> bool:
@@ -301,6 +310,12 @@ class Outlines:
         return bool(self.imported(outline, 0)) and bool(self.exports(outline))
 
 
+def _changes(klass: bytes, path: str | None) -> bool:
+    """Whether a class of a file clips or clears gradients."""
+    outline = outline_of(path) if path is not None else None
+    return outline is not None and outline.changes(klass)
+
+
 def outline_of(path: str) -> Outline | None:
     """The outline of a file; None if it cannot be read."""
     try:
@@ -321,6 +336,7 @@ MOST_OUTLINED = 4_000_000
 """Bytes of files whose outlines are kept."""
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
+_CHANGES = (b"clip_grad", b"zero_grad", b"unscale_")
 _FILLS = (b".backward(", b".zero_grad(")
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""
