@@ -22,7 +22,8 @@ from support.training import batches, loss_of, net, sgd
 from zerograd.core.interruptions import Tolerating, interrupts
 from zerograd.recording.writer import Recorder
 from zerograd.runtime.call_sites import OURS
-from zerograd.runtime.gradient_probe import GradientProbe, Touch
+from zerograd.runtime.gradient_probe import GradientProbe
+from zerograd.runtime.looks import Touch
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.steady_loop import SteadyLoop
 from zerograd.runtime.step_and_clear import StepAndClear

@@ -82,6 +82,9 @@ other = torch.nn.Linear(3, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 second = torch.optim.SGD(other.parameters(), lr=0.1)
 scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+maker = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+critic = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+both = torch.nn.ModuleList([maker, critic])
 loss_fn = torch.nn.MSELoss()
 x, y = torch.randn(5, 3), torch.randn(5, 2)
 """
@@ -122,44 +125,140 @@ def lap(draw: st.DrawFn) -> list[str]:
 
 
 @st.composite
-def loop(draw: st.DrawFn) -> str:
+def loop(
+    draw: st.DrawFn,
+    one: st.SearchStrategy[list[str]],
+    surprises: tuple[str, ...] = SURPRISES,
+    rounds: int = ROUNDS,
+) -> str:
     """The same round again and again, with surprises in one or two of them."""
-    acts = [(act, "") for act in draw(lap())]
+    acts = [(act, "") for act in draw(one)]
     for _ in range(draw(st.integers(0, 2))):
-        at, when = draw(st.integers(0, len(acts))), draw(st.integers(2, ROUNDS - 1))
+        at, when = draw(st.integers(0, len(acts))), draw(st.integers(2, rounds - 1))
         if draw(st.booleans()) and at < len(acts) and not acts[at][1]:
             acts[at] = (acts[at][0], f"if i != {when}")
         else:
-            acts.insert(at, (draw(st.sampled_from(SURPRISES)), f"if i == {when}"))
-    lines = [f"for i in range({ROUNDS}):"]
+            acts.insert(at, (draw(st.sampled_from(surprises)), f"if i == {when}"))
+    lines = [f"for i in range({rounds}):"]
     for act, test in acts:
         lines += [f"  {test or 'if True'}:", "    try:", f"      {act}"]
         lines += ["    except Exception: pass"]
     return "\n".join(lines)
 
 
-def watched(body: str) -> tuple[object, ...]:
+CRITIC_CLEARS = (
+    "of_critic.zero_grad()",
+    "critic.zero_grad()",
+    "critic.zero_grad(set_to_none=False)",
+    "maker.zero_grad(); critic.zero_grad()",
+    "both.zero_grad()",
+    "for p in critic.parameters(): p.grad = None",
+)
+CRITIC_BACKWARDS = (
+    "critic(x).mean().backward()",
+    "critic(maker(x).detach()).mean().backward()",
+    "(critic(maker(x).detach()) - critic(x)).mean().backward()",
+    "critic(maker(x)).mean().backward()",
+)
+MAKER_CLEARS = ("of_maker.zero_grad()", "maker.zero_grad()", "both.zero_grad()")
+MAKER_BACKWARDS = (
+    "(-critic(maker(x))).mean().backward()",
+    "maker(x).pow(2).mean().backward()",
+    "(maker(x).pow(2).mean() - critic(maker(x)).mean()).backward()",
+)
+BOTH_CLIPS = (
+    "torch.nn.utils.clip_grad_norm_(critic.parameters(), 0.5)",
+    "torch.nn.utils.clip_grad_norm_(maker.parameters(), 0.5)",
+    "torch.nn.utils.clip_grad_norm_(both.parameters(), 0.5)",
+)
+SURPRISES_OF_TWO = (
+    *CRITIC_CLEARS,
+    *CRITIC_BACKWARDS,
+    *MAKER_CLEARS,
+    *MAKER_BACKWARDS,
+    *BOTH_CLIPS,
+    "of_critic.step()",
+    "of_maker.step()",
+    "for p in critic.parameters(): p.grad = None if p.grad is None else torch.ones_like(p)",
+    "for p in critic.parameters(): p.grad is None or p.grad.zero_()",
+    "for p in maker.parameters(): p.grad is None or p.grad.zero_()",
+    "for p in critic.parameters(): p.grad is None or p.grad.mul_(0.5)",
+    "for p in maker.parameters(): p.grad = None",
+    "for p in critic.parameters(): p.data.clamp_(-0.3, 0.3)",
+    "with torch.no_grad(): [p.clamp_(-0.3, 0.3) for p in critic.parameters()]",
+    "critic[0].weight.grad = None",
+    "critic[2].bias.grad.zero_()",
+    "critic.requires_grad_(False)",
+    "critic.requires_grad_(True)",
+    "of_critic = torch.optim.SGD(critic.parameters(), lr=0.1)",
+    "of_maker = torch.optim.SGD(maker.parameters(), lr=0.1)",
+    "of_maker.add_param_group({'params': list(other.parameters())})",
+    "third = torch.optim.SGD(other.parameters(), lr=0.1)",
+    "other(x).sum().backward(); third.step()",
+    "del third",
+    "failing(critic(maker(x))).sum().backward()",
+    "reentrant(critic(maker(x))).sum().backward()",
+    "scaler.scale(critic(x).mean()).backward()",
+    DECLARED,
+)
+
+
+@st.composite
+def lap_of_two(draw: st.DrawFn) -> list[str]:
+    """A round of two networks, one of which reads what the other makes."""
+    clip = st.lists(st.sampled_from(BOTH_CLIPS), max_size=1)
+    acts = []
+    for _ in range(draw(st.integers(1, 2))):
+        acts += draw(st.lists(st.sampled_from(CRITIC_CLEARS), min_size=1, max_size=1))
+        acts += draw(st.lists(st.sampled_from(CRITIC_BACKWARDS), min_size=1, max_size=2))
+        acts += [*draw(clip), "of_critic.step()"]
+    acts += draw(st.lists(st.sampled_from(MAKER_CLEARS), max_size=1))
+    acts += draw(st.lists(st.sampled_from(MAKER_BACKWARDS), min_size=1, max_size=2))
+    acts += [*draw(clip), "of_maker.step()"]
+    start = draw(st.integers(0, len(acts) - 1))
+    return acts[start:] + acts[:start]
+
+
+OF_TWO = """
+of_maker = torch.optim.SGD(maker.parameters(), lr=0.1)
+of_critic = torch.optim.SGD(critic.parameters(), lr=0.1)
+third = torch.optim.SGD(other.parameters(), lr=0.1)
+del second
+"""
+
+
+def watched(body: str, more: str = "") -> tuple[object, ...]:
     names: dict[str, Any] = {
         "torch": torch,
         "zerograd": zerograd,
         "failing": Failing.apply,
         "reentrant": Reentrant.apply,
     }
-    exec(compile(PREPARED, "<prepared>", "exec"), names)
+    exec(compile(PREPARED + more, "<prepared>", "exec"), names)
     with zerograd.watch(on="collect") as report, ExitStack() as opened:
         names["opened"] = opened
         exec(compile(body, "train.py", "exec"), names)
-    weights = [param.tolist() for param in names["model"].parameters()]
+    trained = [names["model"], names["both"]]
+    weights = [param.tolist() for module in trained for param in module.parameters()]
     return report.findings, report.watched, weights
 
 
 @tiers.random(60)
-@given(body=loop())
+@given(body=loop(lap()))
 def test_a_round_that_is_followed_is_reported_as_one_that_is_not(body: str) -> None:
     followed = watched(body)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steady_loop, "_linked", lambda *_: ())
         assert watched(body) == followed
+
+
+@tiers.random(60)
+@given(body=loop(lap_of_two(), SURPRISES_OF_TWO, 2 * ROUNDS))
+def test_a_round_of_two_subjects_that_is_followed_is_reported_as_one_that_is_not(body: str) -> None:
+    followed = watched(body, OF_TWO)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steady_loop, "_linked_together", lambda *_: ())
+        assert watched(body, OF_TWO) == followed
 
 
 @pytest.mark.parametrize("clear", CLEARS)

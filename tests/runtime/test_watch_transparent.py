@@ -340,7 +340,7 @@ def test_a_fault_inside_a_backward_leaves_no_hook_on_a_parameter(
     def fails(*args: Any) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("zerograd.runtime.gradient_probe.plain", fails)
+    monkeypatch.setattr("zerograd.runtime.looks.plain", fails)
     model = net()
     optimizer = sgd(model)
     with zerograd.watch(on="collect") as report:

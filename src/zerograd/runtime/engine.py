@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Protocol
 
 from zerograd.core.automaton import Automaton
-from zerograd.core.events import Backward
+from zerograd.core.events import Backward, Step, Zero
 from zerograd.core.finding import Finding, Problem, Report, Watched
 from zerograd.core.interruptions import Tolerating
 from zerograd.core.lifecycle import Grads
@@ -172,11 +172,17 @@ class Engine:
         def shown(one: Track) -> Glance:
             taken = ahead.get(one.name, [])
             grads = taken[-1].node.grads if taken else one.node.grads
+            steps, window = one.steps, one.windows.open
+            for edge in taken:
+                event = edge.event
+                if isinstance(event, Backward):
+                    window += not event.may
+                elif isinstance(event, Zero) or (isinstance(event, Step) and not event.foreign):
+                    steps, window = steps + isinstance(event, Step), 0
             # A generator's backward adds to what the discriminator has used: no step need use the sum.
             if grads is Grads.STALE and one.name not in accused:
                 grads = Grads.SPENT
-            window = one.windows.open + sum(isinstance(call.event, Backward) for call in taken)
-            return Glance(titles[one.name], one.steps, grads, window, dict(one.lengths))
+            return Glance(titles[one.name], steps, grads, window, dict(one.lengths))
 
         return [shown(one) for one in self.judge.tracks if one.name in titles]
 

@@ -69,6 +69,19 @@ def has_only_zero_bytes(grad: Any) -> bool:
     )
 
 
+def begins_with_a_number(grad: Any) -> bool:
+    """Whether the first number in the memory of a gradient is not zero. False where it cannot be read."""
+    import torch
+
+    if type(grad) is not torch.Tensor or not grad.is_cpu or not grad.is_floating_point():
+        return False
+    if grad.layout is not torch.strided or not grad.numel() or not grad.data_ptr():
+        return False
+    size = grad.element_size()
+    bits = int.from_bytes(ctypes.string_at(grad.data_ptr(), size), sys.byteorder)
+    return bool(bits & (1 << 8 * size - 1) - 1)  # all but the sign
+
+
 def has_finite_bytes(tensor: Any, most: int) -> bool | None:
     """Whether the first numbers in the memory of a tensor are finite, at most so many; None where it cannot be read.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from zerograd.core.automaton import Edge
 from zerograd.core.events import New, Site, Unknown
 from zerograd.fold.judge import Judge
 from zerograd.runtime.call_sites import NOWHERE
@@ -21,7 +22,7 @@ from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.orphans import optimizers
 from zerograd.runtime.posting import Posting
-from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, ExpectedCall, SteadyLoop
+from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, SteadyLoop
 from zerograd.runtime.subjects import Subject, Subjects
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Lane:
         self.pending: list[weakref.ref[Any]] = []
         """Optimizers that were made since."""
         self.looks: Sequence[Any] = ()
-        """What the backward that is running is looked at with, as `gradient_probe.Look`s."""
+        """What the backward that is running is looked at with, as `looks.Look`s."""
 
     @property
     def ended(self) -> bool:
@@ -81,7 +82,7 @@ class Lanes:
         names: OptimizerNames,
         lives: OptimizerLives,
         *,
-        look: Callable[[Subject], bool],
+        look: Callable[[Iterable[Subject]], bool],
         fault: Callable[[BaseException], bool],
     ) -> None:
         """`look` and `fault` are what loops ask for in a followed round, and where their errors go."""
@@ -153,10 +154,10 @@ class Lanes:
         for subject in self.subjects.all:
             subject.leave_loop()
 
-    def ahead(self) -> dict[str, list[ExpectedCall]]:
-        """By subject: the calls of the round that it repeats, which its track does not know of yet."""
+    def ahead(self) -> dict[str, list[Edge]]:
+        """By subject: the edges of the round that it repeats, which its track has not taken yet."""
         return {
-            subject.name: [call for call in subject.lane.loop.taken() if call.subject is subject]
+            subject.name: [edge for one, edge in subject.lane.loop.taken() if one is subject]
             for subject in tuple(self.subjects.all)
             if subject.lane is not None
         }

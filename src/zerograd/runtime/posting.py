@@ -17,7 +17,7 @@ class Posting:
         """An event has happened to a subject."""
         lane = subject.lane
         if lane is not None:
-            lane.loop.posted()
+            lane.loop.posted(subject, event)
         if subject.stepping.held_clear is not None:
             self.release(subject)
         self._post(subject.track, event)
@@ -27,7 +27,7 @@ class Posting:
         self.release(subject)
         lane = subject.lane
         if lane is not None:
-            lane.loop.posted()
+            lane.loop.posted(subject, clear)
         subject.stepping.held_clear = clear
 
     def release(self, subject: Subject) -> None:

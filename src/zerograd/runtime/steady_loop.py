@@ -1,20 +1,25 @@
 """Steady loops: a training loop that repeats itself costs one comparison at each of its calls.
 
-A round is what one thread does between two steps of its only subject. After two rounds that were
-alike, and in which no gradient had to be looked at, the same calls are expected in the same order: each
-is recognised by its place in the code. A round leads back to the state that it began in, so it is
-only counted. At the first call that is another one, the loop is left: the calls of the unfinished
-round take the edges of the state machine that they took before, and the other call goes the ordinary
-way. A step of the MLP of `bench/loops.py` costs a third of what it costs without that.
+A round is what one thread does between two steps of its subject; of several subjects, the one that
+steps least often. After two rounds that were alike, and in which no gradient had to be looked at, the
+same calls are expected in the same order: each is recognised by its place in the code. A round leads
+back to the state that it began in, so it is only counted. At the first call that is another one, the
+loop is left: the calls of the unfinished round take the edges of the state machine that they took
+before, and the other call goes the ordinary way. A step of the MLP of `bench/loops.py` costs a third of
+what it costs without that.
+
+Several subjects remember something of each other (`round_memory`), so they are followed one round
+later, and only if they remember the same at its end as at its beginning.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
-from operator import is_not
-from typing import TYPE_CHECKING, Any
+from operator import is_, is_not
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerograd.core.automaton import Edge, Node
 from zerograd.core.events import Backward, Clip, Event, Excuse, Step, Zero
@@ -22,6 +27,8 @@ from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.fold.judge import Judge, Track
 from zerograd.runtime.call_sites import Position
 from zerograd.runtime.gradient_values import GRAD, VERSION, has_only_zero_bytes, holding, nonzero
+from zerograd.runtime.looks import Look
+from zerograd.runtime.round_memory import Memory, Part, is_calm
 from zerograd.runtime.subjects import LastBackward, Subject, UsedGradients
 
 if TYPE_CHECKING:
@@ -31,12 +38,15 @@ LONGEST_ROUND = 64
 """A round with more calls is not followed."""
 
 STEP_RUNNING = object()
-"""The kind of call that is expected while a step runs: its end."""
+"""The kind of call that is expected while the step runs that ends a round: its end."""
+INNER_STEP_RUNNING = object()
+"""The same of a step inside a round of several subjects."""
 BY_HAND = object()
 """The kind of a clear without a call: the next backward finds that the gradients are cleared."""
 OUTSIDE = -1
 """No backward is running in this thread."""
 
+_USED_OR_NONE = (*EMPTY, Grads.SPENT)
 _ref = weakref.ref
 
 
@@ -46,7 +56,6 @@ class ExpectedCall:
     __slots__ = (
         "change",
         "code",
-        "edge",
         "event",
         "grad",
         "groups",
@@ -54,22 +63,24 @@ class ExpectedCall:
         "instruction",
         "kind",
         "last_backward",
+        "memories",
         "next",
         "node",
         "of",
         "param",
         "params",
+        "parts",
+        "posts",
         "running",
         "subject",
         "to_none",
         "track",
+        "unused",
         "used",
         "version",
         "written",
     )
 
-    edge: Edge
-    """The edge from the call before to this one."""
     groups: Any
     groups_number: int
     params: Any
@@ -92,6 +103,14 @@ class ExpectedCall:
         self.last_backward: LastBackward = subject and subject.last_backward
         self.node: Node = node
         """The state after it."""
+        self.posts: Sequence[tuple[Subject, Edge]] = ()
+        """The edges that it takes."""
+        self.parts: Sequence[Part] = ()
+        """If several subjects are compared with it: each of them."""
+        self.unused: Sequence[Subject] = ()
+        """The subjects with gradients that it clears and no step of theirs has used."""
+        self.memories: Sequence[Memory] = ()
+        """What each of several subjects remembers after it."""
         self.grad: Tensor | None = None
         self.version = -1
         """The probe's gradient and its version, before the backward that is running."""
@@ -124,14 +143,49 @@ class ExpectedCall:
             return True
         return False
 
-    def hand_over(self) -> None:
+    def hand_over(self) -> list[Look]:
         """The backward goes the ordinary way: what was seen before it is kept where that looks."""
+        if self.parts:
+            return [look for part in self.parts for look in part.hand_over()]
         probe, grad = self.subject.probe, self.grad
         probe.grad, probe.version_before, self.grad = grad, self.version, None
+        return []
 
 
-Call = tuple[Subject, Event, Position, object, Node, "Tensor"]
-"""A noted call: its subject, its event, its position, the object of the method, the state after it, and the probe."""
+Post = tuple[Subject, Event, Node]
+"""An event of a subject, and the state before it."""
+
+
+class Call(NamedTuple):
+    """A call that was noted."""
+
+    subject: Subject
+    event: Event
+    position: Position
+    of: object
+    """Whose method it is."""
+    node: Node
+    """The subject's state after it."""
+    param: Tensor
+    """The probe."""
+    posts: Sequence[Post]
+    parts: Sequence[Part]
+    memories: Sequence[Memory]
+
+    def is_like(self, other: Call) -> bool:
+        """Whether two rounds have the same call here, which leads to the same state."""
+        return (
+            self.event is other.event
+            and self.position[0] is other.position[0]
+            and self.position[1] == other.position[1]
+            and self.of == other.of
+            and self.node is other.node
+            and self.param is other.param
+            and len(self.posts) == len(other.posts)
+            and all(map(_are_alike, self.posts, other.posts))
+            and [part.key for part in self.parts] == [part.key for part in other.parts]
+        )
+
 
 NOTHING = ExpectedCall(None, None, (None, -1), 0, None)
 """Expected where no loop is followed: no call is like it."""
@@ -152,14 +206,18 @@ class SteadyLoop:
     """The loop of one thread: notes its rounds, and follows them once they repeat."""
 
     __slots__ = (
+        "_began",
         "_calls",
         "_count",
         "_end_rounds",
-        "_events",
         "_follow",
         "_graph_task",
         "_look",
+        "_others",
+        "_posts",
+        "_remembers",
         "_rounds",
+        "_steps",
         "expected",
         "round",
     )
@@ -169,7 +227,7 @@ class SteadyLoop:
         judge: Judge,
         count: BackwardCount,
         graph_task: Callable[[], int],
-        look: Callable[[Subject], bool],
+        look: Callable[[Iterable[Subject]], bool],
     ) -> None:
         """`look` makes the checks that are due before the next backward; False if the loop has to be left."""
         self._look = look
@@ -182,10 +240,18 @@ class SteadyLoop:
         """The calls since the last step; None if they cannot be followed."""
         self._rounds: tuple[list[Call] | None, list[Call] | None] = (None, None)
         """The same of the round before, and of the one before that."""
+        self._others: Sequence[tuple[Track, int]] = ()
+        """The tracks of the other subjects that step in the round that is followed, and how often."""
         self._calls: Sequence[ExpectedCall] = ()
         """The calls of the round that is followed."""
-        self._events = 0
-        """How many events were posted since the last step."""
+        self._posts: list[Post] = []
+        """The events that were posted since the last call that was noted."""
+        self._steps: dict[str, int] = {}
+        """Of several subjects: how often each has stepped."""
+        self._remembers = False
+        """Whether the round that is noted was begun with memories, and each call is noted with them."""
+        self._began: Sequence[Memory] = ()
+        """The memories that it was begun with."""
 
     @property
     def is_followed(self) -> bool:
@@ -203,6 +269,7 @@ class SteadyLoop:
             and call.kind is Zero
             and call.of == of
             and call.to_none is to_none
+            and not (call.unused and any(map(_has_moved, call.unused)))
         ):
             self.expected = call.next
             return True
@@ -235,7 +302,7 @@ class SteadyLoop:
             or self._graph_task() != OUTSIDE
         ):
             return None
-        if count.backwards + 1 >= count.next_look and not self._look(call.subject):
+        if count.backwards + 1 >= count.next_look and not self._look(_subjects(call)):
             return None
         if call.kind is BY_HAND:
             if not call.is_cleared(may_read=may_read):
@@ -243,15 +310,22 @@ class SteadyLoop:
             call = call.next
         elif call.kind is not Backward:
             return None
+        if call.parts:
+            for part in call.parts:
+                if not part.begins(may_read=may_read):
+                    return None
+        else:
+            call.grad = grad = call.param.grad
+            call.version = -1 if grad is None else grad._version
         count.backwards += 1
-        call.grad = grad = call.param.grad
-        call.version = -1 if grad is None else grad._version
         if self.expected is expected:  # else another thread has left the loop
             self.expected = call.running
         return call
 
     def backward_ends(self, call: ExpectedCall) -> bool:
         """The end of a backward: whether it has reached the gradients as expected."""
+        if call.parts:
+            return self._ends_together(call)
         param = call.param
         now, grad = param.grad, call.grad
         if self.expected is call.running and (
@@ -262,6 +336,17 @@ class SteadyLoop:
             self.expected = call.next
             return True
         return False
+
+    def _ends_together(self, call: ExpectedCall) -> bool:
+        if self.expected is not call.running:
+            return False
+        for part in call.parts:
+            if not part.ends():
+                return False
+        for part in call.parts:
+            part.taken()
+        self.expected = call.next
+        return True
 
     def step_begins(self, optimizer: Any) -> bool:
         """A step, which is then running."""
@@ -285,14 +370,17 @@ class SteadyLoop:
         if (
             call.code is frame.f_code
             and call.instruction == frame.f_lasti
-            and call.kind is STEP_RUNNING
+            and (call.kind is STEP_RUNNING or call.kind is INNER_STEP_RUNNING)
             and call.of == id(optimizer)
         ):
             grad = call.param.grad
             if grad is not None:
                 call.used.grad, call.used.version = _ref(grad), grad._version
                 if self.expected is call:  # else another thread has left the loop
-                    call.track.rounds += 1
+                    if call.kind is STEP_RUNNING:
+                        call.track.rounds += 1
+                        for track, steps in self._others:
+                            track.rounds += steps
                     self.expected = call.next
                     return True
         self.leave()
@@ -305,9 +393,20 @@ class SteadyLoop:
         call, self.expected = self.expected, NOTHING
         if call is not NOTHING:
             self.round = None
+            before = list(self._before(call))
             self._end_rounds(call.track)
-            for one in self._before(call):
-                self._follow(one.track, one.edge)
+            for track, _ in self._others:
+                self._end_rounds(track)
+            for one in before:
+                for subject, edge in one.posts:
+                    self._follow(subject.track, edge)
+            last = before[-1] if before else self._calls[-1]
+            if last.memories:
+                for memory in last.memories:
+                    memory.restore()
+                if call.kind is INNER_STEP_RUNNING or call.kind is STEP_RUNNING:
+                    call.subject.stepping.depth = 1
+                return
             subject = call.subject
             subject.stepping.depth = int(call.kind is STEP_RUNNING)
             grads = subject.track.node.grads
@@ -318,9 +417,10 @@ class SteadyLoop:
                 if grads in EMPTY:
                     subject.last_backward.weights_version = -1
 
-    def taken(self) -> Iterator[ExpectedCall]:
-        """The calls of the unfinished round: their edges are followed only when the loop is left."""
-        return self._before(self.expected)
+    def taken(self) -> Iterator[tuple[Subject, Edge]]:
+        """The edges of the unfinished round: they are followed only when the loop is left."""
+        for call in self._before(self.expected):
+            yield from call.posts
 
     def _before(self, expected: ExpectedCall) -> Iterator[ExpectedCall]:
         for call in () if expected is NOTHING else self._calls:
@@ -332,56 +432,94 @@ class SteadyLoop:
         """Leave the loop, and keep nothing of it."""
         self.leave()
         self.round, self._rounds, self._calls = None, (None, None), ()
+        self._posts, self._others, self._began, self._remembers = [], (), (), False
 
-    def posted(self) -> None:
+    def posted(self, subject: Subject, event: Event) -> None:
         """An event goes the ordinary way."""
         if self.expected is not NOTHING:
             self.leave()
-        self._events += 1
+        if self.round is not None:
+            self._posts.append((subject, event, subject.track.node))
 
     def add(
-        self, subject: Subject, event: Event, position: Position | None, of: object = 0
+        self,
+        subject: Subject,
+        event: Event,
+        position: Position | None,
+        of: object = 0,
+        parts: Sequence[Part] = (),
+        beside: Sequence[Subject] = (),
     ) -> None:
-        """Note the call that has posted the last event; without a position it cannot be followed."""
-        if self.round is not None:
-            # A call that has posted more than one event is one for which something was looked at.
-            if position is not None and self._events == len(self.round) + 1 <= LONGEST_ROUND:
-                node, param = subject.track.node, subject.probe.param
-                self.round.append((subject, event, position, of, node, param))
-            else:
-                self.round = None
+        """Note the call that has posted the last events; without a position it cannot be followed.
 
-    def round_ends(self) -> bool:
+        `beside` has all subjects of the thread, if they are several.
+        """
+        posts, self._posts = self._posts, []
+        if self.round is not None:
+            if position is None or not _are_of(posts, event, several=bool(beside)):
+                # A call of one subject with more than one event is one for which something was looked at.
+                self.round = None
+            elif len(self.round) == LONGEST_ROUND:
+                self.round, self._steps = None, {}
+            else:
+                node, param = subject.track.node, subject.probe.param
+                memories: Sequence[Memory] = ()
+                if beside and self._remembers:
+                    if all(map(is_calm, beside)):
+                        memories = list(map(Memory, beside))
+                    else:
+                        self._remembers = False
+                self.round.append(
+                    Call(subject, event, position, of, node, param, posts, parts, memories)
+                )
+
+    def round_ends(self, subject: Subject, *, several: bool) -> bool:
         """The call that was added last is a step; whether the last two rounds might be followed."""
+        if several:
+            steps = self._steps
+            steps[subject.name] = mine = steps.get(subject.name, 0) + 1
+            if min(steps.values()) < mine:
+                return False  # another one steps less often
         this, before = self.round, self._rounds[0]
         self._rounds = (this, before)
-        self.round, self._events = [], 0
+        self.round, self._posts = [], []
         return bool(this and before)
 
-    def follow(self, groups: tuple[Any, int, Any]) -> None:
-        """Expect the last round again, if it was like the one before; it has stepped these groups."""
+    def follow(
+        self, groups: Callable[[Any], tuple[Any, int, Any]], beside: Sequence[Subject] = ()
+    ) -> None:
+        """Expect the last round again, if it was like the one before."""
         this, before = self._rounds
         assert this is not None
         assert before is not None
-        if len(this) == len(before) and all(map(_are_alike, this, before)):
-            calls = _linked(this)
-            if calls:
-                calls[-1].groups, calls[-1].groups_number, calls[-1].params = groups
-                self._calls, self.expected = calls, calls[0]
+        remembered, self._remembers = self._remembers, False
+        if len(this) != len(before) or not all(map(Call.is_like, this, before)):
+            return
+        if beside and not remembered:
+            if all(map(is_calm, beside)):
+                self._remembers, self._began = True, list(map(Memory, beside))
+            return
+        if beside and [one.key for one in self._began] != [one.key for one in this[-1].memories]:
+            return
+        calls = _linked_together(this) if beside else _linked(this)
+        if calls:
+            for call in calls:
+                if call.kind is Step:
+                    call.groups, call.groups_number, call.params = groups(call.of)
+            self._calls, self.expected = calls, calls[0]
+            self._others = _steps_of_others(calls)
 
 
-def _are_alike(one: Call, other: Call) -> bool:
-    """Whether two rounds have the same call here, which leads to the same state."""
-    _, event, (code, instruction), of, node, param = one
-    _, event_before, (code_before, instruction_before), of_before, node_before, param_before = other
-    return (
-        event is event_before
-        and code is code_before
-        and instruction == instruction_before
-        and of == of_before
-        and node is node_before
-        and param is param_before
-    )
+def _are_of(posts: Sequence[Post], event: Event, *, several: bool) -> bool:
+    """Whether these events are what a call posts where nothing has to be looked at."""
+    if not several:
+        return len(posts) == 1
+    kind, site = type(event), event.site
+    return bool(posts) and all(type(one) is kind and one.site is site for _, one, _ in posts)
+
+
+def _are_alike(one: Post, other: Post) -> bool:
+    return all(map(is_, one, other))
 
 
 def _linked(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
@@ -395,14 +533,80 @@ def _linked(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
             return ()
         earlier.next = call
         earlier = call
+    _add_running(calls)
+    return calls
+
+
+def _linked_together(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
+    """The same of a round of several subjects."""
+    calls: list[ExpectedCall] = []
+    nodes: dict[str, Node] = {}
+    for noted in (*round_, *round_):  # the second time each subject begins where it has ended
+        call = ExpectedCall(*noted[:5])
+        posts = []
+        for subject, event, node in noted.posts:
+            edge = node.edges.get(id(event))
+            if edge is None or not _is_harmless(event, node, edge):
+                return ()
+            if nodes.setdefault(subject.name, node) is not node:
+                return ()
+            nodes[subject.name] = edge.node
+            posts.append((subject, edge))
+        call.posts, call.parts, call.memories = posts, noted.parts, noted.memories
+        if call.kind is Zero:
+            call.unused = [one for one, _, node in noted.posts if node.grads not in _USED_OR_NONE]
+        if not call.memories or (call.kind is Backward and not call.parts):
+            return ()
+        calls.append(call)
+    calls = calls[: len(round_)]
+    for call, following in zip(calls, (*calls[1:], calls[0]), strict=True):
+        call.next = following
+    for call in calls:
+        if call.kind is Step and not call.track.windows.steady:
+            return ()
+    _add_running(calls)
+    for call in calls[:-1]:
+        if call.kind is Step:
+            call.running.kind = INNER_STEP_RUNNING
+    return calls
+
+
+def _add_running(calls: Sequence[ExpectedCall]) -> None:
     for call in calls:
         if call.kind is Backward or call.kind is Step:
             position = (call.code, call.instruction)
             running = ExpectedCall(call.subject, call.event, position, call.of, call.node)
             running.kind = STEP_RUNNING if call.kind is Step else None
-            running.edge, running.next = call.edge, call.next
+            running.posts, running.next = call.posts, call.next
             call.running = running
-    return calls
+
+
+def _steps_of_others(calls: Sequence[ExpectedCall]) -> Sequence[tuple[Track, int]]:
+    """The tracks of the subjects that step inside a round, and how often each does."""
+    steps = Counter(call.subject.name for call in calls[:-1] if call.kind is Step)
+    tracks = {call.subject.name: call.track for call in calls}
+    return [(tracks[name], times) for name, times in steps.items()]
+
+
+def _subjects(call: ExpectedCall) -> Sequence[Subject]:
+    return [part.subject for part in call.parts] or (call.subject,)
+
+
+def _has_moved(subject: Subject) -> bool:
+    """Whether the weights are not those of the last backward although no step has used its gradients."""
+    version = subject.last_backward.weights_version
+    return version >= 0 and version != subject.probe.param._version
+
+
+def _is_harmless(event: Event, node: Node, edge: Edge) -> bool:
+    """Whether an event of one of several subjects breaks no rule, and nothing else has to be looked at."""
+    if edge.broken or node.crossed is not None:
+        return False
+    if isinstance(event, Zero):
+        return node.grads is not Grads.LIVE or node.state.lent is not None
+    if isinstance(event, Step) and not event.foreign:
+        return node.grads is Grads.LIVE and event.remade is None
+    return isinstance(event, Step | Backward) or node.grads is Grads.LIVE
 
 
 def _takes_a_plain_edge(earlier: ExpectedCall, call: ExpectedCall) -> bool:
@@ -411,7 +615,7 @@ def _takes_a_plain_edge(earlier: ExpectedCall, call: ExpectedCall) -> bool:
     edge = node.edges.get(id(call.event))
     if edge is None or edge.broken or edge.node is not call.node or node.crossed is not None:
         return False
-    call.edge = edge
+    call.posts = ((call.subject, edge),)
     if call.kind is Zero or call.kind is BY_HAND:
         return node.grads in EMPTY or node.grads is Grads.SPENT
     if call.kind is Backward:

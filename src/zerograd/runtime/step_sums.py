@@ -30,6 +30,11 @@ class StepSum:
         """The identities of the parameters whose gradients were there, also of those too large to be copied."""
         self._begin({})
 
+    @property
+    def began(self) -> bool:
+        """Whether something is there that is not meant for the next step, and is followed."""
+        return bool(self._there)
+
     def forget(self) -> None:
         """Nothing is there that was not meant for the next step."""
         if self._there:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NOBODY: frozenset[str] = frozenset()
 MOST_CLIPS = 64
+USUAL = 3
+"""After this many attempts in a row without a result, no result is expected."""
 
 
 class Probe:
@@ -61,6 +63,13 @@ class Probe:
         """Whether it has reached any parameter of the subject."""
         self.fills: dict[object, Tensor | int] = {}
         """By backward that misses the parameter: one that it fills, or how often it filled none."""
+
+    def misses_all(self, event: Backward) -> bool:
+        """Whether the backward that has just run reaches this parameter, or is known to reach no other one either."""
+        if self.hit:
+            return True
+        known = self.fills.get(event, USUAL)
+        return not self.reached and isinstance(known, int) and known >= USUAL
 
 
 class Meeting:

@@ -24,8 +24,9 @@ from zerograd.runtime.disguise import UNSEEN
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import SOONEST, FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
-from zerograd.runtime.gradient_probe import GradientProbe, Look, close
+from zerograd.runtime.gradient_probe import GradientProbe
 from zerograd.runtime.lanes import Lane, Lanes
+from zerograd.runtime.looks import Look, close
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
@@ -34,6 +35,7 @@ from zerograd.runtime.posting import Posting
 from zerograd.runtime.program_source import ProgramSource
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
+from zerograd.runtime.round_memory import Part, is_calm
 from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
@@ -265,10 +267,12 @@ class Watcher:
                 self._next_walk = number + 1
         self._plan(number)
 
-    def _look_in_loop(self, subject: Subject) -> bool:
+    def _look_in_loop(self, subjects: Iterable[Subject]) -> bool:
         """The same for a loop that is followed; False if that is more than to read some numbers."""
         number = self._count.backwards + 1
-        if number >= self._next_walk or self._most_steps or not self._finite.look_in_loop(subject):
+        if number >= self._next_walk or self._most_steps:
+            return False
+        if not all(map(self._finite.look_in_loop, subjects)):
             return False
         self._next_finite = self._finite.next(number)
         self._plan(number)
@@ -300,8 +304,9 @@ class Watcher:
             lane = running.subject.lane
             if not failed and lane.loop.backward_ends(running):
                 return
-            running.hand_over()
-            running = (running.event, NO_LOOKS, lane.probed, None)
+            looks = running.hand_over()
+            lane.loop.leave()
+            running = (running.event, looks, lane.probed, None)
         self._backward_ended(running, failed)
 
     def _backward_ended(self, running: RunningBackward, failed: bool) -> None:
@@ -326,6 +331,21 @@ class Watcher:
         if len(subjects) == 1:
             plain = not looks and not failed and subjects[0].probe.hit
             self._note(subjects[0], event, frame if plain else None)
+        elif subjects:
+            self._note_together(subjects, looks, event, None if failed else frame)
+
+    def _note_together(
+        self, subjects: list[Subject], looks: Sequence[Look], event: Backward, frame: Any
+    ) -> None:
+        """A backward that several subjects were compared with has run."""
+        loop = self.here.lane.loop
+        if loop.round is not None:
+            parts: list[Part] = []
+            if frame is not None and all(look.exact is None for look in looks):
+                of = {look.subject.name: look for look in looks}
+                if all(one.name in of or one.probe.misses_all(event) for one in subjects):
+                    parts = [Part(one, of.get(one.name)) for one in subjects]
+            self._note(subjects[0], event, frame if parts else None, parts=parts)
 
     # Steps
 
@@ -359,8 +379,11 @@ class Watcher:
         if event is not None:
             of = subject.stepping.optimizer
             self._note(subject, event, frame, of)
-            if subject.lane.loop.round_ends() and self._is_plain(subject, lane):
-                subject.lane.loop.follow(self._subjects.groups(of))
+            several = len(subject.lane.probed) > 1
+            if subject.lane.loop.round_ends(subject, several=several):
+                if self._is_plain(subject, lane, several=several):
+                    beside = lane.probed if several else ()
+                    subject.lane.loop.follow(self._subjects.groups, beside)
 
     def _stepped_unseen(self, lane: Lane) -> None:
         """Compiled code has stepped: what is known of gradients that it may have used ends here."""
@@ -412,10 +435,12 @@ class Watcher:
             self.lanes.register(lane)
         if self.unseen.stepped:
             self._stepped_unseen(lane)
-        for subject in self._subjects.covered(module):
+        subjects = self._subjects.covered(module)
+        if subjects:
             event = self._events.zero(frame, to_none)
-            self._clear(subject, event, frame)
-            self._note(subject, event, frame, _ref(module))
+            for subject in subjects:
+                self._clear(subject, event, frame)
+            self._note_each(subjects, event, frame, _ref(module))
 
     def _clear(self, subject: Subject, event: Zero, frame: Any) -> None:
         subject.leave_loop()
@@ -450,7 +475,7 @@ class Watcher:
                     self.scaling.before_use(subject, frame)
                 elsewhere = self.lanes.is_driven_elsewhere(subject)
                 self._post(subject, self._events.event(Unknown, NOWHERE) if elsewhere else event)
-                self._note(subject, event, frame, key)
+            self._note_each(subjects, event, frame, key)
 
     # Scalers
 
@@ -518,18 +543,31 @@ class Watcher:
 
     # Steady loops
 
-    def _note(self, subject: Subject, event: Event, frame: Any, of: object = 0) -> None:
+    def _note_each(self, subjects: list[Subject], event: Event, frame: Any, of: object) -> None:
+        """One call was for several subjects: it is one call of the loop of each thread that drives them."""
+        for subject in {id(one.lane): one for one in subjects}.values():
+            self._note(subject, event, frame, of)
+
+    def _note(
+        self,
+        subject: Subject,
+        event: Event,
+        frame: Any,
+        of: object = 0,
+        parts: Sequence[Part] = (),
+    ) -> None:
         """An event has gone the ordinary way: its call may be one of a loop that repeats itself."""
         lane = subject.lane
         if lane is not None and lane.loop.round is not None:
             position = None
-            if frame is not None and len(lane.probed) == 1 and lane is self.here.lane:
+            if frame is not None and lane is self.here.lane:
                 position = self._places.position(frame)
-            lane.loop.add(subject, event, position, of)
+            beside = lane.probed if len(lane.probed) > 1 else ()
+            lane.loop.add(subject, event, position, of, parts, beside)
 
-    def _is_plain(self, subject: Subject, lane: Lane) -> bool:
+    def _is_plain(self, subject: Subject, lane: Lane, *, several: bool) -> bool:
         """Whether there is nothing about a subject that has to be looked at in every round."""
-        windows, used, stepping = subject.track.windows, subject.used, subject.stepping
+        windows, used = subject.track.windows, subject.used
         return windows.steady and not (
             self.sync.active
             or self.scaling.active
@@ -537,16 +575,6 @@ class Watcher:
             or self._judge.recorder
             or lane.pending
             or lane.scaling
-            or windows.drops
-            or windows.cuts
-            or used.met
-            or used.mixed
-            or used.left is not None
-            or stepping.depth
-            or stepping.inner_stepped
-            or stepping.norms is not None
-            or subject.finite.suspicious
-            or subject.covers
-            or subject.overlaps
-            or not subject.whole
+            or subject.stepping.depth
+            or (not several and (used.met or used.mixed or not is_calm(subject)))
         )
