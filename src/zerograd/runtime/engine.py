@@ -172,17 +172,19 @@ class Engine:
         def shown(one: Track) -> Glance:
             taken = ahead.get(one.name, [])
             grads = taken[-1].node.grads if taken else one.node.grads
-            steps, window = one.steps, one.windows.open
+            steps, window, lengths = one.steps, one.windows.open, one.lengths
             for edge in taken:
                 event = edge.event
                 if isinstance(event, Backward):
                     window += not event.may
                 elif isinstance(event, Zero) or (isinstance(event, Step) and not event.foreign):
-                    steps, window = steps + isinstance(event, Step), 0
+                    if isinstance(event, Step):
+                        steps, lengths[window] = steps + 1, lengths[window] + 1
+                    window = 0
             # A generator's backward adds to what the discriminator has used: no step need use the sum.
             if grads is Grads.STALE and one.name not in accused:
                 grads = Grads.SPENT
-            return Glance(titles[one.name], steps, grads, window, dict(one.lengths))
+            return Glance(titles[one.name], steps, grads, window, dict(lengths))
 
         return [shown(one) for one in self.judge.tracks if one.name in titles]
 
