@@ -40,7 +40,7 @@ import outcome
 import zerograd
 from corpus import progress
 from loops import CLEARS, IN_PLACE, LOOPS, ZERO_GRAD, Loop
-from zerograd.runtime import gradient_probe, orphans, patches
+from zerograd.runtime import gradient_probe, looks, orphans, patches
 
 WARM_UP = 12
 """The number of steps before the measurement: zerograd learns the usual sequence in them."""
@@ -345,7 +345,7 @@ def _counted() -> Iterator[list[None]]:
     """One entry for each time that hooks are registered on parameters."""
     calls: list[None] = []
 
-    class Counted(gradient_probe.Touch):
+    class Counted(looks.Touch):
         def __init__(self, params: Sequence[torch.Tensor], heard: Callable[..., Any]) -> None:
             calls.append(None)
             super().__init__(params, heard)
