@@ -36,9 +36,9 @@ LONGER = 1.25
 LARGEST_PAGE = 5.0
 """MB."""
 KEPT = (
-    "A check keeps until its end: of each file its path, the time of its last change, its size, and an entry of a set, "
-    "by which no file is checked twice; of each training loop, here in every tenth file, its verdict; of each finding "
-    "the lines of its file. What is read of a file is forgotten."
+    "A check keeps until its end: of each file its name, the time of its last change, its size and a pointer; of each "
+    "training loop, here in every tenth file, its verdict; of each finding, here in every hundredth file, the lines of "
+    "its file. What is read of a file is forgotten."
 )
 
 
