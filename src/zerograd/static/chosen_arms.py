@@ -6,6 +6,8 @@ the others are not there, and no loss of theirs is.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
 from zerograd.explore.flow import Alt, Flow, Loop, Set, children, rebuild, walk
@@ -104,6 +106,7 @@ def _is_settled(alt: Alt, changing: frozenset[Variable]) -> bool:
     return logic.stable(alt.test) and not logic.reads(alt.test) & changing
 
 
+@lru_cache(maxsize=32)  # each subject asks again
 def _changed(loop: Loop) -> frozenset[Variable]:
     inner = [part for part in walk(loop) if isinstance(part, (Set, Loop))]
     return frozenset().union(
@@ -111,6 +114,7 @@ def _changed(loop: Loop) -> frozenset[Variable]:
     )
 
 
+@lru_cache(maxsize=32)
 def _steps(flow: Flow) -> Steps:
     found: Steps = {}
     for part in walk(flow):

@@ -25,7 +25,7 @@ from zerograd.static.read.file_index import (
     text_of,
 )
 from zerograd.static.read.module import Module
-from zerograd.static.read.parents import FUNCTIONS, Parents
+from zerograd.static.read.parents import FUNCTIONS
 
 _READS = frozenset(
     {"zero_grad", "state_dict", "load_state_dict", "param_groups", "add_param_group", "defaults", "state"}
@@ -145,7 +145,7 @@ class _Optimizers:
     def __init__(self, module: Module, read: set[str]) -> None:
         self.module = module
         self.read = read
-        self.nodes = Parents(module.tree)
+        self.nodes = module.nodes
         self.bound: dict[ast.AST, set[str]] = {}
         """By function (or file): the variables that it gives values."""
         self.optimized: set[str] = set()

@@ -7,6 +7,7 @@ it steps), or a leaf that is stepped by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 from zerograd.core.events import (
     Assign,
@@ -111,9 +112,8 @@ class View:
     """The loops in which something fills the subject, or may fill it."""
     feeding: set[Site] = field(default_factory=set)
     """Where that is."""
-    assigned: list[set[Variable]] = field(default_factory=list)
-    changing: dict[int, set[Variable]] = field(default_factory=dict)
-    """By the identity of a loop: what it assigns."""
+    assigned: list[frozenset[Variable]] = field(default_factory=list)
+    """What each loop around assigns."""
     labels: list[set[Label]] = field(default_factory=lambda: [set()])
     present: frozenset[Key] = frozenset()
     """Scalers that some loss is scaled with whatever a test says: they are not None."""
@@ -237,7 +237,7 @@ class View:
             alt = replace(alt, test=Opaque(said, logic.reads(alt.test)))
         elif not _counts(alt.test):
             then, orelse = _withheld(then, orelse), _withheld(orelse, then)
-        changing = frozenset(self.assigned[-1] if self.assigned else ())
+        changing: frozenset[Variable] = self.assigned[-1] if self.assigned else frozenset()
         settled = not logic.reads(alt.test) & changing
         return replace(
             alt,
@@ -269,10 +269,7 @@ class View:
         return True
 
     def repeat(self, loop: Loop, needed: Mapping[Variable, bool]) -> Flow | None:
-        if (changing := self.changing.get(id(loop))) is None:
-            sets = {part.variable for part in walk(loop.body) if isinstance(part, Set)}
-            changing = self.changing[id(loop)] = sets.union(loop.targets)
-        self.assigned.append(changing)
+        self.assigned.append(_changing(loop))
         self.labels.append(set())
         busy, self.busy = self.busy, False
         body = self.project(loop.body, needed)
@@ -552,6 +549,14 @@ class View:
             key.overlaps(param) for key in act.whose for group in known for param in group
         )
         return False if matched else None
+
+
+# Each subject goes through the same loops twice.
+@lru_cache(maxsize=32)
+def _changing(loop: Loop) -> frozenset[Variable]:
+    """What a loop assigns."""
+    sets = (part.variable for part in walk(loop.body) if isinstance(part, Set))
+    return loop.targets.union(sets)
 
 
 def _counts(test: Expr) -> bool:

@@ -17,7 +17,6 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import site_of, text_of
 from zerograd.static.read.module import Module
-from zerograd.static.read.parents import Parents
 
 _CUTS = frozenset({"detach", "data"})
 _SETUP = vocabulary.PASS_THROUGH | {"zero_grad", "state_dict", "load_state_dict"}
@@ -69,7 +68,7 @@ class _Uses:
     def __init__(self, module: Module, trained: set[str]) -> None:
         self.path = module.path
         self.trained = trained
-        self.nodes = Parents(module.tree)
+        self.nodes = module.nodes
         self.above = self.nodes.above
 
     def found(self) -> Iterator[Backward]:

@@ -191,7 +191,7 @@ class Effects:
     ) -> None:
         """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
         quiet = self.emitter.quiet
-        if vocabulary.CLEARS.search(name) and not quiet:
+        if not quiet and vocabulary.CLEARS.search(name):
             self.act_on(Zero, node, NOBODY, may=True)
         for argument in arguments:
             for item in argument.items if isinstance(argument, Many) else (argument,):

@@ -14,6 +14,7 @@ from zerograd.explore.flow import Flow, Seq
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment
 from zerograd.static.read.budget import EXPRESSION, Budget
+from zerograd.static.read.file_index import children
 from zerograd.static.read.values import Frame, Value, mix
 
 _LEAVES = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
@@ -58,10 +59,7 @@ class Evaluator:
         handler = self.expressions.get(node.__class__)
         if handler is not None:
             return handler(node)
-        parts = [
-            self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
-        ]
-        return mix(parts)
+        return mix([self.value(child) for child in children(node) if isinstance(child, ast.expr)])
 
     def arguments(self, node: ast.Call) -> list[Value]:
         """The values that a call is handed, keywords last."""

@@ -214,7 +214,7 @@ class LibraryCalls:
         made = registry.made_by(name)
         if made is not None:
             return self.constructors.several(node, made.items)
-        if registry.WRAPPERS.search(last) and node.args:
+        if node.args and registry.WRAPPERS.search(last):
             return unwrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
         self.effects.hand_to_unseen(node, arguments, last)
         leaf = last == "Parameter" or is_constant(keyword(node, "requires_grad"), True)

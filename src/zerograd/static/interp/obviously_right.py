@@ -99,6 +99,8 @@ def written_steps(
     todo: list[tuple[ast.AST, ForOrWhile | None]] = [(root, None)]
     while todo:
         node, loop = todo.pop()
+        if type(node) is ast.Name:
+            continue  # nothing is in it
         if type(node) is ast.Call:
             func = node.func
             if (

@@ -480,7 +480,8 @@ def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        todo += children(node)
+        if _FIELDS[node.__class__]:  # every second node is a name
+            todo += children(node)
 
 
 def outer_loops(root: ast.AST) -> Iterator[ast.For | ast.AsyncFor | ast.While]:

@@ -12,6 +12,7 @@ from zerograd.core.records import dataclass, field
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import file_index
 from zerograd.static.read.file_index import Facts, Function
+from zerograd.static.read.parents import Parents
 from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, RIVALS, role_of_use
 
 AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
@@ -39,6 +40,11 @@ class Module:
     """Attributes that are changed in place."""
     attributes: dict[ast.ClassDef, AttributeTable] = field(default_factory=dict)
     own: dict[ast.ClassDef, dict[str, Function]] = field(default_factory=dict)
+
+    @cached_property
+    def nodes(self) -> Parents:
+        """The nodes of the file by name, and what each of them is in."""
+        return Parents(self.tree)
 
     @cached_property
     def tested(self) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import deque
 from collections.abc import Iterator
 
 from zerograd.static.read.file_index import children
@@ -22,15 +21,14 @@ class Parents:
         self.attributes: dict[str, list[ast.Attribute]] = {}
         self.parameters: dict[str, list[ast.arg]] = {}
         self.calls: list[ast.Call] = []
-        todo: deque[ast.AST] = deque([tree])
-        while todo:
-            node = todo.popleft()
+        todo: list[ast.AST] = [tree]
+        for node in todo:  # it grows meanwhile
             if type(node) is ast.Name:
                 self.names.setdefault(node.id, []).append(node)
                 continue  # nothing is in it
             inside = children(node)
             self.above.update(dict.fromkeys(inside, node))
-            todo.extend(inside)
+            todo += inside
             if type(node) is ast.Attribute:
                 self.attributes.setdefault(node.attr, []).append(node)
             elif type(node) is ast.Call:

@@ -105,6 +105,7 @@ def works_on_optimizers(name: str) -> bool:
     return meddles(name) or _WORKS.search(name) is not None or name[:1].isupper()
 
 
+@lru_cache(maxsize=4096)
 def is_class_name(name: str) -> bool:
     """Whether a name is written like that of a class: `CE_loss` and `LOSS` are not."""
     return name[:1].isupper() and not name.isupper() and not _FUNCTION_NAME.search(name)
