@@ -6,6 +6,7 @@ the others are not there, and no loss of theirs is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from zerograd.core.events import Backward, Step
@@ -39,24 +40,32 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
     """The programs between which a setting chooses, if several of them train with the same optimizer."""
     found = [flow]
     while len(found) < MOST_PROGRAMS:
-        split = next((one for one in found if _first(one, key, None) is not None), None)
-        if split is None:
+        splits = (
+            (at, alt)
+            for at, one in enumerate(found)
+            for alt in _settings(one)
+            if _trains(alt.then, key) and _trains(alt.orelse, key)
+        )
+        at, alt = next(splits, (0, None))
+        if alt is None:
             break
-        alt = _first(split, key, None)
-        assert alt is not None
-        at = found.index(split)
-        found[at : at + 1] = [_program(split, alt, truth) for truth in (True, False)]
+        found[at : at + 1] = [_program(found[at], alt, truth) for truth in (True, False)]
     return found if len(found) > 1 else []
 
 
-def _first(flow: Flow, key: Key, changing: frozenset[Variable] | None) -> Alt | None:
-    """The first setting in a loop that chooses between two arms which both train with an optimizer."""
+@lru_cache(maxsize=8)
+def _settings(flow: Flow) -> list[Alt]:
+    """The tests in loops that come out the same in all iterations."""
+    return list(_settled(flow, None))
+
+
+def _settled(flow: Flow, changing: frozenset[Variable] | None) -> Iterator[Alt]:
     if isinstance(flow, Loop) and changing is None:
         changing = _changed(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
-        if all(_trains(arm, key) for arm in (flow.then, flow.orelse)):
-            return flow
-    return next((alt for part in children(flow) if (alt := _first(part, key, changing))), None)
+        yield flow
+    for part in children(flow):
+        yield from _settled(part, changing)
 
 
 def _trains(flow: Flow, key: Key) -> bool:
