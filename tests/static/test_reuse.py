@@ -124,8 +124,9 @@ WHOLE = re.compile(
     r"facts\.values\(\)|\.methods\.items\(\)|\bwalk\((?:\w+\.)*tree\)|facts\[\w+\.tree\]"
 )
 KNOWN = {
-    "analyse.py": "mentions, and whether any code reads .grad",
+    "analyse.py": "whether anything mentions gradients",
     "entry_states.py": "whether the file only scales, and where",
+    "explore_root.py": "whether any code reads .grad",
     "interp/emitter.py": "whether an accelerator accumulates",
     "interp/loops.py": "receivers, by their first name",
     "interp/obviously_right.py": "asked by roots, in every analysis",

@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Watch the tests, if asked for."""
     config.addinivalue_line("markers", MARK)
     if config.getoption("zerograd"):
-        config.pluginmanager.register(WatchedTests(config), "zerograd_watched_tests")
+        config.pluginmanager.register(WatchedTests(), "zerograd_watched_tests")
 
 
 @pytest.fixture
@@ -62,10 +62,9 @@ def gradient_report(request: pytest.FixtureRequest) -> Iterator[Report]:
 class WatchedTests:
     """Starts a watch before the set-up of each test, and stops it after its call."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self) -> None:
         from zerograd.launch.launch import Finder
 
-        self._config = config
         self._finder = Finder(self)
         self._watch: Watch | None = None
         """The watch of the test that runs."""

@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from zerograd.core.events import End, Event, Hold, Site, Step, Unknown, Update, Zero
-from zerograd.core.finding import Finding, finding_of
-from zerograd.core.records import dataclass, field, replace
-from zerograd.core.rule import Evidence, Rule
-from zerograd.core.training_loop import Found, NotFollowed, TrainingLoop, joined
-from zerograd.explore import logic
-from zerograd.explore.decisions import smallest, weight
-from zerograd.explore.explore import Outcome, Window, explore, never_breaks
-from zerograd.explore.flow import (
-    Alt,
-    Block,
-    Emit,
-    Flow,
-    Loop,
-    Seq,
-    children,
-    has_step,
-    leaves_by,
-    rebuild,
-    relooped,
-    walk,
-)
-from zerograd.explore.named_tests import spelled_out
-from zerograd.rules.catalogue import RULES
-from zerograd.static.accumulation import SINGLE, Counting, pace
-from zerograd.static.called_again import callers_may_clear, kept_and_stepped
-from zerograd.static.chosen_arms import programs, with_chosen_arms
-from zerograd.static.entry_states import begins_with_clip, entered
-from zerograd.static.interp.emitter import Act
+from zerograd.core.finding import Finding
+from zerograd.core.records import dataclass, field
+from zerograd.core.training_loop import Found, TrainingLoop, joined
 from zerograd.static.interp.interpreter import Program
-from zerograd.static.loss_scaling import excused
-from zerograd.static.micro_batches import cut_windows
-from zerograd.static.named_parameters import with_named_parameters
 from zerograd.static.never_stepped import never_stepped
-from zerograd.static.projection import Subject, View, leaves, parts, subjects
-from zerograd.static.read.budget import PATHS, Budget, Cut
-from zerograd.static.read.file_index import nodes
-from zerograd.static.read.keys import Made
+from zerograd.static.outcomes import Outcomes
+from zerograd.static.read.budget import PATHS, Cut
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
-from zerograd.static.reuse import Memory, Named, Recalled, Reuse
-from zerograd.static.roots import Root, Roots
-from zerograd.static.training_loops import LoopsOfRoot, name_of, not_read, plainly_right
-from zerograd.static.unread_guards import counted, is_handed_in, trains_in_a_loop
+from zerograd.static.reuse import Memory, Recalled, Reuse
+from zerograd.static.roots import Roots
 from zerograd.static.untrained_modules import untrained_modules
+from zerograd.static.written_loops import not_read, plainly_right
+
+if TYPE_CHECKING:
+    from zerograd.static.training_loops import LoopsOfRoot
 
 
 @dataclass
@@ -83,7 +53,7 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
     cut: dict[str, None] = {}
     reuse = Reuse(memory, source, program) if memory is not None else None
     roots = Roots(program, cut, reuse)
-    outcomes = _Outcomes(reuse.found if reuse is not None else [])
+    outcomes = Outcomes(reuse.found if reuse is not None else [])
     loops = []
     asked_callers = False
     try:
@@ -92,7 +62,11 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
                 outcomes.recall(root)
                 project.budget.file -= root.spent
                 continue
-            search = _Search(root, module, project.budget, outcomes, cut, explain)
+            from zerograd.static.explore_root import (
+                RootSearch,  # most files have no root to explore
+            )
+
+            search = RootSearch(root, module, project.budget, outcomes, cut, explain)
             loops.append(search.loops)
             search.explore_root()
             asked_callers |= search.asked_callers
@@ -116,10 +90,11 @@ def analyse(source: Source, *, explain: bool = False, memory: Memory | None = No
         # The file does nothing to gradients itself: that it leads to a step was only a guess.
         cut.clear()
     for event in (*untrained_modules(module), *never_stepped(module, project.read)):
-        for rules in _breakable(Emit(event), [event]):
-            for outcome in explore(Emit(event), rules).outcomes:
-                outcomes.add(outcome, "")
-    findings = outcomes.findings()
+        from zerograd.static.rule_groups import broken_by
+
+        for outcome in broken_by(event):
+            outcomes.add(outcome, "")
+    findings = outcomes.findings() if outcomes.found else []
     return Analysis(
         module.tree,
         findings,
@@ -142,438 +117,3 @@ def _training_loops(
         for of_root in loops:
             made += of_root.finished(kept)
     return joined(made)
-
-
-class _Search:
-    """Explores one root, for each of its subjects and each group of rules."""
-
-    def __init__(
-        self,
-        root: Root,
-        module: Module,
-        budget: Budget,
-        outcomes: _Outcomes,
-        cut: dict[str, None],
-        explain: bool = False,
-    ) -> None:
-        self.root = root
-        self.module = module
-        self.budget = budget
-        self.outcomes = outcomes
-        self.cut = cut
-        self.asked_callers = False
-        """Whether it mattered what the callers of the root do."""
-        self.loops = LoopsOfRoot(root, module, explain=explain)
-        flow = spelled_out(root.flow)
-        if root.fn is not None:
-            flow = entered(flow, module)
-        counts = _counts_calls(flow) or is_handed_in(flow)
-        self.repeated = root.per_batch or counts or begins_with_clip(flow)
-        self.flow = _repeat(flow, root.per_batch) if self.repeated else flow
-        self.again = frozenset() if root.per_batch else kept_and_stepped(root, flow)
-        """The optimizers that the next call of a method finds as this one leaves them."""
-        self.calls = _repeat(flow, per_batch=True) if self.again else flow
-        # Where a function gets its counter from cannot be seen, unless a framework calls it.
-        self.ends_seen = root.per_batch or not self.repeated
-        """Whether the flow shows where windows end."""
-
-    def explore_root(self) -> None:
-        """Explores the flow for each of its subjects."""
-        known = self.root.interpreter.known
-        stepped = with_named_parameters(subjects(self.flow, known.params), self.flow, known.roles)
-        stepped += leaves(self.flow, known.fresh, stepped)
-        if not self.module.imports_torch:
-            stepped = [subject for subject in stepped if not subject.key.is_by_hand]
-        # Each part of the flow is compared with each subject, and each subject with the others.
-        size = sum(1 for _ in walk(self.flow)) * max(1, len(stepped) // 4)
-        whole = self.flow
-        for subject in stepped:
-            others = [other for other in stepped if other.key != subject.key]
-            self.flow, gone = with_chosen_arms(whole, subject.key) if others else (whole, set())
-            others = [other for other in others if other.key not in gone]
-            for part in parts(subject):
-                self.budget.spend(size)
-                self.explore_subject(part, others)
-        self.flow = whole
-        self.explore_unstepped(stepped)
-
-    def view(self, subject: Subject, others: list[Subject]) -> View:
-        interpreter = self.root.interpreter
-        known = interpreter.known
-        asked = (self.idle_loss, interpreter.clears_before)
-        return View(subject, others, known.roles, *asked, known.fresh)
-
-    def idle_loss(self, step: Event) -> Site | None:
-        """Where a loss is computed that nobody uses, unless what computes it may run the backward."""
-        interpreter = self.root.interpreter
-        found = interpreter.idle_loss(step)
-        if found is None:
-            return None
-        from zerograd.static.read.callers import one_runs_backward
-
-        self.asked_callers = True
-        called = interpreter.called_around(step) - self.module.functions.keys()
-        unseen = {name for name in called if not self.module.methods_named(name)}
-        return None if one_runs_backward(self.module.path, unseen) else found
-
-    def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
-        """Follows the gradients of one subject through the flow."""
-        flow, windows = pace(*counted(self.view(subject, others).of(self.flow), self.flow))
-        self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
-        if windows:
-            flow = excused(flow, self.flow, windows[0].symbols)
-        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
-        if windows and not self.repeated:
-            end = End(next(event.site for event in events if isinstance(event, Step)))
-            flow = Seq((flow, Emit(end)))
-            events.append(end)
-        complete = [
-            self.explore_rules(flow, rules, windows, subject)
-            for rules in _breakable(flow, events, windows)
-        ]
-        guarded = any(isinstance(event, Hold) for event in events)
-        for cut in cut_windows(flow) if not guarded else ():
-            complete += [
-                self.explore_rules(Emit(cut), rules, (), subject)
-                for rules in _breakable(Emit(cut), [cut])
-            ]
-        if not all(complete):
-            self.loops.leave(subject, NotFollowed.TOO_LARGE)
-            name = subject.key.plain.shown
-            self.cut[f"too many ways for {name} through {self.root.name}"] = None
-        else:
-            self.explore_programs(subject, others)
-            if subject.key in self.again:
-                self.explore_calls(subject, others)
-
-    def explore_programs(self, subject: Subject, others: list[Subject]) -> None:
-        """Where a setting chooses between programs, follows the gradients through each of them alone."""
-        for program in programs(self.flow, subject.key):
-            flow, windows = pace(*counted(self.view(subject, others).of(program), program))
-            if windows:
-                flow = excused(flow, program, windows[0].symbols)
-            events = [part.event for part in walk(flow) if isinstance(part, Emit)]
-            for rules in _breakable(flow, events, windows):
-                self.explore_rules(flow, rules, windows, subject)
-
-    def explore_calls(self, subject: Subject, others: list[Subject]) -> None:
-        """Follows what one call of a method leaves in the gradients into the next call."""
-        flow, windows = pace(*counted(self.view(subject, others).of(self.calls), self.calls))
-        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
-        for rules in _breakable(flow, events, windows):
-            asked = [rule for rule in rules if rule.outlives_calls]
-            self.explore_rules(flow, asked, windows, subject, self.callers_leave_it)
-
-    def callers_leave_it(self) -> bool:
-        """Whether no caller of the root is seen to clear."""
-        self.asked_callers = True
-        return not callers_may_clear(self.root)
-
-    def explore_rules(
-        self,
-        flow: Flow,
-        rules: list[Rule],
-        windows: tuple[Window, ...] = (),
-        subject: Subject | None = None,
-        provided: Callable[[], bool] = lambda: True,
-    ) -> bool:
-        """Explores a flow for some rules; False, and no finding, where there is too much to explore.
-
-        What is found counts only if `provided` is true.
-        """
-        results = []
-        for window in windows or (None,):
-            asked = rules
-            if window is not None and window.length == SINGLE:
-                asked = [rule for rule in rules if rule.single]
-            if window is not None and not (window.ends_seen and self.ends_seen):
-                asked = [rule for rule in asked if not rule.judges_ends]
-            if not asked:
-                continue
-            result = explore(flow, asked, window=window, budget=min(self.budget.file, PATHS))
-            self.budget.file -= result.spent
-            if self.budget.file < 0:
-                raise Cut
-            if result.cut:
-                return False
-            results.append(result)
-        outcomes = [outcome for result in results for outcome in result.outcomes]
-        if outcomes and provided():
-            for outcome in outcomes:
-                unseen = self.unseen_part(outcome.rule)
-                if unseen is not None:
-                    if subject is not None:
-                        self.loops.leave(subject, *unseen)
-                    continue
-                self.outcomes.add(self.with_loop(outcome), self.optimizer_of(subject))
-                self.loops.add_outcome(outcome, subject)
-        return True
-
-    def unseen_part(self, rule: Rule) -> tuple[NotFollowed, str] | None:
-        """The call of what cannot be seen, and may do what a rule misses."""
-        if rule.outlives_calls:
-            return self.clearing_callback
-        return self.filling_hook if rule.misses_backward else None
-
-    @cached_property
-    def filling_hook(self) -> tuple[NotFollowed, str] | None:
-        """The call of a method that is left to subclasses, and that may run a backward."""
-        from zerograd.static.callbacks import hook_names
-        from zerograd.static.read.callers import one_runs_backward
-
-        for name in sorted(hook_names(self.root)):
-            self.asked_callers = True
-            if one_runs_backward(self.module.path, {name}):
-                return NotFollowed.LEFT_TO_SUBCLASS, f"{name}()"
-        return None
-
-    @cached_property
-    def clearing_callback(self) -> tuple[NotFollowed, str] | None:
-        """A call that may clear: of a callback, or of a method that subclasses define."""
-        from zerograd.static.callbacks import callback_names, hook_names
-        from zerograd.static.read.callers import first_that_clears
-
-        for why, names in (
-            (NotFollowed.UNCLEAR_CLEAR, callback_names(self.root, self.module)),
-            (NotFollowed.LEFT_TO_SUBCLASS, hook_names(self.root)),
-        ):
-            if names:
-                self.asked_callers = True
-                if name := first_that_clears(self.module.path, names):
-                    return why, f"{name}()"
-        return None
-
-    def optimizer_of(self, subject: Subject | None) -> str:
-        """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""
-        if subject is None or subject.key.is_by_hand:
-            return ""
-        key = subject.key.plain
-        if not isinstance(key[0], Made):
-            return key.shown
-        name = name_of(key, self.root.interpreter.env.names())
-        if name != key.shown:
-            return name
-        steps = (
-            act.subject
-            for act in walk(self.flow)
-            if isinstance(act, Act) and isinstance(act.event, Step) and subject.key in act.whose
-        )
-        return next(filter(None, steps), "")
-
-    def with_loop(self, outcome: Outcome) -> Outcome:
-        """The violation, with the loop that repeats it as evidence if that loop is in another function."""
-        violation = outcome.violation
-        loops = [
-            part
-            for part in walk(self.flow)
-            if isinstance(part, Loop)
-            if any(isinstance(one, Emit) and one.event.site == violation.site for one in walk(part))
-        ]
-        inner = min(loops, key=lambda loop: sum(1 for _ in walk(loop)), default=None)
-        if inner is None or not inner.site.path or _is_in(violation.site, inner.site):
-            return outcome
-        evidence = (*violation.evidence, Evidence(inner.site, "repeated by this loop"))
-        return replace(outcome, violation=replace(violation, evidence=evidence))
-
-    def explore_unstepped(self, stepped: list[Subject]) -> None:
-        """Finds optimizers that are built, cleared and given gradients of their own, and never stepped here."""
-        known = self.root.interpreter.known
-        keys = {subject.key for subject in stepped}
-        acts = [act for act in walk(self.flow) if isinstance(act, Act)]
-        cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
-        unseen = {
-            key
-            for act in acts
-            if isinstance(act.event, Unknown) and act.event.call
-            for key in act.whose
-        }
-        if self.module.facts[self.module.tree].grads:
-            return
-        for key, site in known.made.items():
-            if key in keys or key in known.handed or key not in cleared:
-                continue
-            if any(key in act.whose and "step" in act.event.call for act in acts):
-                continue
-            steps = (act.whose for act in acts if isinstance(act.event, Step))
-            if any(one.plain.is_inside(key) for whose in steps for one in whose):
-                continue  # an optimizer of the project's own, with steps of other names
-            made = {other: Subject(other, known.params.get(other)) for other in known.made}
-            subject = made.pop(key)
-            others = [*stepped, *(one for one in made.values() if one.key not in keys)]
-            if any(key.is_inside(one) for one in unseen) if others else unseen - {key}:
-                continue
-            view = self.view(subject, others)
-            first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
-            if first is None or self.reads_gradients():
-                continue
-            end = End(site, idle_loss=first.event.site)
-            for rules in _breakable(Emit(end), [end]):
-                self.explore_rules(Emit(end), rules, subject=subject)
-
-    def reads_gradients(self) -> bool:
-        """Whether a function that was followed, in whatever file, uses gradients itself."""
-        return any(
-            isinstance(node, ast.Attribute) and node.attr == "grad"
-            for function in self.root.interpreter.nesting.inlined
-            for node in nodes(function)
-        )
-
-
-@dataclass
-class _Outcomes:
-    """The violations in all roots of a file."""
-
-    _found: list[Named]
-    """All of them, in order."""
-    _kept: dict[tuple[Rule, Site], list[Outcome]] = field(default_factory=dict)
-    _optimizers: dict[tuple[Rule, Site], str] = field(default_factory=dict)
-
-    def recall(self, root: Recalled) -> None:
-        """Keeps the violations of a root that was not interpreted."""
-        for outcome, optimizer in root.found:
-            self.add(outcome, optimizer)
-
-    def add(self, outcome: Outcome, optimizer: str) -> None:
-        """Keeps a violation, and the name of the optimizer that it is about."""
-        self._found.append((outcome, optimizer))
-        key = (outcome.rule, outcome.violation.site)
-        self._kept.setdefault(key, []).append(outcome)
-        self._optimizers.setdefault(key, optimizer)
-
-    def findings(self) -> list[Finding]:
-        """The findings, in the order of the source."""
-        found = {}
-        for (rule, site), kept in self._kept.items():
-            outcome = min(kept, key=lambda one: weight(one.decisions[0]))
-            message = outcome.violation.message
-            same = [
-                other for other in kept if rule.most_decisions or other.violation.message == message
-            ]
-            # What the outcomes of a test have in common does not depend on the test.
-            decisions = smallest({path for other in same for path in other.decisions})[0]
-            if weight(decisions) <= rule.most_decisions:
-                found[rule, site] = replace(
-                    finding_of(rule, outcome.violation),
-                    step=outcome.violation.step,
-                    certain=weight(decisions) < 2,
-                    when=tuple(sorted({str(decision) for decision in decisions})),
-                    optimizer=self._optimizers[rule, site],
-                )
-        made = [one for (rule, site), one in found.items() if (rule.yields_to, site) not in found]
-        made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
-        return made
-
-
-def _breakable(
-    flow: Flow, events: list[Event], windows: tuple[Window, ...] = ()
-) -> list[list[Rule]]:
-    """The rules that a flow of these events may break, in groups; none for most flows.
-
-    All rules at once go through a flow in a third of the time of its groups: it saves 2 % of the processor time
-    of a check (64 training repositories).
-    """
-    rules = [rule for rule in _BY_READING if all(any(map(need, events)) for need in rule.needs)]
-    return [] if never_breaks(flow, rules, windows) else _groups(rules)
-
-
-def _groups(asked: list[Rule]) -> list[list[Rule]]:
-    """Rules that read much the same are explored together."""
-    groups: list[tuple[set[str], list[Rule]]] = []
-    for rule in asked:
-        most = (len(rule.reads) - 1) // 2
-        fits = [group for group in groups if len(rule.reads - group[0]) <= most]
-        if fits:
-            reads, rules = min(fits, key=lambda group: (len(rule.reads - group[0]), len(group[0])))
-            reads |= rule.reads
-            rules.append(rule)
-        else:
-            groups.append((set(rule.reads), [rule]))
-    # Rules that give advice come last: where there is too much to explore, they are left out.
-    return sorted((rules for _, rules in groups), key=_has_advice)
-
-
-def _has_advice(rules: list[Rule]) -> bool:
-    return any(rule.level == "advice" for rule in rules)
-
-
-_BY_READING = sorted(
-    (rule for rule in RULES if rule.only != "runtime"), key=lambda rule: -len(rule.reads)
-)
-
-
-def _is_in(site: Site, around: Site) -> bool:
-    """Whether a place is inside of another one."""
-    return site.path == around.path and around.line <= site.line <= around.end_line
-
-
-def _counts_calls(flow: Flow) -> bool:
-    """Whether a flow has no training loop, and a step in it depends on how often it was called."""
-    return not trains_in_a_loop(flow) and any(True for _ in _guards(flow))
-
-
-def _guards(flow: Flow) -> Iterator[Alt]:
-    """The tests on a count that decide about a step: of a count that is handed in, or that is kept."""
-    counting = Counting.of(flow)
-    for alt, decided in _tests(flow):
-        asks = any(isinstance(part, logic.Op) and part.op == "%" for part in logic.parts(alt.test))
-        if (asks or counting.lengths(alt.test)) and any(map(has_step, decided)):
-            yield alt
-
-
-def _tests(flow: Flow) -> Iterator[tuple[Alt, Sequence[Flow]]]:
-    """The tests of a flow, each with what it decides about: its arms, and the rest if one of them leaves."""
-    for part in walk(flow):
-        if isinstance(part, Alt):
-            yield part, (part.then, part.orelse)
-        elif isinstance(part, Seq):
-            for index, item in enumerate(part.items):
-                if isinstance(item, Alt) and leaves_by(item.then) is not None:
-                    yield item, part.items[index + 1 :]
-
-
-def _repeat(flow: Flow, per_batch: bool) -> Flow:
-    """A function that is called once per batch, as a loop that counts what its guards read.
-
-    Unless it is a framework that calls it, the caller may do what the function leaves undone.
-    """
-    counted = Counting.of(flow).counters
-    counter = None
-    for alt in _guards(flow):
-        for op in logic.parts(alt.test):
-            if isinstance(op, logic.Op) and op.op == "%" and not logic.reads(op.args[0]) & counted:
-                counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
-    site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
-    targets = frozenset({counter}) if counter else frozenset()
-    fetched = list(_fetched(flow))
-    left = [] if per_batch else _left_to_the_caller(flow, site)
-    body = relooped(Seq([_without(flow, fetched), *left]), 0, -1)
-    return Seq([*fetched, Loop(body, -1, site, targets, counter)])
-
-
-def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:
-    """What the caller may do after the function: update the scaler, and clear gradients that were stepped."""
-    acts = [part for part in walk(flow) if isinstance(part, Act)]
-    cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
-    stepped = {key for act in acts if isinstance(act.event, Step) for key in act.whose}
-    left = [Act(Unknown(site), whose=frozenset(stepped - cleared))] if not cleared else []
-    if not any(isinstance(act.event, Update) for act in acts):
-        left.append(Act(Update(site), anyone=True))
-    return left
-
-
-def _fetched(flow: Flow) -> Iterator[Emit]:
-    """The objects that a function looks up first: each call looks up the same ones."""
-    for part in children(flow) if isinstance(flow, (Seq, Block)) else (flow,):
-        if isinstance(part, (Seq, Block)):
-            yield from _fetched(part)
-            return
-        if isinstance(part, Emit) and isinstance(part.event, Unknown) and not part.event.call:
-            yield part
-        elif isinstance(part, Emit) and not isinstance(part.event, Unknown):
-            return
-
-
-def _without(flow: Flow, parts: list[Emit]) -> Flow:
-    if isinstance(flow, Emit):
-        return Seq(()) if flow in parts else flow
-    return rebuild(flow, lambda part: _without(part, parts)) if parts else flow

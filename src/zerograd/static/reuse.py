@@ -13,12 +13,11 @@ import ast
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, field, replace
-from zerograd.explore.explore import Outcome
 from zerograd.static.entry_states import scales_only
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
@@ -28,15 +27,18 @@ from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.source import Source
 from zerograd.static.read.values import Fn, Klass
 
+if TYPE_CHECKING:
+    from zerograd.explore.explore import Outcome
+
 _NAME = pattern(r"\w+")
 _PLACE = pattern(r"\.\d+:\d+")
+"""An object that has no name is called by its line, which moves."""
 _STEPPED = pattern(r"\b(\w+)\.step\(|\.step\(\s*(\w+)")
 """What is stepped, by its name alone."""
-"""An object that has no name is called by its line, which moves."""
 _ASKED = ("mentions", "steps", "grads", "updates")
 """What interpreting asks about the functions that code may call."""
 Stamp = tuple[int, int]
-Named = tuple[Outcome, str]
+Named: TypeAlias = "tuple[Outcome, str]"
 """A violation, and the name of the optimizer that it is about."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 
 from zerograd.core.events import (
@@ -36,13 +35,12 @@ from zerograd.explore.decisions import weight
 from zerograd.explore.explore import Outcome, explore
 from zerograd.explore.flow import Alt, Emit, Flow, Loop, rebuild, walk
 from zerograd.static.interp.emitter import Act
-from zerograd.static.interp.obviously_right import Repeated, written_steps
 from zerograd.static.projection import Subject
-from zerograd.static.read.file_index import site_of, text_of
+from zerograd.static.read.file_index import site_of
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
-from zerograd.static.read.values import Fn
 from zerograd.static.roots import Root, qualified_name
+from zerograd.static.written_loops import file_kind, whole
 
 
 @dataclass
@@ -102,7 +100,7 @@ class LoopsOfRoot:
         fn = self._root.fn
         name = qualified_name(fn)
         if fn is None:
-            return _Loop(_whole(self._module), name, _file_kind(self._module))
+            return _Loop(whole(self._module), name, file_kind(self._module))
         kind: Kind = "per-batch" if self._root.per_batch else "function"
         return _Loop(site_of(fn.node, fn.module.path), name, kind)
 
@@ -223,43 +221,6 @@ class LoopsOfRoot:
                 loop.gap,
                 tuple(accounts),
             )
-
-
-def plainly_right(path: str, plain: list[tuple[str, list[Repeated]]]) -> Iterator[TrainingLoop]:
-    """The loops of functions, given by name, that need not be interpreted."""
-    for name, loops in plain:
-        for loop, calls in loops:
-            yield TrainingLoop(site_of(loop, path), name, "loop", _steps(path, calls))
-
-
-def not_read(module: Module, roots: list[Fn | None]) -> Iterator[TrainingLoop]:
-    """The loops of functions, or of the top level, that were too large to be interpreted."""
-    for fn in roots:
-        root = fn.node if fn is not None else module.tree
-        name = qualified_name(fn)
-        for loop, calls in written_steps(root, module).items():
-            site = site_of(loop or root, module.path) if loop or fn else _whole(module)
-            kind: Kind = "loop" if loop is not None else "function"
-            kind = kind if loop or fn else _file_kind(module)
-            gap = Gap(NotFollowed.TOO_LARGE, site)
-            yield TrainingLoop(site, name, kind, _steps(module.path, calls), gap=gap)
-
-
-def _steps(path: str, calls: list[ast.Call]) -> tuple[LoopStep, ...]:
-    steps = []
-    for call in calls:
-        text = text_of(call.func)
-        steps.append(LoopStep(site_of(call, path), f"{text}()", text.rpartition(".")[0]))
-    return tuple(steps)
-
-
-def _file_kind(module: Module) -> Kind:
-    return "notebook" if module.path.endswith(".ipynb") else "module"
-
-
-def _whole(module: Module) -> Site:
-    last = max((getattr(node, "end_lineno", 0) for node in module.tree.body), default=1)
-    return Site(module.path, 1, 1, last, 1)
 
 
 def _mentions(events: list[Event], *kinds: type[Event]) -> tuple[Mention, ...]:

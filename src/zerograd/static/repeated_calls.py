@@ -1,0 +1,98 @@
+"""A function that is called again and again, as a loop that counts its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zerograd.core.events import Site, Step, Unknown, Update, Zero
+from zerograd.explore import logic
+from zerograd.explore.flow import (
+    Alt,
+    Block,
+    Emit,
+    Flow,
+    Loop,
+    Seq,
+    children,
+    has_step,
+    leaves_by,
+    rebuild,
+    relooped,
+    walk,
+)
+from zerograd.static.accumulation import Counting
+from zerograd.static.interp.emitter import Act
+from zerograd.static.unread_guards import trains_in_a_loop
+
+
+def counts_calls(flow: Flow) -> bool:
+    """Whether a flow has no training loop, and a step in it depends on how often it was called."""
+    return not trains_in_a_loop(flow) and any(True for _ in _guards(flow))
+
+
+def _guards(flow: Flow) -> Iterator[Alt]:
+    """The tests on a count that decide about a step: of a count that is handed in, or that is kept."""
+    counting = Counting.of(flow)
+    for alt, decided in _tests(flow):
+        asks = any(isinstance(part, logic.Op) and part.op == "%" for part in logic.parts(alt.test))
+        if (asks or counting.lengths(alt.test)) and any(map(has_step, decided)):
+            yield alt
+
+
+def _tests(flow: Flow) -> Iterator[tuple[Alt, Sequence[Flow]]]:
+    """The tests of a flow, each with what it decides about: its arms, and the rest if one of them leaves."""
+    for part in walk(flow):
+        if isinstance(part, Alt):
+            yield part, (part.then, part.orelse)
+        elif isinstance(part, Seq):
+            for index, item in enumerate(part.items):
+                if isinstance(item, Alt) and leaves_by(item.then) is not None:
+                    yield item, part.items[index + 1 :]
+
+
+def repeated(flow: Flow, per_batch: bool) -> Flow:
+    """A function that is called once per batch, as a loop that counts what its guards read.
+
+    Unless it is a framework that calls it, the caller may do what the function leaves undone.
+    """
+    counted = Counting.of(flow).counters
+    counter = None
+    for alt in _guards(flow):
+        for op in logic.parts(alt.test):
+            if isinstance(op, logic.Op) and op.op == "%" and not logic.reads(op.args[0]) & counted:
+                counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
+    site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
+    targets = frozenset({counter}) if counter else frozenset()
+    fetched = list(_fetched(flow))
+    left = [] if per_batch else _left_to_the_caller(flow, site)
+    body = relooped(Seq([_without(flow, fetched), *left]), 0, -1)
+    return Seq([*fetched, Loop(body, -1, site, targets, counter)])
+
+
+def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:
+    """What the caller may do after the function: update the scaler, and clear gradients that were stepped."""
+    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
+    stepped = {key for act in acts if isinstance(act.event, Step) for key in act.whose}
+    left = [Act(Unknown(site), whose=frozenset(stepped - cleared))] if not cleared else []
+    if not any(isinstance(act.event, Update) for act in acts):
+        left.append(Act(Update(site), anyone=True))
+    return left
+
+
+def _fetched(flow: Flow) -> Iterator[Emit]:
+    """The objects that a function looks up first: each call looks up the same ones."""
+    for part in children(flow) if isinstance(flow, (Seq, Block)) else (flow,):
+        if isinstance(part, (Seq, Block)):
+            yield from _fetched(part)
+            return
+        if isinstance(part, Emit) and isinstance(part.event, Unknown) and not part.event.call:
+            yield part
+        elif isinstance(part, Emit) and not isinstance(part.event, Unknown):
+            return
+
+
+def _without(flow: Flow, parts: list[Emit]) -> Flow:
+    if isinstance(flow, Emit):
+        return Seq(()) if flow in parts else flow
+    return rebuild(flow, lambda part: _without(part, parts)) if parts else flow
