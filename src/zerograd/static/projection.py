@@ -439,6 +439,8 @@ class View:
             return True
         if key == RESULT:
             return False
+        if key.may_be_item(self.subject.key):
+            return None
         params = self.subject.params
         if self.roles.get(key) is Role.OPTIMIZER:
             other = next((s for s in self.others if s.key == key), None)

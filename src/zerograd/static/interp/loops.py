@@ -95,7 +95,7 @@ class Loops:
             self.mode.in_parameters = outer
             return
         counter, first, trips = self.counting(node.target, iterable)
-        targets = frozenset(self.bind_data(node.target))
+        targets = frozenset(self.bind_data(node.target, value))
         cycled = self.cycled(node.target, iterable)
         if cycled is not None:
             self.emitter.add(Set(cycled.variable, Const(-1)))
@@ -261,13 +261,17 @@ class Loops:
             return WindowLength(text=f"micro-batches of {text_of(iterable)}")
         return None
 
-    def bind_data(self, target: ast.expr) -> Iterator[Variable]:
-        """Gives the targets of a loop values of which nothing is known but that they are data."""
+    def bind_data(self, target: ast.expr, value: Value = NOTHING) -> Iterator[Variable]:
+        """Gives the targets of a loop values of which nothing is known but that they are data.
+
+        They may hold what a collection was made from: `for task in tasks_of(model)`.
+        """
+        held = Tensor(maybe=value.roots | value.maybe) if isinstance(value, Tensor) else Tensor()
         for node in ast.walk(target):
             if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Load):
                 continue
             if isinstance(node, ast.Name):
-                self.env.frame.env[node.id] = Tensor()
+                self.env.frame.env[node.id] = held
             variable = self.env.name(node)
             if variable is not None:
                 yield variable
