@@ -279,8 +279,10 @@ class _Guards:
             inside = any(_has(around, guard) for _, around in feeding)
             # If there is a backward under the guard, one outside may be for another subject's step.
             others = any(not _has(around, guard) for around in self.foreign.get(loop, []))
+            instead = _instead_of(guard[0], self.loops[loop]) if inside else set()
             outside = any(
                 not _has(around, guard)
+                and id(backward) not in instead
                 and not (inside and (backward.may or (others and not backward.alone)))
                 for backward, around in feeding
             )
@@ -300,6 +302,17 @@ class _Guards:
             own.add(flow.counter)
         roots = self.counting.roots(alt.test)
         return any(root in own or isinstance(root, Count) for root in roots)
+
+
+def _instead_of(guard: Alt, loop: Loop) -> set[int]:
+    """The events that a loop runs where it does not ask a guard: those in the other arm of a branch around it."""
+    found: set[int] = set()
+    for part in walk(loop.body):
+        if isinstance(part, Alt) and part is not guard:
+            for arm, other in ((part.then, part.orelse), (part.orelse, part.then)):
+                if any(inner is guard for inner in walk(arm)):
+                    found |= {id(emit.event) for emit in _events(other)}
+    return found
 
 
 def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, tuple[Window, ...]]:

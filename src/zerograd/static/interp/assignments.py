@@ -175,9 +175,13 @@ class Assignments:
         elif isinstance(holder, Thing) and isinstance(key, Lit):
             self.env.heap[holder.key.item(repr(key.value))] = value
         elif isinstance(target.value, ast.Name) and isinstance(holder, Table):
-            if isinstance(value, Tensor) and all(isinstance(one, Tensor) for _, one in holder.items):
+            if isinstance(value, Tensor) and all(
+                isinstance(one, Tensor) for _, one in holder.items
+            ):
                 # Under which key cannot be seen: whatever is taken out may be any of them.
-                self.env.frame.env[target.value.id] = mix([*(one for _, one in holder.items), value])
+                self.env.frame.env[target.value.id] = mix(
+                    [*(one for _, one in holder.items), value]
+                )
         elif isinstance(target.value, ast.Name) and isinstance(holder, Tensor):
             if isinstance(value, Tensor) and value.roots | value.maybe:
                 self.env.frame.env[target.value.id] = mix([holder, value])
