@@ -38,6 +38,7 @@ _MODULES = (
     "catalyst",
     "fastai",
     "skorch",
+    "speechbrain",
     "composer",
     "transformers",
     "pipelines",

@@ -18,7 +18,7 @@ from zerograd.static.frameworks.torch import (
 )
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, parameters, stripped, text_of
+from zerograd.static.read.file_index import Function, nodes, parameters, stripped, text_of
 from zerograd.static.read.module import Module
 
 _RUNS_BACKWARD = pattern(
@@ -86,7 +86,8 @@ def idle_loss(
         ):
             bare = bare or node
         if isinstance(node, ast.Call) and _may_run_backward(node):
-            if text_of(node.func).rpartition(".")[2] not in silent:
+            name = text_of(node.func).rpartition(".")[2]
+            if name not in silent and not _runs_none(node, module):
                 return None
     if bare is not None:
         return bare
@@ -221,6 +222,33 @@ def _is_computed(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and _COMPUTES.search(text_of(node.func)) is not None
 
 
+def _runs_none(call: ast.Call, module: Module | None) -> bool:
+    """Whether a call is that of a function of the file which runs no backward, whatever it is called."""
+    owner, _, name = text_of(call.func).rpartition(".")
+    if module is None or owner not in ("", "self"):
+        return False
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        asked = todo.pop()
+        seen.add(asked)
+        found = _functions(module, asked)
+        if not found or asked == "backward":
+            return False
+        called = set().union(*(module.facts[one].called for one in found)) - seen
+        if not called.isdisjoint(("step", "zero_grad")):
+            return False
+        todo += [one for one in sorted(called) if _RUNS_BACKWARD.search(one)]
+    return True
+
+
+def _functions(module: Module, name: str) -> list[Function]:
+    """The functions of this name in a file, or else the methods."""
+    if name in module.functions:
+        return [module.functions[name]]
+    return [method for _, method in module.methods_named(name)]
+
+
 def _gives_loss(node: ast.expr, module: Module | None) -> bool:
     """Whether an unused value is a loss that a function of the file computes, and only gives back."""
     if module is None or not isinstance(node, ast.Call):
@@ -228,9 +256,7 @@ def _gives_loss(node: ast.expr, module: Module | None) -> bool:
     owner, _, name = text_of(node.func).rpartition(".")
     if not vocabulary.LOSS.search(name) or owner not in ("", "self"):
         return False
-    methods = [method for _, method in module.methods_named(name)] if owner else []
-    functions = methods or [one for one in [module.functions.get(name)] if one is not None]
-    found = [module.facts[one] for one in functions]
+    found = [module.facts[one] for one in _functions(module, name)]
     return bool(found) and all(
         one.returns and not one.stored and not any(map(_RUNS_BACKWARD.search, one.called))
         for one in found

@@ -22,7 +22,7 @@ _HOOK = pattern(
     rb"def[ \t]+(?:(?:on|before|after)_\w+|training_step|compute_loss|batch_end)[ \t]*\(self"
 )
 """A library that calls such a method runs the backward and the step itself."""
-_CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(", b"clip_grad")
+_CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(")
 _GRAD = pattern(rb"\.grad\b")
 
 _NOT_DONE = pattern(
@@ -44,9 +44,11 @@ def worth_parsing(data: bytes, *, notebook: bool = False) -> bool:
     # The code of a notebook is in strings.
     if _fills_and_uses(data) and (notebook or _does(data)):
         return True
-    if b"clip_grad" in data and _HOOK.search(data):
-        return True
-    return b"zerograd: allow" in data
+    return _clips_in_hook(data) or b"zerograd: allow" in data
+
+
+def _clips_in_hook(data: bytes) -> bool:
+    return b"clip_grad" in data and _HOOK.search(data) is not None
 
 
 @lru_cache(maxsize=32)  # asked for a file, its outline and its exports: saves 3 % of a check
@@ -68,7 +70,7 @@ _MAKES = pattern(rb"\btorch\.optim\b(?!\.lr_sched)|\boptim\.[A-Z]")
 
 def speaks(data: bytes) -> bool:
     """Whether an imported module may do anything to gradients, or make what steps."""
-    if any(call in data for call in _CALLS):
+    if any(call in data for call in _CALLS) or _clips_in_hook(data):
         return True
     if b"optim" in data and _MAKES.search(data) is not None:
         return True
