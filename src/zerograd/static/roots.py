@@ -17,7 +17,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
 from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import Facts, nodes, outer_loops, parameters, text_of
+from zerograd.static.read.file_index import Facts, children, nodes, outer_loops, parameters, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn, Klass, Origin, Thing
@@ -466,9 +466,12 @@ def _callers_first(functions: list[Fn], module: Module) -> list[Fn]:
 
 def _jumps(module: Module) -> bool:
     """Whether something may leave a block of the module early: then a round need not be complete."""
-    for node in nodes(module.tree):
+    todo: list[ast.AST] = [module.tree]
+    for node in todo:  # it grows meanwhile
         if isinstance(node, (ast.Continue, ast.Break, ast.Raise)):
             return True
+        if not isinstance(node, ast.expr):
+            todo += children(node)
     return False
 
 
