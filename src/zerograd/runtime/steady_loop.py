@@ -41,9 +41,9 @@ TRIES, REST = 12, 64
 """If so many rounds of several subjects could not be followed, so many are not noted."""
 
 STEP_RUNNING = object()
-"""The kind of call that is expected while the step runs that ends a round: its end."""
-INNER_STEP_RUNNING = object()
-"""The same of a step inside a round of several subjects."""
+"""The kind of call that is expected while a step runs: its end."""
+SHARED_STEP_RUNNING = object()
+"""The same of a step in a round of several subjects, whether it ends the round or not."""
 BY_HAND = object()
 """The kind of a clear without a call: the next backward finds that the gradients are cleared."""
 OUTSIDE = -1
@@ -223,12 +223,12 @@ class SteadyLoop:
         "_follow",
         "_graph_task",
         "_look",
-        "_others",
         "_posts",
         "_remembers",
         "_rest",
         "_rounds",
         "_steps",
+        "_steps_in_round",
         "_tries",
         "expected",
         "round",
@@ -252,8 +252,8 @@ class SteadyLoop:
         """The calls since the last step; None if they cannot be followed."""
         self._rounds: tuple[list[Call] | None, list[Call] | None] = (None, None)
         """The same of the round before, and of the one before that."""
-        self._others: Sequence[tuple[Track, int]] = ()
-        """The tracks of the other subjects that step in the round that is followed, and how often."""
+        self._steps_in_round: Sequence[tuple[Track, int]] = ()
+        """If the round that is followed has several subjects: the tracks of those that step, and how often."""
         self._calls: Sequence[ExpectedCall] = ()
         """The calls of the round that is followed."""
         self._posts: list[Post] = []
@@ -383,21 +383,34 @@ class SteadyLoop:
         if (
             call.code is frame.f_code
             and call.instruction == frame.f_lasti
-            and (call.kind is STEP_RUNNING or call.kind is INNER_STEP_RUNNING)
+            and call.kind is STEP_RUNNING
             and call.of == id(optimizer)
         ):
             grad = call.param.grad
             if grad is not None:
                 call.used.grad, call.used.version = _ref(grad), grad._version
                 if self.expected is call:  # else another thread has left the loop
-                    if call.kind is STEP_RUNNING:
-                        call.track.rounds += 1
-                        for track, steps in self._others:
-                            track.rounds += steps
+                    call.track.rounds += 1
                     self.expected = call.next
                     return True
+        elif call.kind is SHARED_STEP_RUNNING and self._ends_shared_step(call, frame, optimizer):
+            return True
         self.leave()
         return False
+
+    def _ends_shared_step(self, call: ExpectedCall, frame: Any, optimizer: Any) -> bool:
+        """The end of a step in a round of several subjects."""
+        if call.code is not frame.f_code or call.instruction != frame.f_lasti:
+            return False
+        grad = call.param.grad
+        if call.of != id(optimizer) or grad is None or self.expected is not call:
+            return False
+        call.used.grad, call.used.version = _ref(grad), grad._version
+        self.expected = call.next
+        if call.next is self._calls[0]:
+            for track, steps in self._steps_in_round:
+                track.rounds += steps
+        return True
 
     # Noting rounds, and leaving the loop
 
@@ -408,7 +421,7 @@ class SteadyLoop:
             self.round = None
             before = list(self._before(call))
             self._end_rounds(call.track)
-            for track, _ in self._others:
+            for track, _ in self._steps_in_round:
                 self._end_rounds(track)
             for one in before:
                 for subject, edge in one.posts:
@@ -417,7 +430,7 @@ class SteadyLoop:
             if last.memories:
                 for memory in last.memories:
                     memory.restore()
-                if call.kind is INNER_STEP_RUNNING or call.kind is STEP_RUNNING:
+                if call.kind is SHARED_STEP_RUNNING:
                     call.subject.stepping.depth = 1
                 return
             subject = call.subject
@@ -445,7 +458,7 @@ class SteadyLoop:
         """Leave the loop, and keep nothing of it."""
         self.leave()
         self.round, self._rounds, self._calls = None, (None, None), ()
-        self._posts, self._others, self._began, self._remembers = [], (), (), False
+        self._posts, self._steps_in_round, self._began, self._remembers = [], (), (), False
 
     def posted(self, subject: Subject, event: Event) -> None:
         """An event goes the ordinary way."""
@@ -527,7 +540,7 @@ class SteadyLoop:
                 if call.kind is Step:
                     call.groups, call.groups_number, call.params = groups(call.of)
             self._calls, self.expected, self._tries = calls, calls[0], TRIES
-            self._others = _steps_of_others(calls)
+            self._steps_in_round = _steps_in(calls) if beside else ()
 
 
 def _are_of(posts: Sequence[Post], event: Event, *, several: bool) -> bool:
@@ -585,9 +598,9 @@ def _linked_together(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
         if call.kind is Step and not call.track.windows.steady:
             return ()
     _add_running(calls)
-    for call in calls[:-1]:
+    for call in calls:
         if call.kind is Step:
-            call.running.kind = INNER_STEP_RUNNING
+            call.running.kind = SHARED_STEP_RUNNING
     return calls
 
 
@@ -601,9 +614,9 @@ def _add_running(calls: Sequence[ExpectedCall]) -> None:
             call.running = running
 
 
-def _steps_of_others(calls: Sequence[ExpectedCall]) -> Sequence[tuple[Track, int]]:
-    """The tracks of the subjects that step inside a round, and how often each does."""
-    steps = Counter(call.subject.name for call in calls[:-1] if call.kind is Step)
+def _steps_in(calls: Sequence[ExpectedCall]) -> Sequence[tuple[Track, int]]:
+    """The tracks of the subjects that step in a round, and how often each does."""
+    steps = Counter(call.subject.name for call in calls if call.kind is Step)
     tracks = {call.subject.name: call.track for call in calls}
     return [(tracks[name], times) for name, times in steps.items()]
 
