@@ -51,16 +51,16 @@ class Measurement:
 
 RANKS = ("--only", "ranks", "--worlds", "2", "--wraps", "ddp", "--rounds", "2")
 MEASUREMENTS = (
-    Measurement("exactness", "exactness.py", seconds=40),
-    Measurement("mutants", "mutants.py", seconds=90),
+    Measurement("exactness", "exactness.py", seconds=30),
+    Measurement("mutants", "mutants.py", seconds=80),
     Measurement("stepper_overhead", "stepper_overhead.py", ("--rounds", "10"), 50),
-    Measurement("watch_overhead", "watch_overhead.py", ("--short", "--growth", "20000"), 360),
+    Measurement("watch_overhead", "watch_overhead.py", ("--short", "--growth", "10000"), 400),
     Measurement("ranks_overhead", "ranks_overhead.py", RANKS, 80),
     Measurement("lsp_latency", "lsp_latency.py", ("--edits", "100"), 55),
     Measurement("pytest_overhead", "pytest_overhead.py", seconds=75),
     Measurement("check_speed", "check_speed.py", ("--installed", "--rounds", "3"), 150),
-    Measurement("scan", "scan.py", seconds=35),
-    Measurement("detection_ours", "detection.py", ("--ours", "--runs", "10"), 70),
+    Measurement("scan", "scan.py", seconds=25),
+    Measurement("detection_ours", "detection.py", ("--ours", "--runs", "10"), 60),
     Measurement("known_bugs", "wild.py", seconds=180, repos=True),
     Measurement("mutation", "mutation_score.py"),
     Measurement("scale", "scale.py"),

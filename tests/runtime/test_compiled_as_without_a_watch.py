@@ -20,8 +20,8 @@ from support.training import batches, loss_of, net, sgd, weights
 from zerograd.core.finding import Report
 from zerograd.report import text
 
-FRAMES = () if torch.__version__.startswith(("2.4.", "2.5.", "2.6.")) else ("frames",)
-"""torch up to 2.6 also counts frames that it looks at and does not compile."""
+FRAMES = ("frames",) if int(torch.__version__.split(".")[1]) > 9 else ()
+"""torch up to 2.9 also counts frames that it looks at again; the graphs that it compiles are counted in `stats`."""
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 Program = Callable[[Compile], list[Tensor]]
 
