@@ -101,13 +101,6 @@ UNSAFE = {
         ),
         "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n            optimizer.step()\n",
     ),
-    "gradients that something is added to before the backward": (
-        (
-            "model(data[0]).sum().backward()\nfor x in data:\n    for p in model.parameters():\n        p.grad.add_(p.detach())\n"
-            "    model(x).sum().backward()\n    optimizer.step()\n"
-        ),
-        "optimizer.zero_grad()",
-    ),
     "windows of the wrong length": (
         (
             "for i, x in enumerate(data):\n    (model(x).sum() / N).backward()\n    if i % N == 0 or i + 1 == len(data):\n"
