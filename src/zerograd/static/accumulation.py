@@ -89,7 +89,7 @@ class Counting:
         return said.pop() if len(said) == 1 else 0
 
     def _number(self, name: Variable) -> int:
-        """The one number that a variable is set to; 0 if there is none, or something else besides."""
+        """The one number that a variable is set to; 0 if it is never set to a number, or also to something else."""
         if isinstance(name, WindowLength):
             return name.literal or 0
         values = [

@@ -360,7 +360,7 @@ class _Followed:
         calls = [one for one in file.nodes.calls if text_of(one.func).rpartition(".")[2] == name]
         mentions = [*file.nodes.names.get(name, ()), *file.nodes.attributes.get(name, ())]
         if not (name and private and calls) or len(mentions) != len(calls):
-            raise _Used  # whoever is handed the function may call it
+            raise _Used  # other code that gets the function may call it
         slot = _Slot(name, file.nodes.klass(function) or file.module.tree, is_attribute=True)
         if slot in self.results:
             raise _Used  # it calls itself
@@ -477,7 +477,7 @@ class _Followed:
         fillings.sort(key=lambda one: getattr(one, "lineno", 0))
         least = 1 if self.is_cleared or self.clears_or_clips(homes) else 2
         if least == 2 and any(self.is_public(slot) for slot in self.slots):
-            return None  # whoever uses the object may clear and step
+            return None  # other code that has the object may clear and step
         return next((one for one in fillings if self.is_repeated(one, least)), None)
 
     def filling_of_its_own(self, homes: list[ast.AST]) -> ast.AST | None:

@@ -62,7 +62,7 @@ class Subject:
     key: Key
     params: frozenset[Key] | None = None
     beside: frozenset[Key] = frozenset()
-    """What the optimizer steps besides, where one module of several is looked at."""
+    """The other parameters of the optimizer, where one of its several modules is looked at."""
 
 
 def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[Subject]:

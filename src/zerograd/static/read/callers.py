@@ -29,7 +29,7 @@ FARTHEST = 2
 
 
 class Piece(NamedTuple):
-    """A function, or what a file does besides, which has no name."""
+    """A function; or, without a name, the code of a file that is in no function."""
 
     name: bytes
     names: frozenset[bytes]
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     clears: bool
     """It clears gradients, and not only those that it fills and uses itself."""
     handed: frozenset[bytes]
-    """What it hands on or keeps, without calling it: whoever gets a function may do more around its calls."""
+    """What it hands on or keeps, without calling it: the code that gets a function may do more around its calls."""
 
 
 def may_be_cleared(path: str, names: Collection[str], followed: Collection[str]) -> bool:
