@@ -253,7 +253,10 @@ class Clocks:
             for place in _places():
                 stack.enter_context(place(self.inside))
             # The clock adds a frame to the way to the user's code, which must not take longer.
-            with _patched(patches, "ABOVE_TORCH", lambda far: far + 1):
+            with (
+                _patched(patches, "ABOVE_TORCH", lambda far: far + 1),
+                _patched(patches, "ABOVE_PATCH", lambda far: far + 1),
+            ):
                 stack.enter_context(between)
             for place in _places():
                 stack.enter_context(place(self.outside))
