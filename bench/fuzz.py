@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import inspect
 import json
+import shutil
 import sys
 import time
 import traceback
@@ -47,6 +48,13 @@ class _Folder:
 
     def getbasetemp(self) -> Path:
         return self._folder
+
+    def mktemp(self, name: str) -> Path:
+        """A folder that is empty: the one of the last input is removed."""
+        made = self._folder / name
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        return made
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import zerograd
 from zerograd.core.rule import Rule
 from zerograd.explore import explore as explorer
 from zerograd.rules.catalogue import RULES
-from zerograd.static import analyse
+from zerograd.static import explore_root
 
 SOURCE = """\
 import torch
@@ -30,7 +30,7 @@ def test_a_rule_that_only_a_run_can_break_is_not_explored() -> None:
         return explorer.explore(flow, rules, **more)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analyse, "explore", explore)
+        patch.setattr(explore_root, "explore", explore)
         report = zerograd.check_source(SOURCE, "train.py")
     assert [finding.code for finding in report.findings] == ["ZG101"]
     assert explored
