@@ -102,7 +102,8 @@ class Judge:
     @property
     def steps(self) -> int:
         """How many steps there were."""
-        return self._past_steps + sum(track.steps for track in self._tracks.values())
+        tracks = list(self._tracks.values())  # at once: another thread may begin to train
+        return self._past_steps + sum(track.steps for track in tracks)
 
     @property
     def windows(self) -> Counter[int]:
