@@ -179,6 +179,18 @@ def test_an_assignment_that_may_be_for_an_unseen_optimizer_is_named(tmp_path: Pa
     assert verdict(tmp_path, source) == ("not followed", "unclear-assignment")
 
 
+def test_what_is_added_by_hand_to_used_gradients_is_no_clean_bill(tmp_path: Path) -> None:
+    source = SETUP + (
+        "model(torch.ones(2)).sum().backward()\n"
+        "for x, y in loader:\n"
+        "    for p in model.parameters():\n"
+        "        p.grad.add_(p.detach())\n"
+        "    model(x).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    assert verdict(tmp_path, source) == ("not followed", "unclear-assignment")
+
+
 def test_a_possible_finding_is_no_clean_bill(tmp_path: Path) -> None:
     source = SETUP + (
         "for x, y in loader:\n"

@@ -268,7 +268,9 @@ _WHY: dict[type[Event], NotFollowed] = {
 
 
 def _is_unsure(event: Event) -> bool:
-    return isinstance(event, Unknown) or (event.may and not isinstance(event, (Unscale, Clip)))
+    adds = isinstance(event, Assign) and event.adds  # to what a step has used, perhaps
+    may = event.may and not isinstance(event, (Unscale, Clip))
+    return isinstance(event, Unknown) or adds or may
 
 
 def _entered_empty(flow: Flow, gaps: dict[Site, NotFollowed | None]) -> Flow:
