@@ -113,26 +113,26 @@ def trains(body: Body) -> list[Tensor]:
 
 def shares(body: Body) -> list[Tensor]:
     """A training under DDP, of one rank; some of its windows are not shared at first."""
-    store = dist.HashStore()  # type: ignore[attr-defined]
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        model = nn.parallel.DistributedDataParallel(net())
-        optimizer = sgd(model)
+    if not dist.is_initialized():
+        # One for all trainings, and conftest.py ends it: torch takes a group apart without letting go of Python,
+        # and waits for ever if one of the group's threads has something of Python's to release just then.
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    model = nn.parallel.DistributedDataParallel(net())
+    optimizer = sgd(model)
 
-        def batch(number: int, x: Tensor) -> None:
-            model.zero_grad()
-            if number % 2:
-                with model.no_sync():
-                    loss_of(model, x).backward()
-            loss_of(model, x).backward()
-            clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+    def batch(number: int, x: Tensor) -> None:
+        model.zero_grad()
+        if number % 2:
+            with model.no_sync():
+                loss_of(model, x).backward()
+        loss_of(model, x).backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
 
-        for number, x in enumerate(batches(8)):
-            body(lambda number=number, x=x: batch(number, x))  # type: ignore[misc]
-        return weights(model)
-    finally:
-        dist.destroy_process_group()
+    for number, x in enumerate(batches(8)):
+        body(lambda number=number, x=x: batch(number, x))  # type: ignore[misc]
+    return weights(model)
 
 
 Body = Callable[[Callable[[], Any]], Any]

@@ -75,6 +75,7 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "dropped", "lent", "shared", "held", "cut"}),
+    misses_backward=True,
     excuses=(
         Excuse.IN_STEP,
         Excuse.WEIGHTS_MOVED,

@@ -67,5 +67,6 @@ RULE = Rule(
         Unscale,
     ),
     only="static",
+    misses_backward=True,
     needs=(_is_bare,),
 )

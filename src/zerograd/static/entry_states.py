@@ -30,15 +30,15 @@ def begins_with_clip(flow: Flow) -> bool:
     """Whether a function clips first, then fills, steps and clears: each call finds nothing to clip."""
     if any(isinstance(part, Loop) for part in walk(flow)):
         return False
-    acts = [act.event for act in _in_order(flow) if not isinstance(act.event, Update)]
+    acts = [act.event for act in acts_in_order(flow) if not isinstance(act.event, Update)]
     kinds = [type(event) for event in acts]
-    decided = sum(1 for part in walk(flow) if isinstance(part, Alt) for _ in _in_order(part))
+    decided = sum(1 for part in walk(flow) if isinstance(part, Alt) for _ in acts_in_order(part))
     return kinds == [Clip, Backward, Step, Zero] and not decided
 
 
 def _clips_then_steps(flow: Flow) -> bool:
     """Whether a flow clips gradients and then steps through a scaler, and does nothing else to them before."""
-    acts = [act.event for act in _in_order(flow)]
+    acts = [act.event for act in acts_in_order(flow)]
     if any(isinstance(event, (Backward, Unscale)) for event in acts):
         return False
     first = next((event for event in acts if isinstance(event, (Clip, Step, Zero))), None)
@@ -46,11 +46,12 @@ def _clips_then_steps(flow: Flow) -> bool:
     return isinstance(first, Clip) and isinstance(step, Step) and step.scaled is True
 
 
-def _in_order(flow: Flow) -> Iterator[Act]:
+def acts_in_order(flow: Flow) -> Iterator[Act]:
+    """The acts of a flow, as they are written."""
     if isinstance(flow, Act):
         yield flow
     for part in children(flow):
-        yield from _in_order(part)
+        yield from acts_in_order(part)
 
 
 def scales_only(module: Module) -> bool:
