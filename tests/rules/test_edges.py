@@ -115,6 +115,7 @@ EMPTY = Violation(
     "no gradients",
     evidence((1, "cleared here"), (7, "nothing uses this loss")),
     "call backward() on the loss before step()",
+    proven=True,
 )
 REPEATED = Violation(
     at(9),
@@ -418,6 +419,7 @@ BROKEN = {
             EMPTY,
             message="step() has no gradients to use: no backward() runs between the clear and the step",
             evidence=evidence((1, "cleared here")),
+            proven=False,
         ),
     ),
     "a second step": Broken("ZG105", (BACKWARD, STEP, Step(at(9))), REPEATED),

@@ -264,21 +264,27 @@ def test_a_round_of_two_subjects_that_is_followed_is_reported_as_one_that_is_not
         assert watched(OF_TWO + body) == followed
 
 
+@pytest.fixture
+def ordinary(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The events that go the ordinary way."""
+    posted: list[object] = []
+    original = Posting.post
+
+    def post(self: Any, subject: Any, event: Any) -> None:
+        posted.append(event)
+        original(self, subject, event)
+
+    monkeypatch.setattr(Posting, "post", post)
+    return posted
+
+
 @pytest.mark.parametrize("clear", CLEARS)
 @pytest.mark.parametrize("clip", [(), CLIPS[:1]])
 @pytest.mark.parametrize("backwards", [1, 3])
 def test_usual_loops_are_followed(
-    clear: str, clip: tuple[str, ...], backwards: int, monkeypatch: pytest.MonkeyPatch
+    clear: str, clip: tuple[str, ...], backwards: int, ordinary: list[object]
 ) -> None:
     """Else the test above would show nothing."""
-    ordinary = []
-    original = Posting.post
-
-    def post(self: Any, subject: Any, event: Any) -> None:
-        ordinary.append(event)
-        original(self, subject, event)
-
-    monkeypatch.setattr(Posting, "post", post)
     acts = [clear, *[BACKWARD] * backwards, *clip, STEP]
     _, seen, _ = watched("\n  ".join(["for i in range(50):", *acts]))
     assert seen.steps == 50  # type: ignore[attr-defined]
@@ -309,17 +315,7 @@ GANS = {
 
 
 @pytest.mark.parametrize("name", ["alternating", "two steps of the critic"])
-def test_usual_loops_of_two_subjects_are_followed(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ordinary = []
-    original = Posting.post
-
-    def post(self: Any, subject: Any, event: Any) -> None:
-        ordinary.append(event)
-        original(self, subject, event)
-
-    monkeypatch.setattr(Posting, "post", post)
+def test_usual_loops_of_two_subjects_are_followed(name: str, ordinary: list[object]) -> None:
     body = "\n  ".join([f"{OF_TWO}for i in range(60):", *GANS[name]])
     findings, seen, _ = watched(body)
     assert not findings

@@ -148,7 +148,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     if memory:
         memory.save()
     report = chooser.report
-    report.findings = _told_once(report.findings)
+    report.findings = _reported_once(report.findings)
     chooser.add_loops(found.targets)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
@@ -300,10 +300,10 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _told_once(findings: list[Finding]) -> list[Finding]:
-    """The findings without those of a helper that are told at its call in the loop, too.
+def _reported_once(findings: list[Finding]) -> list[Finding]:
+    """The findings, without those inside of a helper that are also reported at its call in the loop.
 
-    The file of the loop knows the helper by its name alone, and the file that hands it over knows its code.
+    The file of the loop knows only the name of the helper; the file that hands it over knows its code.
     """
     calls: dict[tuple[str, str], list[Finding]] = {}
     for one in findings:
@@ -353,8 +353,7 @@ class _Chooser:
         self.report.skipped += verdict.skipped
         if verdict.loops:
             self._settings[path] = settings
-            for loop in verdict.loops:
-                self._loops.append((path, loop))
+            self._loops += [(path, loop) for loop in verdict.loops]
         for finding in verdict.findings:
             # Two files that call the same function both have its findings.
             same = (finding.code, finding.site)

@@ -96,20 +96,19 @@ class Judge:
 
     @property
     def tracks(self) -> list[Track]:
-        """The tracks of all subjects."""
+        """The tracks of all subjects, copied at once: another thread may begin to train meanwhile."""
         return list(self._tracks.values())
 
     @property
     def steps(self) -> int:
         """How many steps there were."""
-        tracks = list(self._tracks.values())  # at once: another thread may begin to train
-        return self._past_steps + sum(track.steps for track in tracks)
+        return self._past_steps + sum(track.steps for track in self.tracks)
 
     @property
     def windows(self) -> Counter[int]:
         """How many windows there were of each length."""
         total = Counter(self._past_windows)
-        for track in self._tracks.values():
+        for track in self.tracks:
             total.update(track.lengths)
         return +total
 
@@ -191,7 +190,7 @@ class Judge:
     def end(self, *, clean: bool = True) -> None:
         """The run is over; a run that was stopped is not blamed for what it left open."""
         if clean:
-            for track in self._tracks.values():
+            for track in self.tracks:
                 self._observe(track, track.windows.ended(track.node.state))
         for (subject, _), streak in self._streaks.items():
             if streak.times >= streak.rule.in_a_row and self._is_last(subject, streak):

@@ -40,9 +40,7 @@ def plain(style: str, text: str) -> str:
 def render(report: Report, *, color: bool = False, summed: bool = True) -> str:
     """Every finding with its excerpt, then what could not be checked, then a summary if it is wanted."""
     paint = colored if color else plain
-    blocks = []
-    for one in report.findings:
-        blocks.append("\n".join(_finding(one, report, paint)))
+    blocks = ["\n".join(_finding(one, report, paint)) for one in report.findings]
     if report.errors:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
     if report.skipped:

@@ -48,6 +48,7 @@ def check(before: State, event: Event) -> Violation | None:
         label="no gradients",
         evidence=tuple(evidence),
         help="call backward() on the loss before step()",
+        proven=event.idle_loss is not None,
     )
 
 

@@ -209,7 +209,7 @@ class RootSearch:
         return True
 
     def doubted(self, outcome: Outcome, subject: Subject | None) -> Outcome:
-        """The violation, only possible where the gradients that it misses may come from elsewhere."""
+        """The violation. It is only possible where the missing gradients may come from elsewhere."""
         if not outcome.rule.misses_backward or subject is None or self.own_backwards is None:
             return outcome
         violation = outcome.violation
@@ -223,8 +223,8 @@ class RootSearch:
 
     def other_backward(self, violation: Violation, own: frozenset[Site]) -> str:
         """A backward that runs where one is missed, and is taken to reach other optimizers only."""
-        if len(violation.evidence) == 2 and violation.step is None:
-            return ""  # a loss is seen that nothing uses
+        if violation.proven:
+            return ""
         start = violation.evidence[0].site if violation.evidence else None
         end = violation.site
         if violation.step is not None:
