@@ -20,8 +20,6 @@ _NEVER = pattern(r"(?!)")
 class Patterns:
     """The patterns of one file or one setting, in order."""
 
-    __slots__ = ("_globs", "_names", "_paths", "_rules", "_shapes", "_suffixes", "_tails")
-
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules: list[tuple[bool, bool]] = []
         # Most patterns are a name, a path or an ending. Sets find these at once, while compiling the

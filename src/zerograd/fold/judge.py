@@ -25,8 +25,6 @@ class Recorder(Protocol):
 class Track:
     """One subject: the state of its gradients, and what has been counted so far."""
 
-    __slots__ = ("lent", "name", "node", "posted_steps", "rounds", "windows")
-
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
         self.node = node

@@ -38,27 +38,6 @@ Dropped = tuple[Zero, Backward]
 class WindowStatistics:
     """The windows of one subject: from a clear to the step that uses what was added since."""
 
-    __slots__ = (
-        "_carries",
-        "_convicted",
-        "_decided",
-        "_first",
-        "_judged",
-        "_pattern",
-        "_patterns",
-        "_run",
-        "_short",
-        "_step",
-        "counts",
-        "cuts",
-        "declared",
-        "drops",
-        "harmless",
-        "open",
-        "steady",
-        "usual",
-    )
-
     def __init__(self) -> None:
         self.open = 0
         """Backward calls since the clear."""

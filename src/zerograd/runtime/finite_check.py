@@ -134,8 +134,6 @@ class FiniteCheck:
 class Fetched:
     """Numbers on their way from a device. Nothing waits for them."""
 
-    __slots__ = ("_arrival", "_numbers")
-
     def __init__(self, torch: Any, numbers: list[Tensor], *, wait: bool = False) -> None:
         # From a GPU to memory that torch pins for the purpose: the copy takes its place in the stream.
         self._numbers = [number.to("cpu", non_blocking=True) for number in numbers]

@@ -35,8 +35,6 @@ MOST_PROBES = 16
 class Lane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
-    __slots__ = ("looks", "loop", "pending", "probed", "scaling", "thread", "used")
-
     def __init__(self, loop: SteadyLoop) -> None:
         self.loop = loop
         self.scaling: object = None

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 class Look:
     """One subject that holds used gradients while a backward runs, and how it shows what is reached."""
 
-    __slots__ = ("_all", "_means", "params", "subject")
-
     def __init__(
         self,
         subject: Subject,

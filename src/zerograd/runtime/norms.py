@@ -27,8 +27,6 @@ BATCH = 128
 class _Measurements:
     """What is measured of one subject."""
 
-    __slots__ = ("first", "now", "parameters", "rights", "used")
-
     def __init__(self, parameters: int) -> None:
         self.parameters = parameters
         """How many parameters the subject has."""

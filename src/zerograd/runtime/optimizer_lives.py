@@ -23,8 +23,6 @@ MOST = 1024
 class _Life:
     """The optimizer that has stepped a parameter last, and how many like it there were before."""
 
-    __slots__ = ("left", "optimizer", "param", "row", "site", "steps")
-
     def __init__(self, param: Tensor) -> None:
         self.param = weakref.ref(param)
         self.optimizer: weakref.ref[Any] | None = None

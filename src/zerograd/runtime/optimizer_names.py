@@ -36,8 +36,6 @@ _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 class _Optimizer:
     """An optimizer that steps a subject, as the program first used it."""
 
-    __slots__ = ("held", "items", "kind", "made", "name", "number", "parameters", "ref", "stepped")
-
     def __init__(self, optimizer: Any, parameters: int, number: int, made: Site | None) -> None:
         self.kind = type(optimizer).__name__
         self.parameters = parameters

@@ -1,7 +1,7 @@
-"""Patches torch so that a listener is called for every backward, step, clear, clip and scaler call.
+"""Patches torch so that a watcher is called for every backward, step, clear, clip and scaler call.
 
 It is the only module that changes torch, and it puts everything back. Every patch calls the original
-and returns or raises what that does. What the listener does is not noticed (`unnoticed`), nor are the
+and returns or raises what that does. What the watcher does is not noticed (`unnoticed`), nor are the
 patches (`disguise`).
 """
 
@@ -16,11 +16,16 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from zerograd.runtime.call_sites import Bottom, no_frame
 from zerograd.runtime.disguise import UNSEEN, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
+
+if TYPE_CHECKING:
+    from zerograd.runtime.lanes import Here
+    from zerograd.runtime.ranks.sync import RankSync
+    from zerograd.runtime.watcher import Watcher
 
 OLDEST = (2, 4)
 _FLAT = "torch.distributed.fsdp.fully_sharded_data_parallel"
@@ -34,113 +39,6 @@ ABOVE_PATCH = 1
 
 class Unsupported(RuntimeError):
     """There is no torch to watch, or it is too old. The message says what to do."""
-
-
-class Loop(Protocol):
-    """The loop that a thread repeats. It takes a call that it expects; others go to the listener."""
-
-    def backward_begins(self, frame: Any) -> Any:
-        """What `backward_ends` gets; None if the call is not expected."""
-        ...
-
-    def backward_ends(self, call: Any) -> bool:
-        """A backward that was expected has run."""
-        ...
-
-    def step_begins(self, optimizer: Any) -> bool:
-        """An optimizer is about to step."""
-        ...
-
-    def step_ends(self, frame: Any, optimizer: Any) -> bool:
-        """It has stepped."""
-        ...
-
-    def clears(self, frame: Any, of: object, to_none: bool) -> bool:
-        """`zero_grad` has run on an optimizer or a module."""
-        ...
-
-
-class Here(Protocol):
-    """Each thread has its own."""
-
-    @property
-    def loop(self) -> Loop:
-        """What the thread repeats."""
-        ...
-
-    @property
-    def fault(self) -> Callable[[BaseException], bool]:
-        """Tells the listener of an error in a loop; False if the error has to be raised."""
-        ...
-
-
-class Listener(Protocol):
-    """What is called when something happens to gradients; a frame is the one above torch."""
-
-    heard: Callable[..., Any]
-    """Calls a method of the listener, so that the program does not notice (`unnoticed`)."""
-
-    @property
-    def here(self) -> Here:
-        """The loop of the thread that asks."""
-        ...
-
-    @property
-    def sync(self) -> collectives.Listener:
-        """What is called when torch.distributed is used."""
-        ...
-
-    def backward_begins(self, frame: Any, outputs: Any, gradients: Any) -> Any:
-        """A backward that accumulates is about to run. None: `backward_ended` is not called for it."""
-        ...
-
-    def backward_ended(self, token: Any, failed: bool) -> None:
-        """It has run; the token is the result of `backward_begins`."""
-        ...
-
-    def step_begins(self, optimizer: Any) -> None:
-        """An optimizer is about to step."""
-        ...
-
-    def step_ended(self, frame: Any, optimizer: Any) -> None:
-        """It has stepped."""
-        ...
-
-    def zeroed(self, frame: Any, optimizer: Any, to_none: bool) -> None:
-        """The `zero_grad` of torch has run on an optimizer."""
-        ...
-
-    def module_zeroed(self, frame: Any, module: Any, to_none: bool) -> None:
-        """The `zero_grad` of torch has run on a module."""
-        ...
-
-    def clipped(self, params: Any) -> None:
-        """The gradients of one parameter, or of several, are about to be clipped."""
-        ...
-
-    def scaled(self, scaler: Any, outputs: Any) -> None:
-        """A scaler has multiplied a loss."""
-        ...
-
-    def unscaling(self, scaler: Any, optimizer: Any) -> None:
-        """A scaler is about to divide the gradients of an optimizer."""
-        ...
-
-    def scaler_step_begins(self, scaler: Any, optimizer: Any) -> None:
-        """A scaler is about to step an optimizer."""
-        ...
-
-    def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
-        """It has stepped it, or has skipped the step."""
-        ...
-
-    def updated(self) -> None:
-        """A scaler has updated its scale."""
-        ...
-
-    def grouped(self, optimizer: Any) -> bool:
-        """An optimizer got parameters. The result: whether some of them are under FSDP2."""
-        ...
 
 
 def load_torch() -> ModuleType:
@@ -161,14 +59,12 @@ def load_torch() -> ModuleType:
 class Ear:
     """The patches reach the current listener through it; None while nobody listens."""
 
-    __slots__ = ("here", "listener")
-
     def __init__(self) -> None:
-        self.listener: Listener | None = None
+        self.listener: Watcher | None = None
         self.here: Here | None = None
         """The loop of the current thread: most calls need nothing else of the listener."""
 
-    def listen(self, listener: Listener | None) -> None:
+    def listen(self, listener: Watcher | None) -> None:
         """From now on this one listens."""
         self.listener, self.here = listener, None if listener is None else listener.here
 
@@ -177,16 +73,13 @@ class Ear:
         if self.listener is not None:
             self.listener.heard(self.listener.backward_ended, token, failed)
 
-    @property
-    def sync(self) -> collectives.Listener | None:
+    def sync(self) -> RankSync | None:
         """Who listens to torch.distributed."""
         return None if self.listener is None else self.listener.sync
 
 
 class Patch:
     """A new value for an attribute of torch."""
-
-    __slots__ = ("before", "name", "now", "owner", "value")
 
     def __init__(self, owner: Any, name: str, value: Any) -> None:
         self.owner = owner
@@ -231,7 +124,7 @@ class Hooks:
             and all(patch.now() is patch.before for patch in self._patches)
         )
 
-    def install(self, listener: Listener) -> None:
+    def install(self, listener: Watcher) -> None:
         """Begin to listen."""
         self._ear.listen(listener)
         try:
@@ -246,7 +139,7 @@ class Hooks:
                 self._module_clears()
                 self._clips()
                 self._scalers()
-                collectives.listen(self._set, self._wrap_inside, self._ear)
+                collectives.listen(self._set, self._wrap_inside, self._ear.sync)
             self._handles = [register(hook) for register, hook in self._step_hooks]
             listener.sync.look_for_wrappers()
             self._hear_shards()
@@ -572,7 +465,7 @@ class Hooks:
     def _hear_shards(self) -> None:
         """Begin to listen to FSDP2 if the program has imported it."""
         if not self._hears_shards:
-            self._hears_shards = collectives.listen_to_shards(self._set, self._ear)
+            self._hears_shards = collectives.listen_to_shards(self._set, self._ear.sync)
 
 
 def _imported() -> tuple[bool, ...]:

@@ -18,8 +18,6 @@ from zerograd.runtime.subjects import Subject
 class Memory:
     """What one subject remembers after a call."""
 
-    __slots__ = ("_leak", "_lists", "_stepping", "_used", "_weights", "key", "subject")
-
     def __init__(self, subject: Subject) -> None:
         used, leak, stepping = subject.used, subject.leak, subject.stepping
         windows = subject.track.windows
@@ -96,8 +94,6 @@ def is_calm(subject: Subject) -> bool:
 
 class Part:
     """One subject of a backward that several subjects are compared with: what the backward did to it."""
-
-    __slots__ = ("_look", "_looked", "_met", "hit", "subject")
 
     def __init__(self, subject: Subject, look: Look | None) -> None:
         """`look` is what the subject was looked at with, if it held used gradients."""

@@ -23,8 +23,6 @@ TINY = 1e-6
 class StepSum:
     """The gradients of one subject, from the backward that adds to what was there until the step."""
 
-    __slots__ = ("_base", "_clipped", "_got", "_right", "_there", "_times", "concerned")
-
     def __init__(self) -> None:
         self._there: frozenset[int] = frozenset()
         """The identities of the parameters whose gradients were there, also of those too large to be copied."""

@@ -30,18 +30,6 @@ USUAL = 3
 class Probe:
     """One parameter that shows whether a backward reaches the subject (`gradient_probe`)."""
 
-    __slots__ = (
-        "cleared",
-        "fills",
-        "grad",
-        "hit",
-        "identity",
-        "param",
-        "reached",
-        "version",
-        "version_before",
-    )
-
     def __init__(self, params: list[Tensor]) -> None:
         self.param: Tensor = next((p for p in params if p.requires_grad), params[0])
         """A parameter that the subject's own backward reaches, as far as is known."""
@@ -75,8 +63,6 @@ class Probe:
 class Meeting:
     """One backward call in the source that meets gradients of a subject that a step has used."""
 
-    __slots__ = ("event", "harmless", "missed", "reached")
-
     def __init__(self, event: Backward) -> None:
         self.event = event
         self.harmless = 0
@@ -89,19 +75,6 @@ class Meeting:
 
 class UsedGradients:
     """Gradients that a step has used and nothing has cleared (`gradient_probe`)."""
-
-    __slots__ = (
-        "company",
-        "count",
-        "grad",
-        "left",
-        "meetings",
-        "met",
-        "mixed",
-        "sum",
-        "uneven",
-        "version",
-    )
 
     def __init__(self) -> None:
         self.grad: weakref.ref[Any] | None = None
@@ -135,8 +108,6 @@ class UsedGradients:
 class LastBackward:
     """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
 
-    __slots__ = ("finite", "grad", "grad_version", "sample", "scaled", "weights", "weights_version")
-
     def __init__(self) -> None:
         self.weights_version = -1
         """The version of the probe itself; -1 after a clear."""
@@ -155,23 +126,6 @@ class LastBackward:
 
 class Stepping:
     """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
-
-    __slots__ = (
-        "began_at",
-        "cleared",
-        "clipped",
-        "depth",
-        "empty_at",
-        "held_clear",
-        "inner_stepped",
-        "left",
-        "measured",
-        "norms",
-        "optimizer",
-        "repeated_at",
-        "same_optimizer",
-        "scaled_optimizer",
-    )
 
     def __init__(self) -> None:
         self.began_at = 0
@@ -207,8 +161,6 @@ class Stepping:
 class Finiteness:
     """Whether a subject's numbers are finite (`finite_check`)."""
 
-    __slots__ = ("fetching", "known", "skip", "suspicious", "turn", "vain")
-
     def __init__(self) -> None:
         self.suspicious = False
         """A parameter was not finite: the gradients of every step are looked at."""
@@ -231,20 +183,6 @@ class Finiteness:
 
 class Leak:
     """What another subject's backward has left in this one, and its step has used (`missing_detach`)."""
-
-    __slots__ = (
-        "apart",
-        "crossed",
-        "kept",
-        "lender",
-        "lent",
-        "opposed",
-        "returned",
-        "rounds",
-        "site",
-        "together",
-        "walks",
-    )
 
     def __init__(self) -> None:
         self.lender = ""
@@ -285,29 +223,6 @@ class Leak:
 
 class Subject:
     """A set of parameters that optimizers step."""
-
-    __slots__ = (
-        "__weakref__",
-        "_names",
-        "cleared",
-        "covers",
-        "finite",
-        "ids",
-        "lane",
-        "last_backward",
-        "leak",
-        "name",
-        "overlaps",
-        "owners",
-        "params",
-        "probe",
-        "shared",
-        "shared_at",
-        "stepping",
-        "track",
-        "used",
-        "whole",
-    )
 
     def __init__(self, name: str, params: list[Tensor], track: Track) -> None:
         self.name = name
@@ -381,8 +296,6 @@ class Subject:
 
 class Among:
     """Subjects that have parameters among some, each with those of its parameters that are not."""
-
-    __slots__ = ("_partly", "_whole", "strangers")
 
     def __init__(self, found: list[tuple[Subject, list[Tensor]]], *, strangers: bool) -> None:
         self.strangers = strangers

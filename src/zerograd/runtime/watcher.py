@@ -92,7 +92,10 @@ RunningBackward = tuple[Backward, Sequence[Look], list[Subject], Any]
 
 
 class Watcher:
-    """Listens to torch, and posts what happens to the gradients."""
+    """Listens to torch, and posts what happens to the gradients.
+
+    `patches` calls its methods; a frame is that of the user's call, above torch.
+    """
 
     def __init__(
         self,
@@ -208,6 +211,7 @@ class Watcher:
     def backward_begins(
         self, frame: Any, outputs: Any, gradients: Any = ()
     ) -> ExpectedCall | RunningBackward | None:
+        """A backward that accumulates is about to run. None: `backward_ended` is not called for it."""
         if self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
         lane, count = self.here.lane, self._count
@@ -300,6 +304,7 @@ class Watcher:
         self._plan(number)
 
     def backward_ended(self, running: ExpectedCall | RunningBackward, failed: bool) -> None:
+        """It has run."""
         if isinstance(running, ExpectedCall):
             lane = running.subject.lane
             if not failed and lane.loop.backward_ends(running):
@@ -401,6 +406,7 @@ class Watcher:
             self._post(subject, self._events.event(Unknown, NOWHERE))
 
     def grouped(self, optimizer: Any) -> bool:
+        """An optimizer got parameters; whether some of them are under FSDP2."""
         if self._failed:
             return False
         self._subjects.changed(optimizer)
@@ -449,6 +455,7 @@ class Watcher:
             self._post(subject, self._events.event(Unknown, NOWHERE))
 
     def clipped(self, params: Any) -> None:
+        """The gradients of one parameter, or of several, are about to be clipped."""
         if self._failed or not isinstance(params, Iterable):
             return
         params = [params] if isinstance(params, self._tensor) else list(params)
@@ -491,6 +498,7 @@ class Watcher:
             self.scaling.step_begins(scaler, optimizer, _frame(ABOVE_PATCH))
 
     def scaler_step_ended(self, optimizer: Any, failed: bool) -> None:
+        """A scaler has stepped an optimizer, or has skipped the step."""
         skipped = None if self._failed else self.scaling.step_ended(optimizer, failed)
         if skipped is not None:
             self._steps.skip(skipped, _frame(ABOVE_PATCH))

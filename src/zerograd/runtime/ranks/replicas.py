@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from zerograd.core.events import Diverged
 from zerograd.core.interruptions import Tolerating, interrupts
 from zerograd.runtime.parameter_names import MOST_NAMES
-from zerograd.runtime.ranks import collectives, fingerprints
+from zerograd.runtime.ranks import fingerprints, groups
 from zerograd.runtime.ranks.fingerprints import Fingerprint, difference
 from zerograd.runtime.ranks.sync import Shared
 from zerograd.runtime.subjects import Subject
@@ -138,9 +138,9 @@ class Replicas:
 
     def _connected(self) -> bool:
         """Whether there is a process group with a store."""
-        group = collectives.world(self._torch)
+        group = groups.world(self._torch)
         if group is not self._group:
-            self._group, self._store = group, None if group is None else _own(collectives.store())
+            self._group, self._store = group, None if group is None else _own(groups.store())
             for comparison in tuple(self._comparisons.values()):
                 comparison.written.clear()
         return group is not None

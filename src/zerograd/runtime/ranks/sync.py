@@ -16,7 +16,7 @@ from zerograd.core.events import Backward, Event, Excuse, Site
 from zerograd.runtime.call_sites import NOWHERE, Places
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.live_objects import instances
-from zerograd.runtime.ranks import collectives
+from zerograd.runtime.ranks import groups
 from zerograd.runtime.subjects import Subject
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _NONE = (_NOTHING, _NOTHING)
 
 class Wrapper:
     """One module under DDP."""
-
-    __slots__ = ("due", "forwards", "group", "ids", "known", "module", "off", "used_by")
 
     def __init__(self, module: Any, *, known: bool) -> None:
         self.module = weakref.ref(module)
@@ -123,6 +121,7 @@ class RankSync:
         self._wrappers.append(Wrapper(module, known=known))
 
     def forwarded(self, module: Any, syncs: bool) -> None:
+        """A forward went through DDP; `syncs`: the backward after it will synchronise."""
         for wrapper in self._wrappers:
             if wrapper.module() is module:
                 break
@@ -134,17 +133,20 @@ class RankSync:
         wrapper.forwards += 1
 
     def put_off(self, module: Any) -> None:
+        """From now on gradients are not synchronised. It is called inside the user's call."""
         site = self._places.site(sys._getframe(USER))
-        if collectives.is_sharded(module):
+        if groups.is_sharded(module):
             self._off[module] = site
         else:
             self._wrapper(module).off = site
 
     def taken_up(self, module: Any) -> None:
+        """From now on they are synchronised again."""
         for one in module.modules():
             self._off.pop(one, None)
 
     def sent(self, numbers: int) -> None:
+        """A collective has sent so many numbers."""
         self._sent += numbers
 
     # Called by the watcher and its parts
@@ -158,7 +160,7 @@ class RankSync:
         for wrapper in instances(lambda kind: issubclass(kind, ddp)):
             if hasattr(wrapper, "reducer"):  # else making it has failed
                 self.wrapped(wrapper, known=False)
-        if instances(collectives.is_sharded_type):
+        if instances(groups.is_sharded_type):
             self._more()
 
     def grouped(self, params: Iterable[Any]) -> bool:
@@ -280,7 +282,7 @@ class RankSync:
 
     def _shards(self) -> list[Any]:
         if self._sharded is None:
-            self._sharded = list(map(weakref.ref, instances(collectives.is_sharded_type)))
+            self._sharded = list(map(weakref.ref, instances(groups.is_sharded_type)))
         return [module for ref in self._sharded if (module := ref()) is not None]
 
     def _waiting(self, shared: Shared) -> Backward | None:
@@ -289,7 +291,7 @@ class RankSync:
             return None
         ids = {id(param) for param in shared.params}
         for module, site in list(self._off.items()):
-            if self._latest is not None and ids & set(map(id, collectives.waiting(module))):
+            if self._latest is not None and ids & set(map(id, groups.waiting(module))):
                 shared.strayed = True
                 return self._events.variant(
                     self._latest,
