@@ -15,10 +15,9 @@ from zerograd.core.finding import (
     Note,
     Problem,
     Report,
-    finding_of,
     source_key,
 )
-from zerograd.core.rule import Evidence, Violation
+from zerograd.core.rule import Violation, finding_of
 from zerograd.rules import stale_gradient
 
 FINDING = Finding("ZG101", "stale-gradient", "error", "backward() adds", at(3), label="adds")
@@ -28,7 +27,7 @@ ADVICE = Finding("ZG301", "unscaled-window", "advice", "added, not averaged", at
 def test_a_finding_says_what_its_violation_says() -> None:
     measured = Measured(5.0, 8.0)
     violation = Violation(
-        at(3), "message", "label", (Evidence(at(5), "used here"),), "help", measured=measured
+        at(3), "message", "label", (Note(at(5), "used here"),), "help", measured=measured
     )
     assert finding_of(stale_gradient.RULE, violation) == Finding(
         "ZG101",

@@ -33,9 +33,10 @@ from zerograd.core.events import (
     Update,
     Zero,
 )
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import START, Grads, Scale, State, advance
 from zerograd.core.records import replace
-from zerograd.core.rule import Evidence, Rule, Violation, listed, place
+from zerograd.core.rule import Rule, Violation, listed, place
 from zerograd.rules.catalogue import BY_CODE, RULES
 
 ZERO = Zero(at(1))
@@ -67,8 +68,8 @@ def verdict(code: str, *sequence: Event) -> Violation | None:
     return rule(code).check(state(*sequence[:-1]), sequence[-1])
 
 
-def evidence(*pairs: tuple[int, str]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(at(line), message) for line, message in pairs)
+def notes(*pairs: tuple[int, str]) -> tuple[Note, ...]:
+    return tuple(Note(at(line), message) for line, message in pairs)
 
 
 class Broken(NamedTuple):
@@ -90,7 +91,7 @@ STALE = Violation(
     at(3),
     "backward() adds to gradients that step() already used",
     "adds to .grad",
-    evidence((5, "used here")),
+    notes((5, "used here")),
     "clear the gradients between the step and the next backward: optimizer.zero_grad()",
     step=at(5),
 )
@@ -98,7 +99,7 @@ DISCARDED = Violation(
     at(1),
     "the gradients are cleared between backward() and step()",
     "drops the gradients",
-    evidence((3, "computed by this backward"), (5, "so this step has nothing to use")),
+    notes((3, "computed by this backward"), (5, "so this step has nothing to use")),
     "clear before the backward or after the step, not between them",
     step=at(5),
 )
@@ -106,14 +107,14 @@ CUT = Violation(
     at(1),
     "the clear drops gradients of a window that is still open",
     "drops part of the window",
-    evidence((3, "this micro-batch is lost"), (6, "the guard keeps the window open")),
+    notes((3, "this micro-batch is lost"), (6, "the guard keeps the window open")),
     "clear only where the window closes, after step()",
 )
 EMPTY = Violation(
     at(5),
     "step() has no gradients to use: no backward() runs in this loop",
     "no gradients",
-    evidence((1, "cleared here"), (7, "nothing uses this loss")),
+    notes((1, "cleared here"), (7, "nothing uses this loss")),
     "call backward() on the loss before step()",
     proven=True,
 )
@@ -121,14 +122,14 @@ REPEATED = Violation(
     at(9),
     "step() uses the same gradients a second time",
     "used again",
-    evidence((5, "used here")),
+    notes((5, "used here")),
     "step once per backward",
 )
 CROSSED = Violation(
     at(3),
     "backward() adds to gradients that another optimizer's phase left here",
     "adds to .grad",
-    evidence((7, "left by this backward"), (8, "which was meant for this step")),
+    notes((7, "left by this backward"), (8, "which was meant for this step")),
     "clear this optimizer before its own backward: optimizer.zero_grad()",
     step=at(5),
 )
@@ -136,9 +137,7 @@ LEAKED = Violation(
     at(7),
     "backward() also fills the gradients of another optimizer, whose step uses them: detach() is missing",
     "reaches the other optimizer's parameters",
-    evidence(
-        (8, "meant for this step"), (3, "this backward adds the opposite"), (5, "uses the sum")
-    ),
+    notes((8, "meant for this step"), (3, "this backward adds the opposite"), (5, "uses the sum")),
     "detach() the other network's output where this loss reads it",
     step=at(5),
 )
@@ -146,7 +145,7 @@ ON_NONE = Violation(
     at(4),
     ".grad is None here: no backward() has run yet",
     "fails on None",
-    evidence((1, "set to None here")),
+    notes((1, "set to None here")),
     "test `if p.grad is not None` first, or call zero_grad()",
 )
 NOT_FINITE = Violation(
@@ -161,14 +160,14 @@ STILL_SCALED = Violation(
     at(4),
     "the gradients are clipped while they are still scaled",
     "clips scaled gradients",
-    evidence((3, "scaled here")),
+    notes((3, "scaled here")),
     "call scaler.unscale_(optimizer) before the clip",
 )
 EARLY = Violation(
     at(4),
     "the clip comes before the backward() whose gradients it should limit",
     "nothing to clip yet",
-    evidence((3, "the step uses these gradients unclipped")),
+    notes((3, "the step uses these gradients unclipped")),
     "clip after backward() and before step()",
     step=at(5),
 )
@@ -176,7 +175,7 @@ LATE = Violation(
     at(4),
     "the clip comes after the step() that used the gradients",
     "too late",
-    evidence((5, "used here")),
+    notes((5, "used here")),
     "clip after backward() and before step()",
 )
 TOO_LATE = replace(LATE, site=at(7))
@@ -184,7 +183,7 @@ PART_CLIPPED = Violation(
     at(4),
     "gradients are clipped before their window is complete",
     "clips part of the window",
-    evidence((7, "a later backward adds to them")),
+    notes((7, "a later backward adds to them")),
     "clip once, just before step()",
     step=at(5),
 )
@@ -192,28 +191,28 @@ PAST_SCALER = Violation(
     at(5),
     "step() uses gradients that are still scaled",
     "bypasses the scaler",
-    evidence((3, "scaled here")),
+    notes((3, "scaled here")),
     "call scaler.step(optimizer), then scaler.update()",
 )
 MIXED = Violation(
     at(7),
     "a scaled backward() adds to gradients that are already unscaled",
     "adds scaled gradients",
-    evidence((4, "unscaled here")),
+    notes((4, "unscaled here")),
     "call unscale_() once, after the window's last backward()",
 )
 NO_UPDATE = Violation(
     at(9),
     "scaler.step() is called again without scaler.update() in between",
     "second call",
-    evidence((5, "first call")),
+    notes((5, "first call")),
     "call scaler.update() once after every scaler.step(), also where the step is skipped",
 )
 NOT_SCALED = Violation(
     at(3),
     "the loss is not scaled, but the scaler's step divides by the scale",
     "not scaled",
-    evidence((5, "divided here")),
+    notes((5, "divided here")),
     "call scaler.scale(loss).backward()",
     step=at(5),
 )
@@ -221,7 +220,7 @@ ADDED = Violation(
     at(3),
     "the losses of an accumulation window are added, not averaged",
     "adds the full loss",
-    evidence((5, "one step for the whole window")),
+    notes((5, "one step for the whole window")),
     "divide the loss by the number of micro-batches in the window",
     step=at(5),
 )
@@ -229,7 +228,7 @@ MISPLACED = Violation(
     at(6),
     "the guard closes a window of more than N micro-batches",
     "closes the window here",
-    evidence((3, "the window's last backward"), (5, "the step")),
+    notes((3, "the window's last backward"), (5, "the step")),
     "count micro-batches from 1: (i + 1) % N == 0",
     step=at(5),
 )
@@ -237,14 +236,14 @@ NEVER_CLOSED = Violation(
     at(6),
     "the guard does not close a window that is already full",
     "never true when it should be",
-    evidence((3, "adds to a window that has N micro-batches"), (5, "this step is not reached")),
+    notes((3, "adds to a window that has N micro-batches"), (5, "this step is not reached")),
     "count micro-batches from 1: (i + 1) % N == 0",
 )
 ODD = Violation(
     at(5),
     "step() closes a window of 3 instead of N micro-batches",
     "closes the window here",
-    evidence((3, "the window's last backward")),
+    notes((3, "the window's last backward")),
     "step when a window is full, and not before",
     step=at(5),
 )
@@ -252,21 +251,21 @@ REMAINDER = Violation(
     at(5),
     "the last, partial window is never stepped",
     "never reached for the remainder",
-    evidence((3, "the last micro-batches"), (6, "the guard does not close it")),
+    notes((3, "the last micro-batches"), (6, "the guard does not close it")),
     "step once more when the loader ends: … or i + 1 == len(loader)",
 )
 CARRIED = Violation(
     at(5),
     "the step uses micro-batches that the previous epoch left over",
     "uses more than N micro-batches",
-    evidence((6, "the counter restarts with the loop")),
+    notes((6, "the counter restarts with the loop")),
     "step once more when the loader ends: … or i + 1 == len(loader)",
 )
 UNSYNCED = Violation(
     at(5),
     "step() uses gradients that were not synchronised between the ranks",
     "each rank steps with its own gradients",
-    evidence((3, "these gradients stay on their rank")),
+    notes((3, "these gradients stay on their rank")),
     "leave no_sync() before the forward of the window's last micro-batch",
 )
 WASTED = Violation(
@@ -274,7 +273,7 @@ WASTED = Violation(
     "the ranks synchronise gradients 2 times for one step(), but once is enough: 80 bytes of needless traffic "
     "per step on each rank",
     "synchronised every time",
-    evidence((5, "needed here")),
+    notes((5, "needed here")),
     "put no_sync() around all but the window's last micro-batch, forward and backward",
     step=at(5),
 )
@@ -317,7 +316,7 @@ BROKEN = {
     "one in the same loop, whose step comes after it": Broken(
         "ZG101",
         tuple(replace(event, loop=1) for event in (BACKWARD, STEP, BACKWARD, STEP)),
-        replace(STALE, evidence=evidence((5, "used here, in the previous iteration"))),
+        replace(STALE, notes=notes((5, "used here, in the previous iteration"))),
     ),
     "one that may have reached the subject, just before its step": Broken(
         "ZG101", (BACKWARD, STEP, replace(BACKWARD, may=True), STEP), STALE
@@ -366,7 +365,7 @@ BROKEN = {
             at(9),
             "the optimizer receives gradients, but never steps",
             "never steps",
-            evidence((7, "these gradients are never used")),
+            notes((7, "these gradients are never used")),
             "call step() after the backward",
         ),
     ),
@@ -376,7 +375,7 @@ BROKEN = {
         (replace(BACKWARD, loop=1), HOLD, replace(ZERO, loop=1)),
         replace(
             CUT,
-            evidence=evidence(
+            notes=notes(
                 (3, "this micro-batch is lost, in the previous iteration"),
                 (6, "the guard keeps the window open"),
             ),
@@ -387,7 +386,7 @@ BROKEN = {
         (BACKWARD, replace(HOLD, guard=None), replace(ZERO, loop=1)),
         replace(
             CUT,
-            evidence=evidence((3, "this micro-batch is lost"), (5, "the guard keeps the window open")),
+            notes=notes((3, "this micro-batch is lost"), (5, "the guard keeps the window open")),
         ),
     ),
     "windows that are cut one after the other": Broken(
@@ -395,7 +394,7 @@ BROKEN = {
         (CutWindows(at(1), backward=at(3), step=at(5)),),
         replace(
             CUT,
-            evidence=evidence((3, "this micro-batch is lost"), (5, "the step that closes the windows")),
+            notes=notes((3, "this micro-batch is lost"), (5, "the step that closes the windows")),
         ),
     ),
     "windows that are cut, and whose guard was read": Broken(
@@ -418,7 +417,7 @@ BROKEN = {
         replace(
             EMPTY,
             message="step() has no gradients to use: no backward() runs between the clear and the step",
-            evidence=evidence((1, "cleared here")),
+            notes=notes((1, "cleared here")),
             proven=False,
         ),
     ),
@@ -426,12 +425,12 @@ BROKEN = {
     "a second step after another's of some of the parameters": Broken(
         "ZG105",
         (BACKWARD, STEP, Step(at(8), foreign=True, part=True), Step(at(9))),
-        replace(REPEATED, evidence=evidence((8, "used here"))),
+        replace(REPEATED, notes=notes((8, "used here"))),
     ),
     "a second step in the next iteration": Broken(
         "ZG105",
         (BACKWARD, replace(STEP, loop=1), Step(at(5), loop=1)),
-        replace(REPEATED, site=at(5), evidence=evidence((5, "used here, in the previous iteration"))),
+        replace(REPEATED, site=at(5), notes=notes((5, "used here, in the previous iteration"))),
     ),
     "a second step of some parameters": Broken(
         "ZG105",
@@ -440,7 +439,7 @@ BROKEN = {
             at(9),
             "step() uses the same gradients of some parameters a second time (weight and 2 more)",
             "used again, with new gradients of the others",
-            evidence((5, "used here")),
+            notes((5, "used here")),
             "clear all parameters of the optimizer: optimizer.zero_grad()",
         ),
     ),
@@ -451,7 +450,7 @@ BROKEN = {
             at(5),
             "step() uses the same gradients of some parameters a second time (weight)",
             "used again, with new gradients of the others",
-            evidence((5, "used here, in the previous iteration")),
+            notes((5, "used here, in the previous iteration")),
             "clear all parameters of the optimizer: optimizer.zero_grad()",
         ),
     ),
@@ -537,7 +536,7 @@ BROKEN = {
             at(4),
             "encoder is replaced after its optimizer was made: no step trains it",
             "other parameters from here on",
-            evidence((2, "gets the parameters of encoder")),
+            notes((2, "gets the parameters of encoder")),
             "make the optimizer after the model",
         ),
     ),
@@ -548,7 +547,7 @@ BROKEN = {
             at(4),
             "the output of encoder is detached at its only use: nothing trains it",
             "cuts the graph",
-            evidence((2, "gets the parameters of encoder"), (3, "does not reach them")),
+            notes((2, "gets the parameters of encoder"), (3, "does not reach them")),
             "remove detach(), or do not give the optimizer the parameters of encoder",
         ),
     ),
@@ -559,7 +558,7 @@ BROKEN = {
             at(2),
             "the optimizer is made anew for every step: what it remembers is lost",
             "made here, again and again",
-            evidence((5, "its only step")),
+            notes((5, "its only step")),
             "make the optimizer once, before the loop",
             step=at(5),
         ),
@@ -576,7 +575,7 @@ BROKEN = {
         (BACKWARD, replace(CLIP, loop=1), replace(BACKWARD, loop=1), STEP),
         replace(
             PART_CLIPPED,
-            evidence=evidence((3, "a later backward adds to them, in the next iteration")),
+            notes=notes((3, "a later backward adds to them, in the next iteration")),
         ),
     ),
     "a step past the scaler": Broken("ZG205", (SCALED, STEP), PAST_SCALER),
@@ -592,7 +591,7 @@ BROKEN = {
         replace(
             NO_UPDATE,
             message="unscale_() is called again without scaler.update() in between",
-            evidence=evidence((4, "first call")),
+            notes=notes((4, "first call")),
         ),
     ),
     "an unscale after a step, in the next iteration": Broken(
@@ -602,7 +601,7 @@ BROKEN = {
             NO_UPDATE,
             site=at(4),
             message="unscale_() is called again without scaler.update() in between",
-            evidence=evidence((5, "first call, in the previous iteration")),
+            notes=notes((5, "first call, in the previous iteration")),
         ),
     ),
     "a scaler's step for a loss that is not scaled": Broken("ZG208", (BACKWARD, SCALER_STEP), NOT_SCALED),
@@ -642,7 +641,7 @@ BROKEN = {
         replace(
             ODD,
             message="the guard closes a window of 3 instead of 4 micro-batches",
-            evidence=evidence((3, "the window's last backward"), (6, "the guard")),
+            notes=notes((3, "the window's last backward"), (6, "the guard")),
             help="count micro-batches from 1: (i + 1) % 4 == 0",
         ),
     ),
@@ -658,12 +657,12 @@ BROKEN = {
     "a remainder that is cleared": Broken(
         "ZG303",
         (ZERO, BACKWARD, HOLD, Zero(at(9), length=2)),
-        replace(REMAINDER, evidence=evidence((3, "the last micro-batches"), (9, "cleared here"))),
+        replace(REMAINDER, notes=notes((3, "the last micro-batches"), (9, "cleared here"))),
     ),
     "a remainder of a run": Broken(
         "ZG303",
         (PartialWindow(at(5), backward=at(3)),),
-        replace(REMAINDER, evidence=evidence((3, "the last micro-batches"))),
+        replace(REMAINDER, notes=notes((3, "the last micro-batches"))),
     ),
     "a remainder of a run, with its guard": Broken(
         "ZG303", (PartialWindow(at(5), backward=at(3), guard=GUARD),), REMAINDER
@@ -671,7 +670,7 @@ BROKEN = {
     "a remainder of a run that is cleared": Broken(
         "ZG303",
         (PartialWindow(at(5), backward=at(3), guard=GUARD, cleared=at(9)),),
-        replace(REMAINDER, evidence=evidence((3, "the last micro-batches"), (9, "cleared here"))),
+        replace(REMAINDER, notes=notes((3, "the last micro-batches"), (9, "cleared here"))),
     ),
     "a window that is carried on": Broken(
         "ZG304", (ZERO, BACKWARD, Enter(at(2)), BACKWARD, BACKWARD, CLOSING), CARRIED
@@ -687,7 +686,7 @@ BROKEN = {
     "a long window of a run": Broken(
         "ZG304",
         (LongWindow(at(5), window=5),),
-        replace(CARRIED, label="uses 5 micro-batches instead of N", evidence=()),
+        replace(CARRIED, label="uses 5 micro-batches instead of N", notes=()),
     ),
     "a long window of a run, with its guard": Broken(
         "ZG304",
@@ -701,7 +700,7 @@ BROKEN = {
         replace(
             UNSYNCED,
             message=UNSYNCED.message + ", because of no_sync()",
-            evidence=evidence(
+            notes=notes(
                 (3, "these gradients stay on their rank"),
                 (2, "synchronisation is turned off here"),
             ),
@@ -1090,7 +1089,7 @@ def test_a_bare_use_of_parameters_that_were_just_made_cites_no_clear() -> None:
     made = rule("ZG107").check(state(ZERO, STEP), Clip(at(4), bare=True))
     assert made == ON_NONE
     new = replace(state(ZERO), cleared=None)
-    assert rule("ZG107").check(new, Clip(at(4), bare=True)) == replace(ON_NONE, evidence=())
+    assert rule("ZG107").check(new, Clip(at(4), bare=True)) == replace(ON_NONE, notes=())
 
 
 @pytest.mark.parametrize(

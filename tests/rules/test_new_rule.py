@@ -46,7 +46,8 @@ for x, y in loader:
 
 from zerograd.core.events import Event, Zero
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.finding import Note
+from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -55,7 +56,7 @@ def check(before: State, event: Event) -> Violation | None:
     return Violation(
         site=event.site,
         message="the gradients are already cleared",
-        evidence=(Evidence(before.cleared.site, "cleared here"),),
+        notes=(Note(before.cleared.site, "cleared here"),),
     )
 
 

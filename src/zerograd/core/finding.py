@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zerograd.core.events import Measured, Site
 from zerograd.core.records import Record, dataclass, field
 from zerograd.core.training_loop import LoopVerdict
-
-if TYPE_CHECKING:
-    from zerograd.core.rule import Rule, Violation
 
 Level = Literal["error", "advice"]
 Place = tuple[str, str, int, int | None]
@@ -102,21 +99,6 @@ def _presentation() -> Any:
     from importlib import import_module
 
     return import_module(_PRESENTATION)
-
-
-def finding_of(rule: Rule, violation: Violation) -> Finding:
-    """The finding that says what a violation is."""
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        level=rule.level,
-        message=violation.message,
-        site=violation.site,
-        label=violation.label,
-        notes=tuple(Note(one.site, one.message) for one in violation.evidence),
-        help=violation.help,
-        measured=violation.measured,
-    )
 
 
 class Problem(Record):

@@ -21,15 +21,9 @@ from zerograd.core.events import (
     Step,
     Unscale,
 )
+from zerograd.core.finding import Finding, Note
 from zerograd.core.lifecycle import FIELDS, State
 from zerograd.core.records import Record, dataclass
-
-
-class Evidence(Record):
-    """An earlier event that belongs to a violation, and its part in it."""
-
-    site: Site
-    message: str
 
 
 class Violation(Record):
@@ -38,7 +32,7 @@ class Violation(Record):
     site: Site
     message: str
     label: str = ""
-    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[Note, ...] = ()
     help: str = ""
     step: Site | None = None
     """The step at which it shows, where that is not the site itself."""
@@ -127,6 +121,21 @@ class Rule(Page):
         unknown = self.reads - FIELDS
         if unknown:
             raise ValueError(f"{self.code} reads {sorted(unknown)}, which State does not have")
+
+
+def finding_of(rule: Rule, violation: Violation) -> Finding:
+    """The finding that says what a violation is."""
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        level=rule.level,
+        message=violation.message,
+        site=violation.site,
+        label=violation.label,
+        notes=violation.notes,
+        help=violation.help,
+        measured=violation.measured,
+    )
 
 
 def of_kind(*kinds: type[Event]) -> Callable[[Event], bool]:

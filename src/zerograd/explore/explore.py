@@ -288,7 +288,7 @@ class _Exploration:
     def counted(self, violation: Violation, paths: set[Decisions]) -> set[Decisions]:
         """The paths without decisions that are only about whether the wrong code runs at all."""
         reported = frozenset(site for site in (violation.site, violation.step) if site is not None)
-        cited = reported.union(evidence.site for evidence in violation.evidence)
+        cited = reported.union(note.site for note in violation.notes)
         around = self.enclosures.around
         idle = {
             decision

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from zerograd.core.automaton import Automaton, Edge, Node
 from zerograd.core.events import Backward, End, Event, Observation, Step, Sync, Unknown, Zero
-from zerograd.core.finding import Finding, Place, Report, finding_of
-from zerograd.core.rule import Rule, Violation
+from zerograd.core.finding import Finding, Place, Report
+from zerograd.core.rule import Rule, Violation, finding_of
 from zerograd.fold.window_statistics import Observations, WindowStatistics
 
 

@@ -32,8 +32,9 @@ for epoch in range(2):
 """
 
 from zerograd.core.events import Event, LongWindow, Site, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
+from zerograd.core.rule import Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -55,7 +56,7 @@ def _violation(step: Site, guard: Site | None, label: str) -> Violation:
         site=step,
         message="the step uses micro-batches that the previous epoch left over",
         label=label,
-        evidence=(Evidence(guard, "the counter restarts with the loop"),) if guard else (),
+        notes=(Note(guard, "the counter restarts with the loop"),) if guard else (),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )
 

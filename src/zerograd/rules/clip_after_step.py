@@ -30,8 +30,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Clip, Event, Site, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, follows, of_kind
+from zerograd.core.rule import Rule, Violation, follows, of_kind
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -52,7 +53,7 @@ def _violation(clip: Site, step: Site) -> Violation:
         site=clip,
         message="the clip comes after the step() that used the gradients",
         label="too late",
-        evidence=(Evidence(step, "used here"),),
+        notes=(Note(step, "used here"),),
         help="clip after backward() and before step()",
     )
 

@@ -30,8 +30,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Backward, Clip, Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, follows, of_kind
+from zerograd.core.rule import Rule, Violation, follows, of_kind
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -43,7 +44,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=before.early.site,
         message="the clip comes before the backward() whose gradients it should limit",
         label="nothing to clip yet",
-        evidence=(Evidence(before.backward.site, "the step uses these gradients unclipped"),),
+        notes=(Note(before.backward.site, "the step uses these gradients unclipped"),),
         help="clip after backward() and before step()",
         step=event.site,
     )

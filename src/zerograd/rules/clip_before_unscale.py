@@ -33,8 +33,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Clip, Event
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Scale, State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, of_kind, scaler
+from zerograd.core.rule import Feature, Rule, Violation, of_kind, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -46,7 +47,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=event.site,
         message="the gradients are clipped while they are still scaled",
         label="clips scaled gradients",
-        evidence=(Evidence(before.backward.site, "scaled here"),),
+        notes=(Note(before.backward.site, "scaled here"),),
         help="call scaler.unscale_(optimizer) before the clip",
     )
 

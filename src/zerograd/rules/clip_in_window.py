@@ -33,8 +33,9 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import Clip, Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, of_kind, place
+from zerograd.core.rule import Rule, Violation, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -46,8 +47,8 @@ def check(before: State, event: Event) -> Violation | None:
         site=before.reclipped.site,
         message="gradients are clipped before their window is complete",
         label="clips part of the window",
-        evidence=(
-            Evidence(
+        notes=(
+            Note(
                 before.backward.site,
                 "a later backward adds to them"
                 + (", in the next iteration" if place(before.reclipped, before.backward) else ""),

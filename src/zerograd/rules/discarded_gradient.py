@@ -32,8 +32,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import End, Event, Excuse, Step, Zero
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import EMPTY, State
-from zerograd.core.rule import Evidence, Rule, Violation, of_kind
+from zerograd.core.rule import Rule, Violation, of_kind
 
 HELP = "clear before the backward or after the step, not between them"
 
@@ -44,7 +45,7 @@ def check(before: State, event: Event) -> Violation | None:
             site=event.site,
             message="the optimizer receives gradients, but never steps",
             label="never steps",
-            evidence=(Evidence(event.idle_loss, "these gradients are never used"),),
+            notes=(Note(event.idle_loss, "these gradients are never used"),),
             help="call step() after the backward",
         )
     if not isinstance(event, Step) or event.foreign:
@@ -56,9 +57,9 @@ def check(before: State, event: Event) -> Violation | None:
         site=clear.site,
         message="the gradients are cleared between backward() and step()",
         label="drops the gradients",
-        evidence=(
-            Evidence(backward.site, "computed by this backward"),
-            Evidence(event.site, "so this step has nothing to use"),
+        notes=(
+            Note(backward.site, "computed by this backward"),
+            Note(event.site, "so this step has nothing to use"),
         ),
         help=HELP,
         step=event.site,

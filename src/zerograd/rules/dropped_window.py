@@ -30,8 +30,9 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import End, Event, PartialWindow, Site, Zero
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
+from zerograd.core.rule import Rule, Violation, Windows, guarded
 from zerograd.rules import carried_window
 
 
@@ -50,16 +51,16 @@ def check(before: State, event: Event) -> Violation | None:
 
 
 def _violation(step: Site, backward: Site, cleared: Site | None, guard: Site | None) -> Violation:
-    evidence = [Evidence(backward, "the last micro-batches")]
+    notes = [Note(backward, "the last micro-batches")]
     if cleared is not None:
-        evidence.append(Evidence(cleared, "cleared here"))
+        notes.append(Note(cleared, "cleared here"))
     elif guard is not None:
-        evidence.append(Evidence(guard, "the guard does not close it"))
+        notes.append(Note(guard, "the guard does not close it"))
     return Violation(
         site=step,
         message="the last, partial window is never stepped",
         label="never reached for the remainder",
-        evidence=tuple(evidence),
+        notes=tuple(notes),
         help="step once more when the loader ends: … or i + 1 == len(loader)",
     )
 

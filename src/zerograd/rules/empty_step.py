@@ -28,8 +28,9 @@ for x, y in loader:
 from typing import TypeGuard
 
 from zerograd.core.events import Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import EMPTY, State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -37,16 +38,16 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     if before.dropped is not None:
         return None  # there was a backward, and the clear is in the wrong place
-    evidence = [Evidence(before.cleared.site, "cleared here")]
+    notes = [Note(before.cleared.site, "cleared here")]
     if event.idle_loss is not None:
-        evidence.append(Evidence(event.idle_loss, "nothing uses this loss"))
+        notes.append(Note(event.idle_loss, "nothing uses this loss"))
     around = "in this loop" if event.loop else "before it in this function"
     where = "between the clear and the step" if event.fed else around
     return Violation(
         site=event.site,
         message=f"step() has no gradients to use: no backward() runs {where}",
         label="no gradients",
-        evidence=tuple(evidence),
+        notes=tuple(notes),
         help="call backward() on the loss before step()",
         proven=event.idle_loss is not None,
     )

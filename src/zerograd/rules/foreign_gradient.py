@@ -46,8 +46,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Backward, Event, ReadBy, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, numbers
+from zerograd.core.rule import Feature, Rule, Violation, numbers
 from zerograd.rules import stale_gradient
 
 
@@ -67,9 +68,9 @@ def check(before: State, event: Event) -> Violation | None:
         message="backward() adds to gradients that another optimizer's phase left here"
         + numbers(seen),
         label="adds to .grad",
-        evidence=(
-            Evidence(left.site, "left by this backward"),
-            Evidence(step.site, "which was meant for this step"),
+        notes=(
+            Note(left.site, "left by this backward"),
+            Note(step.site, "which was meant for this step"),
         ),
         help="clear this optimizer before its own backward: optimizer.zero_grad()",
         step=event.site,
@@ -90,10 +91,10 @@ def _leak(event: Step, left: Backward, used: Step, own: Backward) -> Violation:
         message="backward() also fills the gradients of another optimizer, whose step uses them: "
         "detach() is missing" + numbers(event),
         label="reaches the other optimizer's parameters",
-        evidence=(
-            Evidence(used.site, "meant for this step"),
-            Evidence(own.site, "this backward adds the opposite"),
-            Evidence(event.site, "uses the sum"),
+        notes=(
+            Note(used.site, "meant for this step"),
+            Note(own.site, "this backward adds the opposite"),
+            Note(event.site, "uses the sum"),
         ),
         help="detach() the other network's output where this loss reads it",
         step=event.site,

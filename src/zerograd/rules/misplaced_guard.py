@@ -31,15 +31,16 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import End, Event, OddWindow, Site, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
+from zerograd.core.rule import Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, OddWindow):
         closes = "step()" if event.guard is None else "the guard"
         message = f"{closes} closes a window of {event.window} instead of {event.meant or 'N'} micro-batches"
-        other = () if event.guard is None else (Evidence(event.guard, "the guard"),)
+        other = () if event.guard is None else (Note(event.guard, "the guard"),)
         return _violation(
             event.site, message, event.backward, other, event.site, _help(event.guard, event.meant)
         )
@@ -55,7 +56,7 @@ def check(before: State, event: Event) -> Violation | None:
     than = "fewer" if before.window < event.length else "more"
     said = event.decided.length if event.decided is not None else 0
     message = f"the guard closes a window of {than} than {said or 'N'} micro-batches"
-    step = (Evidence(event.site, "the step"),)
+    step = (Note(event.site, "the step"),)
     help_ = _help(event.guard, said)
     return _violation(event.guard, message, before.backward.site, step, event.site, help_)
 
@@ -70,7 +71,7 @@ def _violation(
     site: Site,
     message: str,
     backward: Site,
-    other: tuple[Evidence, ...],
+    other: tuple[Note, ...],
     step: Site,
     help_: str,
 ) -> Violation:
@@ -78,7 +79,7 @@ def _violation(
         site=site,
         message=message,
         label="closes the window here",
-        evidence=(Evidence(backward, "the window's last backward"), *other),
+        notes=(Note(backward, "the window's last backward"), *other),
         help=help_,
         step=step,
     )
@@ -94,9 +95,9 @@ def _never(before: State, event: End) -> Violation | None:
         site=held.guard,
         message="the guard does not close a window that is already full",
         label="never true when it should be",
-        evidence=(
-            Evidence(backward.site, "adds to a window that has N micro-batches"),
-            Evidence(held.site, "this step is not reached"),
+        notes=(
+            Note(backward.site, "adds to a window that has N micro-batches"),
+            Note(held.site, "this step is not reached"),
         ),
         help="count micro-batches from 1: (i + 1) % N == 0",
     )

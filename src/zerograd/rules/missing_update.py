@@ -30,8 +30,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Event, Step, Unscale
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, place, scaler
+from zerograd.core.rule import Feature, Rule, Violation, place, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -48,7 +49,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=event.site,
         message=f"{call} is called again without scaler.update() in between",
         label="second call",
-        evidence=(Evidence(first.site, "first call" + place(first, event)),),
+        notes=(Note(first.site, "first call" + place(first, event)),),
         help="call scaler.update() once after every scaler.step(), also where the step is skipped",
     )
 

@@ -35,8 +35,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Backward, Event
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Scale, State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
+from zerograd.core.rule import Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -50,7 +51,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=event.site,
         message="a scaled backward() adds to gradients that are already unscaled",
         label="adds scaled gradients",
-        evidence=(Evidence(before.unscaled.site, "unscaled here"),),
+        notes=(Note(before.unscaled.site, "unscaled here"),),
         help="call unscale_() once, after the window's last backward()",
     )
 

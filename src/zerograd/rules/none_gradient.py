@@ -31,8 +31,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Assign, Clip, Event, Unscale, Zero
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -40,14 +41,14 @@ def check(before: State, event: Event) -> Violation | None:
         return None
     if event.may and isinstance(event, Zero):
         return None  # it may clear another's; `may` of other uses is about what they do
-    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[Note, ...] = ()
     if before.cleared is not None:
-        evidence = (Evidence(before.cleared.site, "set to None here"),)
+        notes = (Note(before.cleared.site, "set to None here"),)
     return Violation(
         site=event.site,
         message=".grad is None here: no backward() has run yet",
         label="fails on None",
-        evidence=evidence,
+        notes=notes,
         help="test `if p.grad is not None` first, or call zero_grad()",
     )
 

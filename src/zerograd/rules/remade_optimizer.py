@@ -34,8 +34,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -45,7 +46,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=event.remade,
         message="the optimizer is made anew for every step: what it remembers is lost",
         label="made here, again and again",
-        evidence=(Evidence(event.site, "its only step"),),
+        notes=(Note(event.site, "its only step"),),
         help="make the optimizer once, before the loop",
         step=event.site,
     )

@@ -32,8 +32,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, listed, of_kind, place
+from zerograd.core.rule import Rule, Violation, listed, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -51,7 +52,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=event.site,
         message="step() uses the same gradients a second time",
         label="used again",
-        evidence=(Evidence(before.used.site, "used here" + place(before.used, event)),),
+        notes=(Note(before.used.site, "used here" + place(before.used, event)),),
         help="step once per backward",
     )
 
@@ -62,7 +63,7 @@ def _partly(event: Step, used: Step) -> Violation:
         site=event.site,
         message=f"step() uses the same gradients of some parameters a second time{some}",
         label="used again, with new gradients of the others",
-        evidence=(Evidence(used.site, "used here" + place(used, event)),),
+        notes=(Note(used.site, "used here" + place(used, event)),),
         help="clear all parameters of the optimizer: optimizer.zero_grad()",
     )
 

@@ -28,8 +28,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Scale, State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
+from zerograd.core.rule import Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -41,7 +42,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=event.site,
         message="step() uses gradients that are still scaled",
         label="bypasses the scaler",
-        evidence=(Evidence(before.backward.site, "scaled here"),),
+        notes=(Note(before.backward.site, "scaled here"),),
         help="call scaler.step(optimizer), then scaler.update()",
     )
 

@@ -33,8 +33,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Backward, Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
-from zerograd.core.rule import Evidence, Rule, Violation, numbers, of_kind, place
+from zerograd.core.rule import Rule, Violation, numbers, of_kind, place
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -49,7 +50,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=mixed.site,
         message="backward() adds to gradients that step() already used" + numbers(seen),
         label="adds to .grad",
-        evidence=(Evidence(before.used.site, "used here" + place(before.used, mixed)),),
+        notes=(Note(before.used.site, "used here" + place(before.used, mixed)),),
         help="clear the gradients between the step and the next backward: optimizer.zero_grad()"
         if before.others is None
         else "clear this optimizer right before its own backward: optimizer.zero_grad()",

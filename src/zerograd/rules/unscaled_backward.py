@@ -30,8 +30,9 @@ for x, y in loader:
 """
 
 from zerograd.core.events import Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation, scaler
+from zerograd.core.rule import Feature, Rule, Violation, scaler
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -41,7 +42,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=before.plain.site,
         message="the loss is not scaled, but the scaler's step divides by the scale",
         label="not scaled",
-        evidence=(Evidence(event.site, "divided here"),),
+        notes=(Note(event.site, "divided here"),),
         help="call scaler.scale(loss).backward()",
         step=event.site,
     )

@@ -30,8 +30,9 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import Event, Excuse, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded
+from zerograd.core.rule import Rule, Violation, Windows, guarded
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -53,7 +54,7 @@ def check(before: State, event: Event) -> Violation | None:
         site=before.backward.site,
         message=message,
         label="adds the full loss",
-        evidence=(Evidence(event.site, "one step for the whole window"),),
+        notes=(Note(event.site, "one step for the whole window"),),
         help="divide the loss by the number of micro-batches in the window",
         step=event.site,
     )

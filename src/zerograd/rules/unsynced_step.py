@@ -41,8 +41,9 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import Backward, Event, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation
+from zerograd.core.rule import Feature, Rule, Violation
 
 _HELP = {
     ".module": "call the wrapped model: model(x), not model.module(x)",
@@ -57,15 +58,15 @@ def check(before: State, event: Event) -> Violation | None:
     backward = before.local
     if backward is None:
         return None
-    evidence = [Evidence(backward.site, "these gradients stay on their rank")]
+    notes = [Note(backward.site, "these gradients stay on their rank")]
     if backward.off is not None:
-        evidence.append(Evidence(backward.off, "synchronisation is turned off here"))
+        notes.append(Note(backward.off, "synchronisation is turned off here"))
     why = f", because of {backward.unsynced}" if backward.unsynced else ""
     return Violation(
         site=event.site,
         message=f"step() uses gradients that were not synchronised between the ranks{why}",
         label="each rank steps with its own gradients",
-        evidence=tuple(evidence),
+        notes=tuple(notes),
         help=_HELP.get(
             backward.unsynced,
             "leave no_sync() before the forward of the window's last micro-batch",

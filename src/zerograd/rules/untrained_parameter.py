@@ -42,8 +42,9 @@ for epoch in range(12):
 """
 
 from zerograd.core.events import Backward, Event, Site, Untrained
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, listed
+from zerograd.core.rule import Rule, Violation, listed
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -64,7 +65,7 @@ def check(before: State, event: Event) -> Violation | None:
 
 def _in_source(site: Site, module: Untrained) -> Violation:
     backward = [] if module.backward is None else [(module.backward, "does not reach them")]
-    evidence = [(module.optimizer, f"gets the parameters of {module.name}"), *backward]
+    notes = [(module.optimizer, f"gets the parameters of {module.name}"), *backward]
     if module.replaced:
         message = f"{module.name} is replaced after its optimizer was made: no step trains it"
         help_ = "make the optimizer after the model"
@@ -75,7 +76,7 @@ def _in_source(site: Site, module: Untrained) -> Violation:
         site=site,
         message=message,
         label="other parameters from here on" if module.replaced else "cuts the graph",
-        evidence=tuple(Evidence(at, label) for at, label in evidence),
+        notes=tuple(Note(at, label) for at, label in notes),
         help=help_,
     )
 

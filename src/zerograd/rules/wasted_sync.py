@@ -37,8 +37,9 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import Backward, Event, Excuse, Step
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import LONGEST_WINDOW, State
-from zerograd.core.rule import Evidence, Feature, Rule, Violation
+from zerograd.core.rule import Feature, Rule, Violation
 
 _UNITS = ("bytes", "KB", "MB", "GB")
 
@@ -58,7 +59,7 @@ def check(before: State, event: Event) -> Violation | None:
         message=f"the ranks synchronise gradients {before.window} {more}times for one step(), but "
         f"once is enough: {wasted} of needless traffic per step on each rank",
         label="synchronised every time",
-        evidence=(Evidence(event.site, "needed here"),),
+        notes=(Note(event.site, "needed here"),),
         help="put no_sync() around all but the window's last micro-batch, forward and backward",
         step=event.site,
     )

@@ -29,14 +29,15 @@ for i, (x, y) in enumerate(loader):
 """
 
 from zerograd.core.events import CutWindows, Event, Site, Zero
+from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
-from zerograd.core.rule import Evidence, Rule, Violation, Windows, guarded, place
+from zerograd.core.rule import Rule, Violation, Windows, guarded, place
 
 
 def check(before: State, event: Event) -> Violation | None:
     if isinstance(event, CutWindows):
         if event.guard is None:
-            closes = Evidence(event.step, "the step that closes the windows")
+            closes = Note(event.step, "the step that closes the windows")
             return _violation(event.site, event.backward, "", closes)
         return _violation(event.site, event.backward, "", _kept_open_by(event.guard))
     held, backward = before.held, before.backward
@@ -50,17 +51,17 @@ def check(before: State, event: Event) -> Violation | None:
     return _violation(event.site, backward.site, place(backward, event), guard)
 
 
-def _kept_open_by(guard: Site) -> Evidence:
-    return Evidence(guard, "the guard keeps the window open")
+def _kept_open_by(guard: Site) -> Note:
+    return Note(guard, "the guard keeps the window open")
 
 
-def _violation(clear: Site, backward: Site, where: str, open_: Evidence) -> Violation:
+def _violation(clear: Site, backward: Site, where: str, open_: Note) -> Violation:
     return Violation(
         site=clear,
         message="the clear drops gradients of a window that is still open",
         label="drops part of the window",
-        evidence=(
-            Evidence(backward, "this micro-batch is lost" + where),
+        notes=(
+            Note(backward, "this micro-batch is lost" + where),
             open_,
         ),
         help="clear only where the window closes, after step()",

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from zerograd.core.events import Backward, End, Event, Hold, Site, Step, Unknown, Zero
+from zerograd.core.finding import Note
 from zerograd.core.records import replace
-from zerograd.core.rule import Evidence, Rule, Violation
+from zerograd.core.rule import Rule, Violation
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.decisions import Decision
 from zerograd.explore.explore import Outcome, Window, explore
@@ -225,7 +226,7 @@ class RootSearch:
         """A backward that runs where one is missed, and is taken to reach other optimizers only."""
         if violation.proven:
             return ""
-        start = violation.evidence[0].site if violation.evidence else None
+        start = violation.notes[0].site if violation.notes else None
         end = violation.site
         if violation.step is not None:
             start, end = violation.site, violation.step
@@ -241,9 +242,9 @@ class RootSearch:
 
     def is_by_hand(self, violation: Violation) -> bool:
         """Whether gradients are set by hand where a backward is missed, or used before they are cleared."""
-        if not violation.evidence or violation.evidence[0].site.path != violation.site.path:
+        if not violation.notes or violation.notes[0].site.path != violation.site.path:
             return False
-        start, end = violation.evidence[0].site.line, violation.site.line
+        start, end = violation.notes[0].site.line, violation.site.line
         lines = self.lines_that_use if violation.step is not None else self.lines_that_set
         if start <= end:
             return any(start <= line < end for line in lines)
@@ -343,8 +344,8 @@ class RootSearch:
         inner = min(loops, key=lambda loop: sum(1 for _ in walk(loop)), default=None)
         if inner is None or not inner.site.path or _is_in(violation.site, inner.site):
             return outcome
-        evidence = (*violation.evidence, Evidence(inner.site, "repeated by this loop"))
-        return replace(outcome, violation=replace(violation, evidence=evidence))
+        notes = (*violation.notes, Note(inner.site, "repeated by this loop"))
+        return replace(outcome, violation=replace(violation, notes=notes))
 
     def explore_unstepped(self, stepped: list[Subject]) -> None:
         """Finds optimizers that are built, cleared and given gradients of their own, and never stepped here."""

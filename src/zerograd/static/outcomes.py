@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Finding, finding_of
+from zerograd.core.finding import Finding
 from zerograd.core.records import dataclass, field, replace
-from zerograd.core.rule import Rule
+from zerograd.core.rule import Rule, finding_of
 from zerograd.explore.decisions import smallest, weight
 
 if TYPE_CHECKING:

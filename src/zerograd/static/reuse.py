@@ -357,7 +357,7 @@ class Reuse:
 
 def _sites(outcome: Outcome) -> list[Site]:
     violation = outcome.violation
-    found = [violation.site, *(one.site for one in violation.evidence)]
+    found = [violation.site, *(one.site for one in violation.notes)]
     return found if violation.step is None else [*found, violation.step]
 
 
@@ -366,7 +366,7 @@ def _moved(outcome: Outcome, move: Callable[[Site], Site]) -> Outcome:
     there = replace(
         violation,
         site=move(violation.site),
-        evidence=tuple(replace(one, site=move(one.site)) for one in violation.evidence),
+        notes=tuple(replace(one, site=move(one.site)) for one in violation.notes),
         step=violation.step and move(violation.step),
     )
     return replace(outcome, violation=there)
