@@ -1,8 +1,9 @@
 # Needs Python 3.10 or newer and make, nothing else: everything is installed into .venv, and the
 # libraries of test-libraries, which need Python 3.11, into .venv-libraries.
-# Another interpreter: make test PYTHON=python3.12
+# Another interpreter: make test PYTHON=python3.12; one process of tests instead of two: WORKERS=1
 
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 LIBRARIES := .venv-libraries
 VENVS := $(VENV) $(LIBRARIES)
@@ -37,13 +38,13 @@ demo: $(VENV)/.zerograd
 	@$(BIN)/python docs/demo.py
 
 test: lint
-	$(BIN)/pytest -q -n 2 --dist worksteal --tier fast
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --tier fast
 
 test-all: lint test-coverage
-	$(BIN)/pytest -q -n 2 --dist worksteal
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 test-long: $(VENV)/.dev
-	$(BIN)/pytest -q -n 2 --dist worksteal --tier long
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --tier long
 
 # Their own tests, without those that run torch, execute every line and branch of core and rules.
 test-coverage: $(VENV)/.dev
@@ -52,10 +53,10 @@ test-coverage: $(VENV)/.dev
 
 # The wheel where there is no source tree, with the tests that do not read it.
 test-wheel: $(VENV)/.dev
-	$(BIN)/python tests/support/installed.py -n 2 --tier fast
+	$(BIN)/python tests/support/installed.py -n $(WORKERS) --tier fast
 
 test-libraries: $(LIBRARIES)/.libraries $(LIBRARIES)/.zerograd
-	$(LIBRARIES)/bin/pytest -q -n 2 tests/libraries
+	$(LIBRARIES)/bin/pytest -q -n $(WORKERS) tests/libraries
 
 # Another torch than the pinned one: several gigabytes, so not a part of any other target.
 test-torch: $(VENV)/.dev
@@ -64,8 +65,8 @@ test-torch: $(VENV)/.dev
 	sed '1,/^$$/d' $(PINS) > .venv-torch/pins.txt  # without torch and what it needs, the first paragraph
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check --no-cache-dir install -c .venv-torch/pins.txt torch==$(VERSION) numpy
 	.venv-torch/bin/python -m pip --quiet --disable-pip-version-check install -c .venv-torch/pins.txt -e . -r requirements/dev.in
-	.venv-torch/bin/pytest -q -n 2 --tier fast tests/runtime tests/stepper tests/fold tests/launch
-	.venv-torch/bin/pytest -q -n 2 --tier long tests/runtime/ranks tests/stepper/test_stepper_ranks.py
+	.venv-torch/bin/pytest -q -n $(WORKERS) --tier fast tests/runtime tests/stepper tests/fold tests/launch
+	.venv-torch/bin/pytest -q -n $(WORKERS) --tier long tests/runtime/ranks tests/stepper/test_stepper_ranks.py
 	rm -rf .venv-torch
 
 # The half that reads source, on another Python and without torch. PYTHON names an interpreter that is not on the path.
@@ -76,7 +77,7 @@ test-python:
 	.venv-python/bin/python -c 'import platform; assert f"{platform.python_version()}.".startswith("$(VERSION)."), platform.python_version()'
 	.venv-python/bin/python -m pip --quiet --disable-pip-version-check install $(HASHED) -r requirements/build.txt -r requirements/dev.txt
 	.venv-python/bin/python -m pip --quiet --disable-pip-version-check install --no-build-isolation --no-deps -e .
-	.venv-python/bin/pytest -q -n 2 --tier fast $(STATIC:%=tests/%)
+	.venv-python/bin/pytest -q -n $(WORKERS) --tier fast $(STATIC:%=tests/%)
 	rm -rf .venv-python
 
 # REPOS is a folder of checkouts for the known bugs, which bench/wild.py --help describes.

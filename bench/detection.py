@@ -7,6 +7,7 @@ The programs of a commit are not known before it is made, so no tool, zerograd i
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import grammar
@@ -30,8 +31,8 @@ from tools import ABOUT, TOOLS, Tool, Unavailable, by_running, timed
 METHOD = (
     "Loops from bench/grammar.py, a right and a wrong version of each, drawn with the commit as the seed. A bug is "
     "found if something is printed for the wrong version that is not printed for the right one; it is named if that "
-    "is a fitting code of zerograd, or for other tools a message with a word of the bug. A false alarm is a message "
-    "about gradients for a right version. Set-up: the steps after installing. The processor time is that of the whole "
+    "is a fitting code of zerograd, or for other tools a message with a word of the bug. Only here: the tool names it, "
+    "and zerograd check does not. A false alarm is a message about gradients for a right version. Set-up: the steps after installing. The processor time is that of the whole "
     "command, divided by the programs; programs that are run are forks of one process that has loaded torch and the "
     "tool, and zerograd run is measured by what it starts, zerograd.watch. Overhead: the processor time of a short "
     "program with the tool, set-up included, relative to the same program without it, in interleaved rounds; bare "
@@ -52,7 +53,6 @@ class Score:
     found: int = 0
     named: int = 0
     alarms: int = 0
-    missed: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class Answers:
     scores: dict[str, Score]
     seconds: float
     """Processor time per program."""
+    named: set[str]
+    """The wrong programs whose bug it names."""
 
 
 def drawn(seed: str, count: int) -> list[Program]:
@@ -100,6 +102,7 @@ def _names(codes: tuple[str, ...]) -> str:
 def ask(tool: Tool, programs: list[Program]) -> Answers:
     """The score of a tool in each family; a right version is shown to it once."""
     scores: dict[str, Score] = {}
+    by_name = set()
     with tempfile.TemporaryDirectory() as folder:
         texts = [text for one in programs for text in (one.wrong, one.right)]
         paths = {text: Path(folder) / f"train{i:05}.py" for i, text in enumerate(texts)}
@@ -108,7 +111,7 @@ def ask(tool: Tool, programs: list[Program]) -> Answers:
         before = _children()
         said = dict(zip(paths, tool.ask(tool, list(paths.values())), strict=True))
         seconds = (_children() - before) / len(paths)
-    for number, one in enumerate(programs):
+    for one in programs:
         score = scores.setdefault(one.family, Score())
         new = said[one.wrong] - said[one.right]
         named = new & set(one.codes) if tool.ours else {m for m in new if re.search(one.names, m, re.IGNORECASE)}  # fmt: skip
@@ -116,9 +119,9 @@ def ask(tool: Tool, programs: list[Program]) -> Answers:
         score.found += bool(new)
         score.named += bool(named)
         score.alarms += any(ABOUT.search(message) for message in said[one.right])
-        if not named:
-            score.missed.append(number)
-    return Answers(scores, seconds)
+        if named:
+            by_name.add(one.wrong)
+    return Answers(scores, seconds, by_name)
 
 
 def _children() -> float:
@@ -207,7 +210,9 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="NAME", help="tools whose name contains this")
     parser.add_argument("--reads", default="", choices=("", "source", "runs"), help="only such tools")  # fmt: skip
     parser.add_argument("--mutants", choices=MUTANTS, help="also the mutants of bench/right")
-    parser.add_argument("--missed", action="store_true", help="print the programs zerograd misses")
+    parser.add_argument(
+        "--missed", action="store_true", help="print the programs that a tool misses"
+    )
     parser.add_argument("--parts", type=Path, metavar="DIR", help="keep what was measured for each tool here, and do not measure it again")  # fmt: skip
     parser.add_argument("--known", action="store_true", help="measure nothing: take what is kept")
     outcome.add_argument(parser)
@@ -219,10 +224,11 @@ def main() -> int:
     wrong = _mutants(options.mutants, seed, options.parts) if options.mutants else []
     measured: list[outcome.Row] = []
     families: list[outcome.Row] = []
+    ours: set[str] = set()
     for tool in chosen(options):
         part = options.parts and options.parts / f"{tool.home.name}.json"
         count = tool.sample or (options.runs if tool.reads == "runs" else None)
-        shown, mutated = first(programs, count), first(wrong if tool.mutants else (), count)
+        shown, mutated = first(programs, count), first(wrong, count)
         of = f"{seed}, {len(shown)} programs, {len(mutated)} mutants"
         known = _known(part, of)
         if known is None and options.known:
@@ -233,8 +239,12 @@ def main() -> int:
             known = _measure(tool, shown, mutated, options.missed)
             if part:
                 _keep(part, of, known)
-        measured += known[0]
-        families += known[1]
+        measured += known.rows
+        families += known.families
+        if tool is TOOLS[0]:
+            ours = set(known.named)
+        elif ours:
+            measured.append(outcome.Row(f"{tool.name}: only here", len(set(known.named) - ours)))
         if tool.sample:
             options.notes.append(f"{tool.name} is slow, so it saw {tool.sample} of each family and each kind of mutant.")  # fmt: skip
     if options.result:
@@ -254,24 +264,34 @@ def main() -> int:
     return 0
 
 
-Rows = tuple[list[outcome.Row], list[outcome.Row]]
+@dataclass(frozen=True)
+class Measured:
+    """The values of one tool."""
+
+    rows: list[outcome.Row]
+    families: list[outcome.Row]
+    named: list[str]
+    """Digests of the wrong programs whose bug it names."""
 
 
-def _measure(tool: Tool, programs: list[Program], wrong: list[Program], missed: bool) -> Rows:
+def _measure(tool: Tool, programs: list[Program], wrong: list[Program], missed: bool) -> Measured:
     answers = ask(tool, programs)
     show(tool, answers)
     found = list(rows(tool, answers))
+    named = answers.named
     if tool.reads == "runs" and tool.ask is by_running:
         found += overhead(tool, first(programs, 1)[:TIMED])
     if wrong:
         mutated = ask(tool, wrong)
         show(tool, mutated)
         found += rows(tool, mutated, "mutants ")
-    if missed and tool.ours:
-        for score in answers.scores.values():
-            for number in score.missed:
-                print(f"--- {tool.name} misses {programs[number].codes}\n{programs[number].wrong}")
-    return found, list(by_family(tool, answers))
+        named = named | mutated.named
+    if missed:
+        for one in (*programs, *wrong):
+            if one.wrong not in named:
+                print(f"--- {tool.name} misses {one.codes}\n{one.wrong}")
+    digests = sorted(hashlib.sha256(text.encode()).hexdigest()[:12] for text in named)
+    return Measured(found, list(by_family(tool, answers)), digests)
 
 
 def _mutants(name: str, seed: str, parts: Path | None) -> list[Program]:
@@ -288,20 +308,19 @@ def _mutants(name: str, seed: str, parts: Path | None) -> list[Program]:
     return mutated
 
 
-def _known(part: Path | None, of: str) -> Rows | None:
+def _known(part: Path | None, of: str) -> Measured | None:
     if part is None or not part.exists():
         return None
     found = json.loads(part.read_text(encoding="utf-8"))
     if found["of"] != of:
         return None
     one, two = ([outcome.Row(**row) for row in found[name]] for name in ("rows", "families"))
-    return one, two
+    return Measured(one, two, found["named"])
 
 
-def _keep(part: Path, of: str, known: Rows) -> None:
+def _keep(part: Path, of: str, known: Measured) -> None:
     part.parent.mkdir(parents=True, exist_ok=True)
-    rows, families = ([vars(row) for row in some] for some in known)
-    part.write_text(json.dumps({"of": of, "rows": rows, "families": families}), encoding="utf-8")  # fmt: skip
+    part.write_text(json.dumps({"of": of, **asdict(known)}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Training loops from a small grammar, each in a right version and broken in one way.
 
 A loop is drawn from its seed: its shape, its names, how it clears, clips, scales and accumulates. Every program runs,
-on toy data, with torch alone. `PAIRS` in its first line names the modules and their optimizers.
+on toy data, with torch alone.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -205,7 +204,6 @@ def _set_up(loop: Loop) -> str:
     ends = ("_a", "_b") if loop.pair else ("",)
     pairs = [(f"{loop.model}{end}", f"{loop.optimizer}{end}") for end in ends]
     lines = [
-        f"# PAIRS {json.dumps(pairs)}",
         "import torch",
         "from torch import nn",
         "",

@@ -49,8 +49,6 @@ class Tool:
     interpreter: str = sys.executable
     sample: int | None = None
     """At most so many programs of each family, for a slow tool."""
-    mutants: bool = True
-    """The tool needs nothing that only the drawn programs have."""
     absent: str = ""
     """Why the tool is not run."""
 
@@ -76,7 +74,7 @@ class Tool:
         if not self.packages or (self.home / ".done").exists():
             return
         interpreter = shutil.which(self.interpreter)
-        if interpreter is None:
+        if interpreter is None or subprocess.run([interpreter, "-c", ""], capture_output=True, check=False).returncode:  # fmt: skip
             raise Unavailable(f"it needs {self.interpreter}")
         shutil.rmtree(self.home, ignore_errors=True)
         try:
@@ -90,7 +88,9 @@ class Tool:
         if self.interpreter == sys.executable:
             (site,) = (self.home / "lib").glob("python*/site-packages")
             shared = sysconfig.get_paths()["purelib"]
-            (site / "shared.pth").write_text(f"{shared}\n", encoding="utf-8")
+            # As a folder of packages: the .pth files in it count, too.
+            line = f"import site; site.addsitedir({shared!r})\n"
+            (site / "shared.pth").write_text(line, encoding="utf-8")
         (self.home / ".done").touch()
 
     def python(self, *words: str | Path, folder: Path | None = None) -> str:
@@ -429,9 +429,8 @@ def by_traincheck(tool: Tool, paths: list[Path]) -> Said:
 
 
 def _collect(tool: Tool, program: Path, folder: Path, *more: str | Path) -> None:
-    named = re.match(r"# PAIRS (.*)", program.read_text(encoding="utf-8"))
-    assert named is not None
-    nets = [net for net, _ in json.loads(named[1])]
+    # It asks for the names of the modules: here, of all whose parameters the program asks for.
+    nets = dict.fromkeys(re.findall(r"(\w+)\.parameters\(", program.read_text(encoding="utf-8")))
     tool.python("-m", "traincheck.collect_trace", "--pyscript", program, "--models-to-track", *nets, "--output-dir", folder, *more, folder=folder.parent)  # fmt: skip
 
 
@@ -454,15 +453,15 @@ TOOLS = (
     Tool("zerograd run", "runs", by_running, ONE_COMMAND, words=(ZEROGRAD,)),
     Tool("ruff 0.17.4, all rules", "source", by_line, ONE_COMMAND, words=("ruff", "check", "--isolated", "--preview", "--no-cache", "--output-format", "concise", "--select", "ALL")),
     Tool("flake8 7.5.0", "source", by_line, ONE_COMMAND, FLAKE8, ("flake8",)),
-    Tool("pylint 4.1.3", "source", by_line, ONE_COMMAND, ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), ("pylint", "--disable=duplicate-code"), sample=10),
-    Tool("TorchFix 0.7.0, all rules", "source", by_line, ONE_COMMAND, ("torchfix==0.7.0", *FLAKE8, "libcst==1.5.1", "pyyaml==6.0.3"), ("torchfix", "--select=ALL"), sample=10),
+    Tool("pylint 4.1.3", "source", by_line, ONE_COMMAND, ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), ("pylint", "--disable=duplicate-code")),
+    Tool("TorchFix 0.7.0, all rules", "source", by_line, ONE_COMMAND, ("torchfix==0.7.0", *FLAKE8, "libcst==1.5.1", "pyyaml==6.0.3"), ("torchfix", "--select=ALL")),
     Tool("torch-preflight 0.5.0", "source", by_preflight, ONE_COMMAND, ("torch-preflight==0.5.0", "libcst==1.5.1", "pyyaml==6.0.3", *RICH)),
     Tool("mldoct 1.0.0", "source", by_mldoct, ONE_COMMAND, ("mldoct==1.0.0",)),
     Tool("dslinter 2.0.9, rules for PyTorch", "source", by_line, ("have Python 3.9", "name its plug-in to pylint", "run a command"), DSLINTER, ("pylint", "--load-plugins=dslinter", "--disable=all", f"--enable={DSLINTER_RULES}"), "python3.9"),
     Tool("semgrep 1.180.0, rules of ours", "source", by_semgrep, ("write rules", "run a command"), SEMGREP),
     Tool("Trainlint", "source", by_line, (), absent="its public source is now a harness for coding agents, with no command that checks a file and no rule about zero_grad or clipping"),
-    Tool("torch-audit 0.3.0, every step", "runs", by_running, ("attach it to each model and optimizer", "finish it"), ("torch-audit==0.3.0", "click==8.5.1", *RICH), (TORCH_AUDIT,), sample=10),
-    Tool("guardtower 0.1.0, audit and monitor", "runs", by_running, ("write a closure with a batch and a loss", "audit each model with it", "monitor the loop"), ("guardtower==0.1.0",), (GUARDTOWER,), sample=10),
-    Tool("torchtest2 0.1.0", "runs", by_running, ("take a batch", "check each model with it and a loss"), ("torchtest2==0.1.0",), (TORCHTEST2,), sample=10),
-    Tool("TrainCheck 0.2.0", "runs", by_traincheck, ("have a right program", "trace it", "infer invariants", "trace the program", "check the trace"), TRAINCHECK, sample=1, mutants=False),
+    Tool("torch-audit 0.3.0, every step", "runs", by_running, ("attach it to each model and optimizer", "finish it"), ("torch-audit==0.3.0", "click==8.5.1", *RICH), (TORCH_AUDIT,)),
+    Tool("guardtower 0.1.0, audit and monitor", "runs", by_running, ("write a closure with a batch and a loss", "audit each model with it", "monitor the loop"), ("guardtower==0.1.0",), (GUARDTOWER,)),
+    Tool("torchtest2 0.1.0", "runs", by_running, ("take a batch", "check each model with it and a loss"), ("torchtest2==0.1.0",), (TORCHTEST2,)),
+    Tool("TrainCheck 0.2.0", "runs", by_traincheck, ("have a right program", "trace it", "infer invariants", "trace the program", "check the trace"), TRAINCHECK, sample=1),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def test_every_run_names_its_tier() -> None:
     runs = {
         lines[at - 1].partition(":")[0]: line.partition("worksteal")[2].strip()
         for at, line in enumerate(lines)
-        if "pytest -q -n 2 --dist" in line
+        if "pytest -q -n $(WORKERS) --dist" in line
     }
     assert runs == {"test": "--tier fast", "test-all": "", "test-long": "--tier long"}
     continuous = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
