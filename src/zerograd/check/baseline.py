@@ -13,12 +13,9 @@ from typing import NamedTuple
 
 from zerograd.check.function_texts import Files, enclosing
 from zerograd.core.finding import Finding
+from zerograd.core.usage_error import UsageError
 
 VERSION = 1
-
-
-class Unusable(Exception):
-    """A baseline that cannot be read or written; the message says why and what to do."""
 
 
 class Known(NamedTuple):
@@ -75,7 +72,7 @@ def write(path: str, findings: Iterable[Finding], files: Files) -> None:
         with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
-        raise Unusable(f"{path} cannot be written: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _root(path: str) -> str:
@@ -91,19 +88,19 @@ def _load(path: str) -> Counter[Known]:
         with open(path, encoding="utf-8") as stream:
             data = json.load(stream)
     except FileNotFoundError:
-        raise Unusable(f"there is no baseline {path}; write it: {command}") from None
+        raise UsageError(f"there is no baseline {path}; write it: {command}") from None
     except OSError as error:
-        raise Unusable(f"the baseline {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"the baseline {path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"{path} is not a baseline ({error}); {again}") from None
+        raise UsageError(f"{path} is not a baseline ({error}); {again}") from None
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:
         reason = f"it has version {version!r}, this zerograd reads version {VERSION}"
-        raise Unusable(f"the baseline {path} cannot be used: {reason}; {again}")
+        raise UsageError(f"the baseline {path} cannot be used: {reason}; {again}")
     try:
         return Counter(dict(map(_entry, data["findings"])))
     except (KeyError, TypeError, ValueError):
-        raise Unusable(f"{path} is not a baseline (its findings are broken); {again}") from None
+        raise UsageError(f"{path} is not a baseline (its findings are broken); {again}") from None
 
 
 def _entry(entry: dict[str, object]) -> tuple[Known, int]:

@@ -11,13 +11,10 @@ from functools import cached_property
 from zerograd.check.function_texts import Files, Function, enclosing, functions
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
+from zerograd.core.usage_error import UsageError
 from zerograd.static.check_file import lines_of
 from zerograd.static.read.load import from_bytes
 from zerograd.static.read.source import Unreadable
-
-
-class NoRevision(Exception):
-    """There is nothing to compare with; the message says why and what to do."""
 
 
 class Changes:
@@ -28,9 +25,9 @@ class Changes:
         try:
             top = self._git("rev-parse", "--show-toplevel")
         except FileNotFoundError:
-            raise NoRevision("--diff-base needs git, which was not found") from None
+            raise UsageError("--diff-base needs git, which was not found") from None
         if top is None:
-            raise NoRevision(f"--diff-base needs a git repository, and {folder} is in none")
+            raise UsageError(f"--diff-base needs a git repository, and {folder} is in none")
         self._top = os.path.realpath(os.fsdecode(top.rstrip(b"\n")))
         self._base = self._merge_base(revision)
         self._functions: dict[str, frozenset[Function]] = {}
@@ -56,11 +53,11 @@ class Changes:
         )
         if commit is None:
             hint = "fetch it, or name another one"
-            raise NoRevision(f"--diff-base: there is no revision {revision!r} here; {hint}")
+            raise UsageError(f"--diff-base: there is no revision {revision!r} here; {hint}")
         base = self._git("merge-base", commit.decode().strip(), "HEAD")
         if base is None:
             hint = "a shallow clone needs more history: git fetch --unshallow"
-            raise NoRevision(f"--diff-base: {revision!r} and HEAD have no common commit; {hint}")
+            raise UsageError(f"--diff-base: {revision!r} and HEAD have no common commit; {hint}")
         return base.decode().strip()
 
     @cached_property

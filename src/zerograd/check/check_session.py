@@ -96,8 +96,7 @@ class Outcome:
 def run(options: Options, progress: Progress) -> Outcome:
     """Run a check.
 
-    It raises `UnknownRule` for a rule that does not exist, `Unusable` for a baseline that cannot be used,
-    and `NoRevision` for a revision that there is not.
+    It raises `UsageError` for a rule, a baseline or a revision that does not exist or cannot be used.
     """
     chooser = _Chooser(options)
     memory = Cache(options.paths) if options.cache and not options.explain else None

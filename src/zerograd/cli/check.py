@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zerograd.cli.options import (
-    NoRules,
     add_exit_zero,
     add_output,
     add_rules,
@@ -190,9 +189,6 @@ def run(arguments: argparse.Namespace) -> int:
     # A check creates many objects and few cycles, and the process ends soon.
     gc.disable()
     from zerograd.check import check_session
-    from zerograd.check.baseline import Unusable
-    from zerograd.check.changes import NoRevision
-    from zerograd.rules.selection import UnknownRule
 
     if arguments.statistics and not FORMATS[arguments.format].for_people:
         say(f"--statistics works with --format text, not with {arguments.format}")
@@ -200,9 +196,6 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress("checking: {done} of {total} files")
     try:
         outcome = check_session.run(_options(arguments), progress.show)
-    except (NoRevision, NoRules, UnknownRule, Unusable) as error:
-        say(str(error))
-        return COULD_NOT
     finally:
         progress.end()
     for line in outcome.used:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from zerograd.cli.options import add_color
-from zerograd.cli.output import COULD_NOT, colored, say
+from zerograd.cli.output import colored
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +23,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the page of a rule, or the list of all rules; the exit code."""
     from zerograd.learn.explanation import explanation
-    from zerograd.rules.selection import UnknownRule
 
-    try:
-        sys.stdout.write(explanation(arguments.rule, color=colored(arguments)))
-    except UnknownRule as error:
-        say(str(error))
-        return COULD_NOT
+    sys.stdout.write(explanation(arguments.rule, color=colored(arguments)))
     return 0

@@ -17,6 +17,7 @@ from zerograd import __version__
 from zerograd.cli.commands import COMMANDS
 from zerograd.cli.options import add_verbosity
 from zerograd.cli.output import COULD_NOT, INTERRUPTED, detail, say, silent
+from zerograd.core.usage_error import UsageError
 
 _ABOUT = "Finds gradient-handling bugs in PyTorch training loops: in the code, and while it runs."
 _EXAMPLES = """\
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     strictness = _forgive()
     try:
         code = _run_command(sys.argv[1:] if arguments is None else arguments, strictness)
+    except UsageError as error:
+        say(str(error))
+        return COULD_NOT
     except KeyboardInterrupt:
         if sys.excepthook is silent:
             raise

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import NoRules, add_exit_zero, add_output, add_rules, chosen
-from zerograd.cli.output import COULD_NOT, render, say, write
+from zerograd.cli.options import add_exit_zero, add_output, add_rules, chosen
+from zerograd.cli.output import COULD_NOT, render, write
 
 _EXAMPLES = """\
 examples:
@@ -38,14 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge the directories; the exit code."""
-    from zerograd.launch.run_session import Refused, fails, merge
-    from zerograd.rules.selection import UnknownRule
+    from zerograd.launch.run_session import fails, merge
 
-    try:
-        report, selection = merge(arguments.directories, *chosen(arguments))
-    except (NoRules, Refused, UnknownRule) as error:
-        say(str(error))
-        return COULD_NOT
+    report, selection = merge(arguments.directories, *chosen(arguments))
     if not write(render(report, arguments), arguments.output) or report.errors:
         return COULD_NOT
     return int(fails(report, selection) and not arguments.exit_zero)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from zerograd.core.usage_error import UsageError
 from zerograd.report.formats import FORMATS
 
 
@@ -79,16 +80,9 @@ def listed(given: list[str] | None) -> tuple[str, ...] | None:
     return tuple(item.strip() for one in given for item in one.split(",") if item.strip())
 
 
-class NoRules(Exception):
-    """`--select` without a rule: the check would find nothing."""
-
-    def __str__(self) -> str:
-        return "--select names no rule; without it, all rules are used"
-
-
 def chosen(arguments: argparse.Namespace) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The selected rules, None without `--select`, and the ignored ones."""
     select = listed(arguments.select)
     if select == ():
-        raise NoRules
+        raise UsageError("--select names no rule; without it, all rules are used")
     return select, listed(arguments.ignore) or ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import NoRules, add_exit_zero, add_output, add_rules, chosen
-from zerograd.cli.output import COULD_NOT, Progress, render, say, write
+from zerograd.cli.options import add_exit_zero, add_output, add_rules, chosen
+from zerograd.cli.output import COULD_NOT, Progress, render, write
 
 _EXAMPLES = """\
 examples:
@@ -33,15 +33,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay a recording; the exit code."""
     from zerograd.launch.replay import judged
-    from zerograd.launch.run_session import Refused, fails
-    from zerograd.rules.selection import UnknownRule
+    from zerograd.launch.run_session import fails
 
     progress = Progress("reading: {share} %")
     try:
         done = judged(arguments.recording, *chosen(arguments), progress=progress.show)
-    except (NoRules, Refused, UnknownRule) as error:
-        say(str(error))
-        return COULD_NOT
     finally:
         progress.end()
     report = done.report

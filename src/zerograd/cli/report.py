@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import NoRules, add_exit_zero, add_rules, chosen
+from zerograd.cli.options import add_exit_zero, add_rules, chosen
 from zerograd.cli.output import COULD_NOT, Progress, inform, say
 
 _EXAMPLES = """\
@@ -38,17 +38,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Make the page; the exit code."""
     from zerograd.launch.html_report import make
-    from zerograd.launch.run_session import Refused
-    from zerograd.rules.selection import UnknownRule
 
     progress = Progress("reading: {share} %")
     try:
         failed, problems = make(
             arguments.recordings, arguments.output, *chosen(arguments), progress.show
         )
-    except (NoRules, Refused, UnknownRule) as error:
-        say(str(error))
-        return COULD_NOT
     finally:
         progress.end()
     for problem in problems:

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zerograd.cli.options import NoRules, add_exit_zero, add_output, add_rules, chosen, number_of
+from zerograd.cli.options import add_exit_zero, add_output, add_rules, chosen, number_of
 from zerograd.cli.output import COULD_NOT, render, say, silent
+from zerograd.core.usage_error import UsageError
 
 if TYPE_CHECKING:
     from zerograd.launch.run_session import Options, Outcome
@@ -107,21 +108,15 @@ def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a program; the exit code."""
-    from zerograd.launch.run_session import Refused
     from zerograd.launch.run_session import run as watched
-    from zerograd.rules.selection import UnknownRule
 
     pid = os.getpid()
-    try:
-        options = _options(arguments)
-        for name, errors in arguments.strictness.items():
-            getattr(sys, name).reconfigure(errors=errors)
-        outcome = watched(options, lambda report: render(report, arguments))
-        if arguments.html and outcome.leads and os.getpid() == pid:
-            outcome = _page(arguments, options, outcome)
-    except (NoRules, Refused, UnknownRule) as error:
-        say(str(error))
-        return COULD_NOT
+    options = _options(arguments)
+    for name, errors in arguments.strictness.items():
+        getattr(sys, name).reconfigure(errors=errors)
+    outcome = watched(options, lambda report: render(report, arguments))
+    if arguments.html and outcome.leads and os.getpid() == pid:
+        outcome = _page(arguments, options, outcome)
     if outcome.interrupted:
         # The report is printed: python now has to die of the signal, so that a shell stops, too.
         sys.excepthook = silent
@@ -132,13 +127,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
     """Make the page of `--html`. Recordings are kept with `--record`, or if the page failed."""
     from zerograd.launch.html_report import make
-    from zerograd.launch.run_session import Outcome, Refused
+    from zerograd.launch.run_session import Outcome
 
     assert options.record is not None
     page, whole = (os.path.join(options.home, one) for one in (arguments.html, options.record))
     try:
         make(outcome.recordings, page, options.select, options.ignore)
-    except Refused as error:
+    except UsageError as error:
         _say(f"no page was made: {error}")
         return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
     if not arguments.record:
@@ -157,17 +152,17 @@ def _say(message: str) -> None:
 
 def _options(arguments: argparse.Namespace) -> Options:
     from zerograd.launch.launch import Program
-    from zerograd.launch.run_session import Options, Refused
+    from zerograd.launch.run_session import Options
 
     if arguments.stop and not arguments.steps:
-        raise Refused("--stop ends the script after --steps N; name the number of steps")
+        raise UsageError("--stop ends the script after --steps N; name the number of steps")
     name, *rest = arguments.program or [""]
     module = name.startswith("-m")
     if module:
         name, *rest = [name[2:], *rest] if name != "-m" else rest or [""]
     if not name:
         what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
-        raise Refused(f"run needs {what}; see zerograd run --help")
+        raise UsageError(f"run needs {what}; see zerograd run --help")
     select, ignore = chosen(arguments)
     colors = {"always": True, "never": False}
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -196,7 +191,5 @@ def _beside(page: str | None) -> str | None:
     if page is None:
         return None
     if os.path.isdir(page):
-        from zerograd.launch.run_session import Refused
-
-        raise Refused(f"{page} is a directory; name a file for the page")
+        raise UsageError(f"{page} is a directory; name a file for the page")
     return f"{page}.jsonl"

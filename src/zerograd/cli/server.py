@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import NoRules, add_rules, chosen
+from zerograd.cli.options import add_rules, chosen
 from zerograd.cli.output import COULD_NOT, say
 
 _EXAMPLES = """\
@@ -41,15 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve one editor; the exit code."""
     from zerograd.check.check_session import Options
     from zerograd.rules.catalogue import PAGES
-    from zerograd.rules.selection import UnknownRule, expand
+    from zerograd.rules.selection import expand
 
-    try:
-        select, ignore = chosen(arguments)
-        for selector in (*(select or ()), *ignore):
-            expand(selector, PAGES)
-    except (NoRules, UnknownRule) as error:
-        say(str(error))
-        return COULD_NOT
+    select, ignore = chosen(arguments)
+    for selector in (*(select or ()), *ignore):
+        expand(selector, PAGES)
     options = Options(
         (), select=select, ignore=ignore, pedantic=arguments.pedantic, config=arguments.config
     )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Sequence
 
 from zerograd import __version__
 from zerograd.core.finding import Place, Problem, Watched
 from zerograd.core.records import replace
+from zerograd.core.usage_error import UsageError
+from zerograd.core.whole_file import whole
 from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.launch.replay import Replayed, judged
-from zerograd.launch.run_session import Refused, fails
+from zerograd.launch.run_session import fails
 from zerograd.recording.reader import Progress
 from zerograd.report import html
 from zerograd.report.timeline import Timeline
@@ -30,14 +31,14 @@ def make(
 ) -> tuple[bool, list[Problem]]:
     """Write a page. Returns whether its findings fail a run, and what could not be shown.
 
-    Raises `Refused` or `UnknownRule` if there is nothing to show, or the page cannot be written.
+    Raises `UsageError` if there is nothing to show, or the page cannot be written.
     """
     done = [judged(path, select, ignore, Timeline(), progress) for path in _found(recordings)]
     shown = [one for one in done if one.timeline is not None and _any(one)]
     problems = [problem for one in done for problem in one.report.errors]
     if not shown:
         reasons = "; ".join(f"{one.path}: {one.message}" for one in problems)
-        raise Refused(reasons or "no recording to show: zerograd run --record writes one")
+        raise UsageError(reasons or "no recording to show: zerograd run --record writes one")
     write_page(_page(shown, problems), output)
     return any(fails(one.report, one.selection) for one in shown), problems
 
@@ -49,12 +50,12 @@ def _found(recordings: Sequence[str]) -> list[str]:
         if os.path.isdir(path):
             inside = sorted(name for name in os.listdir(path) if name.endswith(SUFFIXES))
             if not inside:
-                raise Refused(f"{path} contains no recording: their names end in {SUFFIXES[0]}")
+                raise UsageError(f"{path} contains no recording: their names end in {SUFFIXES[0]}")
             found += [os.path.join(path, name) for name in inside]
         else:
             found.append(path)
     if len(found) > MOST_RANKS:
-        raise Refused(f"a page shows at most {MOST_RANKS} recordings, not {len(found)}")
+        raise UsageError(f"a page shows at most {MOST_RANKS} recordings, not {len(found)}")
     return found
 
 
@@ -122,18 +123,11 @@ def _whose(done: Replayed, number: int) -> str:
 
 
 def write_page(page: html.Page, output: str) -> None:
-    """Write a page, or raise `Refused`. A file beside it is written first: the page is always complete."""
-    fresh = f"{output}.{os.getpid()}.tmp"
+    """Write a page, or raise `UsageError`. A file is always complete."""
+    is_device = os.path.exists(output) and not os.path.isfile(output)
     try:
-        if os.path.exists(output) and not os.path.isfile(output):
-            with open(output, "w", encoding="utf-8", errors="backslashreplace") as stream:
-                stream.writelines(html.render(page))
-            return
-        with open(fresh, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.writelines(html.render(page))
-        os.replace(fresh, output)
+        with open(output, "wb") if is_device else whole(output) as stream:
+            parts = html.render(page)
+            stream.writelines(part.encode("utf-8", "backslashreplace") for part in parts)
     except OSError as error:
-        raise Refused(f"{output} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(fresh)
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None

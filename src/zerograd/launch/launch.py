@@ -22,6 +22,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Protocol
 
+from zerograd.core.usage_error import UsageError
 from zerograd.runtime.tracebacks import tidy
 
 TORCH = "torch"
@@ -34,10 +35,6 @@ class Program:
     name: str
     arguments: tuple[str, ...] = ()
     module: bool = False
-
-
-class NotThere(Exception):
-    """The program does not exist; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +76,9 @@ def _prepare(program: Program) -> Callable[[], object]:
         return _prepare_module(program)
     path = os.path.join(os.getcwd(), program.name)
     if program.name == "-":
-        raise NotThere("a script on standard input cannot be run: write it to a file")
+        raise UsageError("a script on standard input cannot be run: write it to a file")
     if not os.path.exists(path):
-        raise NotThere(
+        raise UsageError(
             f"no such file: {program.name} (zerograd run SCRIPT, or zerograd run -m MODULE)"
         )
     importer = pkgutil.get_importer(path)
@@ -89,7 +86,7 @@ def _prepare(program: Program) -> Callable[[], object]:
         return _prepare_script(program, path)
     with contextlib.suppress(SyntaxError):  # the finder of a zip file compiles the module
         if importer.find_spec("__main__") is None:
-            raise NotThere(f"{program.name} has no __main__.py: name a script in it")
+            raise UsageError(f"{program.name} has no __main__.py: name a script in it")
     _own(program.name, program.arguments)
     _first_path(path, always=True)
     return lambda: _run_module("__main__", alter_argv=False)
@@ -103,7 +100,7 @@ def _prepare_module(program: Program) -> Callable[[], object]:
     except ValueError:
         found = True  # the module is already loaded in an unusual way
     if not found:
-        raise NotThere(
+        raise UsageError(
             f"no module {program.name!r} in {os.getcwd()} or among the installed packages"
         )
     _own("-m", program.arguments)
@@ -115,7 +112,7 @@ def _prepare_script(program: Program, path: str) -> Callable[[], object]:
         with open(path, "rb") as stream:
             source = stream.read()
     except OSError as error:
-        raise NotThere(f"{program.name} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{program.name} cannot be read: {error.strerror}") from None
     main = _own(program.name, program.arguments)
     _first_path(os.path.dirname(os.path.realpath(path)))
     if path.endswith(".ipynb"):
@@ -133,7 +130,7 @@ def _prepare_notebook(program: Program, path: str, main: ModuleType) -> Callable
     try:
         start = prepare(path, program.name, main)
     except Unreadable as error:
-        raise NotThere(f"{program.name} {error}") from None
+        raise UsageError(f"{program.name} {error}") from None
     os.chdir(os.path.dirname(path))  # as Jupyter does: its files are beside a notebook
     return start
 

@@ -12,9 +12,9 @@ from html import escape
 
 from zerograd import __version__
 from zerograd.core.finding import Finding, Report, Watched
+from zerograd.core.usage_error import UsageError
 from zerograd.launch.html_report import write_page
 from zerograd.launch.known_fixes import with_known_fixes
-from zerograd.launch.run_session import Refused
 from zerograd.report import html, html_fragment, text
 from zerograd.report.timeline import Timeline
 from zerograd.rules.catalogue import PAGES
@@ -49,7 +49,7 @@ def page(report: Report, path: str | os.PathLike[str]) -> str:
         raise IsADirectoryError(f"{name} is a directory; name a file for the page")
     try:
         write_page(_page(report), name)
-    except Refused as error:
+    except UsageError as error:
         raise OSError(str(error)) from None
     return name
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from zerograd.core import suppressions
 from zerograd.core.events import Event
 from zerograd.core.finding import Finding, Place, Report, SourceKey, Watched, source_key
+from zerograd.core.usage_error import UsageError
 from zerograd.fold.judge import Judge, Track
-from zerograd.launch.run_session import Refused, chosen
+from zerograd.launch.run_session import chosen
 from zerograd.recording.reader import Played, Progress, replay
 from zerograd.report.timeline import Timeline
 from zerograd.rules.catalogue import RULES
@@ -45,14 +46,14 @@ def judged(
     timeline: Timeline | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
-    """Judge a recording. Raises `Refused` or `UnknownRule` if that cannot start."""
+    """Judge a recording. Raises `UsageError` if that cannot start."""
     selection = chosen(select, ignore)
     judging = _Judging(selection, timeline)
     try:
         norms = None if timeline is None else timeline.norms
         played = replay(path, judging.post, norms, progress)
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     judging.end(played)
     report = judging.judge.report
     report.findings = [

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from zerograd.core.finding import Finding, Place, Problem, Report
-from zerograd.launch.launch import Ended, NotThere, Program
+from zerograd.core.usage_error import UsageError
+from zerograd.core.whole_file import whole
+from zerograd.launch.launch import Ended, Program
 from zerograd.launch.launch import run as launch
 from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
 from zerograd.processes.identity import identify
@@ -39,10 +41,6 @@ _VERDICT = (
     "zerograd: the program did not crash: exit code 1 is zerograd's verdict on its gradients, and the "
     "launcher may print a traceback for it; --exit-zero avoids both\n"
 )
-
-
-class Refused(Exception):
-    """The run cannot start; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +87,14 @@ class Outcome:
 
 
 def run(options: Options, render: Render) -> Outcome:
-    """Run a program and watch it. Raises `Refused` or `UnknownRule` if it cannot start."""
+    """Run a program and watch it. Raises `UsageError` if it cannot start."""
     disarm()
     session = Session(options, render)
     try:
         ended = launch(options.program, session)
-    except NotThere as error:
+    except UsageError:
         session.abandon()
-        raise Refused(str(error)) from None
+        raise
     return session.close(ended)
 
 
@@ -116,7 +114,7 @@ class Session:
             self._process = RunProcess(options.program.name, options.ranks)
         except OSError as error:
             where = options.ranks or error.filename
-            raise Refused(f"{where} cannot be written: {error.strerror}") from None
+            raise UsageError(f"{where} cannot be written: {error.strerror}") from None
         if not self._process.leads:
             options = replace(options, output=None, report_to_stdout=False)
         self._options = options
@@ -154,7 +152,7 @@ class Session:
         if self._output:
             self._output.write(render(Report()))
             if self._output.problem:
-                raise Refused(f"{options.output} {self._output.problem}")
+                raise UsageError(f"{options.output} {self._output.problem}")
 
     def _pass_options_on(self, codes: Sequence[str]) -> None:
         """Watch the processes that the program starts, too."""
@@ -397,15 +395,15 @@ def _recorder(path: str | None, program: str) -> Recorder | None:
     try:
         return Recorder(os.path.abspath(path), program=program, rank=now.rank)
     except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
-    """The selected rules. Raises `UnknownRule` for a name that is not a rule."""
+    """The selected rules. Raises `UsageError` for a name that is not a rule."""
     selection = resolve(select, ignore, PAGES)
     here = frozenset(page.code for page in PAGES if page.only != "static")
     if not selection.codes & here:
-        raise Refused("--select and --ignore leave no rule that applies to a run")
+        raise UsageError("--select and --ignore leave no rule that applies to a run")
     return Selection(selection.codes & here, selection.explicit & here)
 
 
@@ -417,7 +415,7 @@ def fails(report: Report, selection: Selection) -> bool:
 def merge(
     directories: Iterable[str], select: Iterable[str] | None, ignore: Iterable[str]
 ) -> tuple[Report, Selection]:
-    """Merge the files of the processes of a run. Raises `Refused` or `UnknownRule`."""
+    """Merge the files of the processes of a run. Raises `UsageError`."""
     from zerograd.static.check_file import add_sources
 
     selection = chosen(select, ignore)
@@ -426,9 +424,9 @@ def merge(
         try:
             found = read(directory)
         except OSError as error:
-            raise Refused(f"{directory} cannot be read: {error.strerror}") from None
+            raise UsageError(f"{directory} cannot be read: {error.strerror}") from None
         if not found:
-            raise Refused(
+            raise UsageError(
                 f"{directory} contains no findings: `zerograd run --ranks DIR` writes them"
             )
         parts += found
@@ -494,25 +492,13 @@ class _Output:
 
     def write(self, text: str, *, last: bool = False) -> None:
         """Replace the file. A device or a pipe is written once, at the end."""
-        data = text.encode("utf-8", "backslashreplace")
         self.problem = ""
+        if self._device and not last:
+            return
         try:
-            if not self._device:
-                self._swap(data)
-            elif last:
-                with open(self._real, "wb") as stream:
-                    stream.write(data)
+            with open(self._real, "wb") if self._device else whole(self._real) as stream:
+                stream.write(text.encode("utf-8", "backslashreplace"))
+                if os.path.isfile(self._real):
+                    shutil.copymode(self._real, stream.name)
         except OSError as error:
             self.problem = f"cannot be written: {error.strerror}"
-
-    def _swap(self, data: bytes) -> None:
-        fresh = f"{self._real}.{os.getpid()}.tmp"
-        try:
-            with open(fresh, "wb") as stream:
-                stream.write(data)
-            if os.path.exists(self._real):
-                shutil.copymode(self._real, fresh)
-            os.replace(fresh, self._real)
-        finally:
-            with contextlib.suppress(OSError):
-                os.remove(fresh)

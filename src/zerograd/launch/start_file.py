@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import sysconfig
+
+from zerograd.core.whole_file import whole
 
 NAME = "zerograd-start.pth"
 LINE = (
@@ -32,11 +33,5 @@ def written() -> list[str]:
 def write(path: str) -> None:
     """Write the file, whole or not at all. Raises `OSError`."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    fresh = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(fresh, "w", encoding="ascii") as stream:
-            stream.write(LINE)
-        os.replace(fresh, path)
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(fresh)
+    with whole(path) as stream:
+        stream.write(LINE.encode("ascii"))

@@ -14,7 +14,7 @@ from zerograd.rules.selection import expand
 
 
 def explanation(rule: str | None, *, color: bool = False) -> str:
-    """The page of a rule, or a list if there are several or none is named. Raises `UnknownRule`."""
+    """The page of a rule, or a list if there are several or none is named. Raises `UsageError`."""
     if rule is None:
         return _table(PAGES)
     codes = expand(rule, PAGES)

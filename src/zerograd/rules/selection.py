@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from zerograd.core.records import dataclass
+from zerograd.core.usage_error import UsageError
 
 EVERYTHING = ("ALL", "ZG")
 
@@ -35,7 +36,7 @@ class Selection:
     explicit: frozenset[str] = frozenset()
 
 
-class UnknownRule(ValueError):
+class UnknownRule(UsageError, ValueError):
     """A name that matches no rule; the message suggests similar ones."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 MARK = "zerograd.scaled"
@@ -75,21 +75,11 @@ def reads_apart(outputs: Iterable[Any], own: frozenset[int], other: frozenset[in
 
     Data must be read there, too: a weight that is only transformed is not used yet.
     """
-    roots = [node for node in (getattr(output, "grad_fn", None) for output in outputs) if node]
     below: dict[Any, tuple[bool, bool, frozenset[int]]] = {}
     """By node: whether it leads to `other`, whether it reads data, and up to two of `own`."""
-    todo = [(root, False) for root in roots]
     apart: list[frozenset[int]] = []
     reached: set[int] = set()
-    while todo and len(below) <= MOST_NODES:
-        node, done = todo.pop()
-        if node in below:
-            continue
-        edges = [edge for edge, _ in node.next_functions]
-        if not done:
-            todo.append((node, True))
-            todo += [(edge, False) for edge in edges if edge is not None and edge not in below]
-            continue
+    for node, edges in _bottom_up(outputs):
         variable = getattr(node, "variable", None)
         if variable is not None:
             ours = id(variable) in own
@@ -114,35 +104,46 @@ def passed(outputs: Iterable[Any], owners: Mapping[int, str]) -> set[tuple[str, 
     below: dict[Any, tuple[bool, frozenset[str]]] = {}
     """By node: whether it reads data, and the owners that it leads to."""
     pairs: set[tuple[str, str]] = set()
-    todo = [
-        (node, False) for node in (getattr(output, "grad_fn", None) for output in outputs) if node
-    ]
-    while todo and len(below) <= MOST_NODES:
-        node, done = todo.pop()
-        if node in below:
-            continue
-        edges = [edge for edge, _ in node.next_functions]
+    for node, edges in _bottom_up(outputs):
         variable = getattr(node, "variable", None)
         if variable is not None:
             owner = owners.get(id(variable))
             below[node] = (owner is None, frozenset() if owner is None else frozenset([owner]))
-        elif not done:
-            todo.append((node, True))
-            todo += [(edge, False) for edge in edges if edge is not None and edge not in below]
-        else:
-            known = [below[edge] for edge in edges if edge is not None]
-            every = frozenset[str]().union(*(one[1] for one in known))
-            below[node] = (None in edges or any(data for data, _ in known), every)
-            if len(every) > 1:
-                for data, some in known:
-                    if len(some) == 1 and not data:
-                        pairs |= {(one, other) for one in some for other in every - some}
+            continue
+        known = [below[edge] for edge in edges if edge is not None]
+        every = frozenset[str]().union(*(one[1] for one in known))
+        below[node] = (None in edges or any(data for data, _ in known), every)
+        if len(every) > 1:
+            for data, some in known:
+                if len(some) == 1 and not data:
+                    pairs |= {(one, other) for one in some for other in every - some}
     return pairs
+
+
+def _bottom_up(outputs: Iterable[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """The nodes of a graph, each after those that it leads to, and with them."""
+    todo = [(root, False) for root in _roots(outputs)]
+    done: set[Any] = set()
+    while todo and len(done) <= MOST_NODES:
+        node, is_next = todo.pop()
+        if node in done:
+            continue
+        edges = [edge for edge, _ in node.next_functions]
+        if is_next:
+            done.add(node)
+            yield node, edges
+        else:
+            todo.append((node, True))
+            todo += [(edge, False) for edge in edges if edge is not None and edge not in done]
+
+
+def _roots(outputs: Iterable[Any]) -> list[Any]:
+    return [node for node in (getattr(output, "grad_fn", None) for output in outputs) if node]
 
 
 def leaves(outputs: Iterable[Any]) -> list[Any]:
     """The leaf tensors that a backward of the outputs would reach."""
-    todo = [node for node in (getattr(output, "grad_fn", None) for output in outputs) if node]
+    todo = _roots(outputs)
     seen = set(todo)
     found = []
     while todo and len(seen) <= MOST_NODES:

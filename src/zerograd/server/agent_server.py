@@ -15,13 +15,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from zerograd import __version__
 from zerograd.check import check_session
-from zerograd.check.baseline import Unusable
-from zerograd.check.changes import NoRevision
 from zerograd.check.check_session import Options, Outcome
+from zerograd.core.usage_error import UsageError
 from zerograd.learn.explanation import explanation
 from zerograd.report import agent
 from zerograd.report.text import remaining
-from zerograd.rules.selection import UnknownRule
 
 T = TypeVar("T")
 _ABOUT = (
@@ -104,5 +102,5 @@ def _refusing(call: Callable[[], T]) -> T:
     """What a call returns; what the command line refuses is an error of the tool."""
     try:
         return call()
-    except (NoRevision, UnknownRule, Unusable) as error:
+    except UsageError as error:
         raise ToolError(str(error)) from None

@@ -1,0 +1,30 @@
+"""A file that is written as a whole, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zerograd.core.whole_file import whole
+
+
+def test_a_reader_sees_the_old_file_until_the_new_one_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    with whole(str(path)) as stream:
+        stream.write(b"new")
+        stream.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), whole(str(path)) as stream:
+        stream.write(b"new")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
