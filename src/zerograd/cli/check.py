@@ -10,9 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zerograd.cli.options import (
+    add_check_rules,
     add_exit_zero,
     add_output,
-    add_rules,
     chosen,
     listed,
     number_of,
@@ -79,16 +79,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a file, a directory, or - for standard input; default: this directory",
     )
-    chosen = parser.add_argument_group("rules")
-    add_rules(chosen)
-    chosen.add_argument(
-        "--pedantic",
-        action="store_true",
-        help="also show findings that are possible but not certain",
-    )
-    chosen.add_argument(
-        "--config", metavar="FILE", help="use the settings of this file for all files"
-    )
+    add_check_rules(parser.add_argument_group("rules"))
     old = parser.add_argument_group("old code")
     baseline = old.add_mutually_exclusive_group()
     baseline.add_argument(

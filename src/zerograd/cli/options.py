@@ -25,6 +25,19 @@ def add_rules(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_check_rules(group: argparse._ArgumentGroup) -> None:
+    """The same, and what else decides about the findings of a check."""
+    add_rules(group)
+    group.add_argument(
+        "--pedantic",
+        action="store_true",
+        help="also show findings that are possible but not certain",
+    )
+    group.add_argument(
+        "--config", metavar="FILE", help="use the settings of this file for all files"
+    )
+
+
 def add_output(group: argparse._ArgumentGroup) -> None:
     """`--format`, `--output` and `--color`."""
     group.add_argument("--format", choices=FORMATS, default="text", help="default: text")

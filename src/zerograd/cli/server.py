@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import add_rules, chosen
+from zerograd.cli.options import add_check_rules, chosen
 from zerograd.cli.output import COULD_NOT, say
 
 _EXAMPLES = """\
@@ -23,16 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The options of `server`."""
     parser.description = "Speaks the Language Server Protocol on standard input and output."
     parser.epilog = _EXAMPLES
-    rules = parser.add_argument_group("rules")
-    add_rules(rules)
-    rules.add_argument(
-        "--pedantic",
-        action="store_true",
-        help="also show findings that are possible but not certain",
-    )
-    rules.add_argument(
-        "--config", metavar="FILE", help="use the settings of this file for all files"
-    )
+    add_check_rules(parser.add_argument_group("rules"))
     # Many editors add it to the command of every server.
     parser.add_argument("--stdio", action="store_true", help="what the server does anyway")
 

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.core.finding import Edit
 from zerograd.fix.context import Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import steps
@@ -22,12 +21,8 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     given += [f"{one.arg}={code.text(one.value)}" for one in call.keywords if one.arg]
     handed = ", ".join([code.text(call.func.value), *given])
     for wrapper in dict.fromkeys(_wrappers(scene)):
-        edit = partial(_edits, scene, call, f"{wrapper}.backward({handed})")
+        edit = partial(scene.exchanged, call, f"{wrapper}.backward({handed})")
         yield Repair(f"let {wrapper} run the backward", edit, safe=not given)
-
-
-def _edits(scene: Scene, call: ast.Call, text: str) -> tuple[Edit, ...]:
-    return (scene.code.edit(scene.code.span(call), text),)
 
 
 def _wrappers(scene: Scene) -> Iterator[str]:

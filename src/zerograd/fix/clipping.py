@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from zerograd.core.events import Site
 from zerograd.fix.context import Place, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import (
@@ -64,6 +65,18 @@ def _clips(statement: ast.stmt) -> bool:
 
 def _unscales(node: ast.AST) -> bool:
     return isinstance(node, ast.stmt) and is_call_of(node, "unscale_") is not None
+
+
+def moves_before_step(scene: Scene, site: Site) -> Iterator[Repair]:
+    """Ways to move the clip of a finding right before a step, from above or from below it."""
+    clip = clip_of(scene, scene.here)
+    call, step = scene.call(site), scene.statement(site)
+    place, arms = closing(scene, step, call)
+    block = scene.code.meet(clip.unit[0], step)
+    first, last = scene.number(clip.unit[0], block), scene.number(clip.unit[-1], block)
+    there = scene.number(step, block)
+    passable(clip.unit, block[last + 1 : there] or block[there:first])
+    yield from moves(scene, clip, call, place, safe=not arms and not carried(clip.unit, block))
 
 
 def moves(

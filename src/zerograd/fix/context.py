@@ -111,6 +111,10 @@ class Scene:
 
     # Edits
 
+    def exchanged(self, node: ast.expr, text: str) -> tuple[Edit, ...]:
+        """Edits that put a text in the place of an expression."""
+        return (self.code.edit(self.code.span(node), text),)
+
     def put(self, place: Place, *lines: str) -> tuple[Edit, ...]:
         """Edits that insert lines at a place."""
         if place.before is not None:

@@ -71,7 +71,7 @@ def _asked(scene: Scene, guard: ast.If, last: tuple[str, str], *, skips: bool) -
     if isinstance(test, loose) or (skips and isinstance(test, ast.BoolOp)):
         text = f"({text})"
     more = f" and {last[1]}" if skips else f" or {last[0]}"
-    return (code.edit(code.span(test), text + more),)
+    return scene.exchanged(test, text + more)
 
 
 def _again(scene: Scene, guard: ast.If, loop: ast.For) -> tuple[Edit, ...]:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.core.finding import Edit
 from zerograd.fix.context import Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import is_modulo, own_nodes, used
@@ -26,11 +25,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         for left in (f"({name} + 1)", name, f"({name} - 1)"):
             for sign in ("==", "!="):
                 text = f"{left} % {length} {sign} 0"
-                yield Repair(f"count `{text}`", partial(_edits, scene, whole, text), safe=False)
-
-
-def _edits(scene: Scene, whole: ast.expr, text: str) -> tuple[Edit, ...]:
-    return (scene.code.edit(scene.code.span(whole), text),)
+                yield Repair(f"count `{text}`", partial(scene.exchanged, whole, text), safe=False)
 
 
 def _tight(scene: Scene, node: ast.expr) -> str:

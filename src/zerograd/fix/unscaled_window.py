@@ -20,7 +20,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     if "different" in scene.finding.message:
         for divisor in _divisors(scene):
             for length in dict.fromkeys(_lengths(scene)):
-                edit = partial(_instead, scene, divisor, length)
+                edit = partial(scene.exchanged, divisor, length)
                 yield Repair(f"divide the loss by {length}", edit, safe=False)
         return
     for length in dict.fromkeys(_lengths(scene)):
@@ -77,10 +77,6 @@ def _divisors(scene: Scene) -> Iterator[ast.expr]:
             yield node.right
 
 
-def _instead(scene: Scene, divisor: ast.expr, length: str) -> tuple[Edit, ...]:
-    return (scene.code.edit(scene.code.span(divisor), length),)
-
-
 def _divided(scene: Scene, call: ast.Call, length: str) -> tuple[Edit, ...]:
     code = scene.code
     if not isinstance(call.func, ast.Attribute):
@@ -95,4 +91,4 @@ def _divided(scene: Scene, call: ast.Call, length: str) -> tuple[Edit, ...]:
     text = code.text(loss)
     tight = isinstance(loss, _TIGHT)
     quotient = f"{text if tight else f'({text})'} / {length}"
-    return (code.edit(code.span(loss), f"({quotient})" if bare and tight else quotient),)
+    return scene.exchanged(loss, f"({quotient})" if bare and tight else quotient)

@@ -11,7 +11,6 @@ import contextlib
 import getpass
 import hashlib
 import json
-import mmap
 import os
 import shutil
 import socket
@@ -31,7 +30,6 @@ PATIENCE = 10.0
 """How many seconds the first rank waits for the end of the others."""
 _STEPS = b"%12d"
 """The width of the number of steps, which is overwritten in place."""
-_ZERO = ord("0")
 
 
 class StepCounter:
@@ -40,27 +38,12 @@ class StepCounter:
     def __init__(self, file: Any) -> None:
         self._file = file
         self._at = file.tell() + len('{"steps": ')
-        digits = _STEPS % 0
-        file.write(b'{"steps": ' + digits + b"}\n")
-        self._tens = 0
-        """All digits but the last, as written."""
-        self._memory: memoryview | None = None
-        with contextlib.suppress(OSError, ValueError):  # not every file system supports it
-            whole = mmap.mmap(file.fileno(), self._at + len(digits))
-            self._memory = memoryview(whole)[self._at :]
+        file.write(b'{"steps": ' + _STEPS % 0 + b"}\n")
 
     def set(self, steps: int) -> None:
-        """Write the number of steps, mostly one digit of mapped memory: 0.15 µs, where a system call takes 1.8 µs."""
-        if self._memory is not None and steps // 10 == self._tens:
-            self._memory[-1] = _ZERO + steps % 10
-            return
-        self._tens = steps // 10
-        digits = _STEPS % steps
-        if self._memory is not None:
-            self._memory[:] = digits
-            return
+        """Write the number of steps: a system call of 2 µs, in a step that waits for other ranks."""
         with contextlib.suppress(OSError):
-            os.pwrite(self._file.fileno(), digits, self._at)
+            os.pwrite(self._file.fileno(), _STEPS % steps, self._at)
 
 
 class RunProcess:
@@ -210,7 +193,7 @@ class RunProcess:
     def _open(self) -> None:
         path = self._path()
         try:
-            # Never overwrite a file: another process may still have it mapped.
+            # Never overwrite a file: another process may still write to it.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)
             self._file = open(path, "x+b", 0, opener=open_aside)  # noqa: SIM115

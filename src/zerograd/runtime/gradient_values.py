@@ -156,15 +156,22 @@ def norms(params: Sequence[Tensor]) -> list[float]:
 
     with torch.no_grad():
         grads = [plain(param.grad) for param in params if param.grad is not None]
-        by_device: dict[object, list[int]] = {}
-        for number, grad in enumerate(grads):
-            by_device.setdefault((grad.device, grad.dtype), []).append(number)
-        found = [0.0] * len(grads)
-        for numbers in by_device.values():
-            together = torch._foreach_norm([grads[number] for number in numbers])
-            for number, norm in zip(numbers, torch.stack(list(together)).tolist(), strict=True):
-                found[number] = norm
-        return found
+        return numbers(torch._foreach_norm(grads)) if grads else []
+
+
+def numbers(tensors: Sequence[Tensor]) -> list[Any]:
+    """The numbers in tensors that hold one each; those of a device at once, because each transfer waits for it."""
+    import torch
+
+    alike: dict[object, list[int]] = {}
+    for at, one in enumerate(tensors):
+        alike.setdefault((one.device, one.dtype), []).append(at)
+    found = [0] * len(tensors)
+    for places in alike.values():
+        fetched = torch.stack([tensors[at] for at in places]).tolist()
+        for at, value in zip(places, fetched, strict=True):
+            found[at] = value
+    return found
 
 
 def plain(grad: Tensor) -> Tensor:

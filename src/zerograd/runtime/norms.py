@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zerograd.core.events import Event, Step
 from zerograd.core.interruptions import Tolerating
 from zerograd.recording.writer import Recorder
-from zerograd.runtime.gradient_values import holding, plain
+from zerograd.runtime.gradient_values import holding, numbers, plain
 from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.subjects import Subject
 
@@ -130,20 +130,14 @@ class Meter:
     def _write_norms(self, name: str) -> None:
         notes = self._known[name][1]
         if notes.used:
-            used = self._numbers(notes.used)
+            used = numbers(notes.used)
             rights: list[float | None] = [None] * len(used)
-            found = self._numbers(list(notes.rights.values()))
+            found = numbers(list(notes.rights.values()))
             for at, right in zip(notes.rights, found, strict=True):
                 rights[at] = right
             self._recorder.norms(name, notes.first, used, rights)
             notes.first += len(used)
             notes.used, notes.rights = [], {}
-
-    def _numbers(self, norms: list[Tensor]) -> list[float]:
-        if len({norm.device for norm in norms}) > 1:
-            return [float(norm) for norm in norms]
-        found: list[float] = self._torch.stack(norms).tolist() if norms else []
-        return found
 
 
 def gradient_norm(torch: Any, grads: Iterable[Tensor]) -> Any:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from zerograd.runtime.gradient_values import numbers
+
 MOST_SUMS = 16
 """How many sums a fingerprint has at most: with more parameters, the sums of neighbours are added."""
 
@@ -117,19 +119,7 @@ def _sums(tensors: Sequence[Any]) -> list[int]:
     """The sum of each tensor."""
     import torch
 
-    sums = [_bits(torch, one) for one in tensors]
-    if all(one.is_cpu for one in sums):
-        return [one.item() for one in sums]
-    # All of a device in one transfer: each transfer waits for the device.
-    alike: dict[object, list[int]] = {}
-    for number, one in enumerate(sums):
-        alike.setdefault((one.device, one.dtype), []).append(number)
-    known = [0] * len(sums)
-    for numbers in alike.values():
-        together = torch.stack([sums[number] for number in numbers]).tolist()
-        for number, value in zip(numbers, together, strict=True):
-            known[number] = value
-    return known
+    return numbers([_bits(torch, one) for one in tensors])
 
 
 def _bits(torch: Any, tensor: Any) -> Any:
