@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import reduce
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ from zerograd.core.events import (
 from zerograd.core.finding import Note
 from zerograd.core.lifecycle import START, Grads, Scale, State, advance
 from zerograd.core.records import replace
-from zerograd.core.rule import Rule, Violation, listed, place
+from zerograd.core.rule import Rule, Violation
 from zerograd.rules.catalogue import BY_CODE, RULES
 
 ZERO = Zero(at(1))
@@ -1114,11 +1113,6 @@ def test_the_rules_about_the_ends_of_windows() -> None:
     assert {one.code for one in RULES if one.judges_ends} == {"ZG302", "ZG303", "ZG304"}
 
 
-def test_a_rule_that_reads_what_a_state_has_not_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match=r"ZG101 reads \['colour'\], which State does not have"):
-        dataclasses.replace(RULES[0], reads=frozenset({"grads", "colour"}))
-
-
 HAND_MADE = {
     "a carried window without a backward": ("ZG304", State(carried=True, window=3), CLOSING),
     "a carried window whose backward may be another's": (
@@ -1217,24 +1211,3 @@ def test_a_need_is_met_by_what_the_rule_is_about() -> None:
     assert rule("ZG303").needs[0](Step(at(5), guard=GUARD))
     assert rule("ZG205").needs[0](UNSCALE)
     assert rule("ZG205").needs[0](SCALER_STEP)
-
-
-def test_a_place_is_in_the_previous_iteration_of_the_same_loop_only() -> None:
-    def seen(line: int, loop: int) -> str:
-        return place(Step(at(line), loop=loop), Backward(at(5), loop=1))
-
-    assert seen(5, 1) == seen(6, 1) == ", in the previous iteration"
-    assert seen(4, 1) == seen(6, 2) == seen(6, 0) == ""
-    assert place(Step(at(6)), Backward(at(5))) == ""
-
-
-def test_names_are_listed_with_the_number_of_the_others() -> None:
-    assert listed((), 3) == ""
-    assert listed(("a", "b"), 2) == " (a, b)"
-    assert listed(("a",), 2) == " (a and 1 more)"
-
-
-def test_the_summary_of_a_rule_is_the_first_line_of_its_page() -> None:
-    assert rule("ZG101").summary == rule("ZG101").doc.splitlines()[0]
-    page = dataclasses.replace(rule("ZG101"), doc="\n One.\nTwo.\nThree.\n")
-    assert page.summary == "One."

@@ -10,6 +10,7 @@ from zerograd.core.finding import Edit
 from zerograd.fix.context import Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import bound, is_modulo, method, own_nodes, steps, used
+from zerograd.rules.unscaled_window import DIFFERENT
 
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
@@ -17,7 +18,7 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 def repairs(scene: Scene) -> Iterator[Repair]:
     """`loss.backward()` becomes `(loss / N).backward()`, so that logged losses do not change."""
     call = scene.call(scene.finding.site)
-    if "different" in scene.finding.message:
+    if scene.finding.message == DIFFERENT:
         for divisor in _divisors(scene):
             for length in dict.fromkeys(_lengths(scene)):
                 edit = partial(scene.exchanged, divisor, length)

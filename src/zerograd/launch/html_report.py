@@ -119,7 +119,7 @@ def _whose(done: Replayed, number: int) -> str:
     if sum(lane.steps > 0 for lane in lanes) < 2:
         return ""
     at = next((mark.lane for mark in done.timeline.marks if number in mark.findings), -1)
-    return lanes[at].short if at >= 0 and lanes[at].steps else ""
+    return lanes[at].called if at >= 0 and lanes[at].steps else ""
 
 
 def write_page(page: html.Page, output: str) -> None:

@@ -30,7 +30,7 @@ class _KnownFixes:
             return finding
         document, verdict = self._check(site.path)
         for one in verdict.findings:
-            if (one.code, one.site.path, one.site.line) == (finding.code, site.path, site.line):
+            if one.place == finding.place:
                 return replace(finding, fix=with_fix(document, one, verdict, Tries()).fix)
         return finding
 

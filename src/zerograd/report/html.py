@@ -488,7 +488,7 @@ def _rank_data(rank: Rank) -> dict[str, object]:
         "lanes": [
             {
                 "title": visible(lane.title),
-                "name": visible(lane.short),
+                "name": visible(lane.called),
                 "steps": lane.steps,
                 "norms": _norm_data(lane.norms),
             }

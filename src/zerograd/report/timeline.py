@@ -62,11 +62,8 @@ class Lane:
     steps: int = 0
     windows: dict[int, int] = field(default_factory=dict)
     norms: Norms | None = None
-
-    @property
-    def short(self) -> str:
-        """What the program calls it, without its kind; the title if it has no name."""
-        return self.title.partition(": ")[0]
+    called: str = ""
+    """What findings call its optimizer."""
 
 
 class Runs:
@@ -213,7 +210,8 @@ class Timeline:
                     self.left_out.add(subject)
                 return -1
             number = self._lane_of[subject] = len(self.lanes)
-            self.lanes.append(Lane(subject, subject or "parameters that no optimizer has"))
+            name = subject or "parameters that no optimizer has"
+            self.lanes.append(Lane(subject, name, called=name))
             self._states.append(0)
             if not self._now:
                 self._starts = tuple(self._states)

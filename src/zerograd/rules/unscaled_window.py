@@ -34,6 +34,8 @@ from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation, Windows, guarded
 
+DIFFERENT = "the losses of one window are divided by different numbers"
+
 
 def check(before: State, event: Event) -> Violation | None:
     if not isinstance(event, Step) or event.foreign or event.length < 2 or before.window < 2:
@@ -47,7 +49,7 @@ def check(before: State, event: Event) -> Violation | None:
     if before.divisors == {None}:
         message = "the losses of an accumulation window are added, not averaged"
     elif len(before.divisors) > 1:
-        message = "the losses of one window are divided by different numbers"
+        message = DIFFERENT
     else:
         return None
     return Violation(

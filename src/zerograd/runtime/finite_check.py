@@ -26,11 +26,11 @@ FEW = 1024
 class FiniteCheck:
     """Looks at the parameters of subjects, and at the gradients of steps."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, norm: Callable[[Subject], Tensor | None]) -> None:
+        """`norm` is the norm that a step uses, where it is measured anyway; None where it is not."""
         self._torch = torch
         self._modes = torch._C._len_torch_dispatch_stack
-        self.measured: Callable[[Subject], Tensor | None] | None = None
-        """The norm that a step uses, where it is measured anyway; None where it is not."""
+        self._norm = norm
 
     def next(self, backwards: int) -> int:
         """The number of the backward before which parameters are looked at again."""
@@ -61,8 +61,8 @@ class FiniteCheck:
     def of_step(self, subject: Subject) -> bool | None:
         """Whether the gradients that a step uses are finite, as far as is known; None: nobody looked."""
         finite = subject.finite
-        if not finite.suspicious and self.measured is not None:
-            norm = self.measured(subject)
+        if not finite.suspicious:
+            norm = self._norm(subject)
             if norm is not None:
                 finite.fetching.append(Fetched(self._torch, [norm]))
                 while finite.fetching and (arrived := finite.fetching[0].finite) is not None:

@@ -192,8 +192,8 @@ class StepAndClear:
     def _event(self, subject: Subject, scaled: bool, frame: Any, *, skipped: bool) -> Step:
         """The event of a step, with what was looked at for it."""
         event = self._events.step(frame, scaled, self.length)
-        if skipped or subject.finite.suspicious or self._finite.measured is not None:
-            finite = None if skipped else self._finite.of_step(subject)
+        finite = None if skipped else self._finite.of_step(subject)
+        if skipped or finite is not None:
             event = self._events.variant(event, finite=finite, skipped=skipped)
         if subject.lane is not None and len(subject.lane.probed) > 1:
             if self._detach.stepped(subject):

@@ -44,6 +44,8 @@ from zerograd.runtime.unnoticed import is_ours, unnoticed
 from zerograd.runtime.untrained import Untrained
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from zerograd.runtime.norms import Meter
 
 ABOVE_PATCH = 3
@@ -161,7 +163,7 @@ class Watcher:
         self.scaling = Scaling(self._places, self._events, posting, self.lanes)
         self.replicas = Replicas(torch, scaler=self.scaling.last_scaler, problem=host.problem)
         self._probe = GradientProbe(self._events, posting, self.sync, self.heard)
-        self._finite = FiniteCheck(torch)
+        self._finite = FiniteCheck(torch, self._norm)
         self._detach = MissingDetach(torch)
         self._untrained = Untrained(torch, self._subjects)
         self._steps = StepAndClear(
@@ -199,7 +201,10 @@ class Watcher:
         self._meter = meter
         self._judge.recorder = meter
         self._probe.thorough = meter is not None
-        self._finite.measured = None if meter is None else meter.norm
+
+    def _norm(self, subject: Subject) -> Tensor | None:
+        """The norm that a step uses, if it is recorded."""
+        return None if self._meter is None else self._meter.norm(subject)
 
     def end_after(self, steps: int) -> None:
         """Nothing is watched any more at the first backward after so many steps; 0: to the end."""
