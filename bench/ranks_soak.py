@@ -67,7 +67,7 @@ def missing(fault: Fault, outcome: Outcome) -> str:
         return "" if not found and outcome.code == 0 else f"{found}, exit {outcome.code}"
     if fault.name == "kill":
         killed = re.search(rf"rank +: {fault.rank} .*\n.*exitcode +: -9 ", outcome.screen)
-        lines = re.findall(r"broken off +ranks? ([0-9–, ]+) after step (\d+)", outcome.screen)
+        lines = re.findall(r"stopped +ranks? ([0-9–, ]+) after step (\d+)", outcome.screen)
         named = [int(step) for ranks, step in lines if fault.rank in _numbers(ranks)]
         # The rank dies before its step is counted, and before or after the step itself.
         as_expected = killed and named and fault.at - 1 <= named[0] <= fault.at

@@ -13,7 +13,7 @@ from zerograd.core.late_pattern import pattern
 
 _MAGIC = pattern(r"[*?\[\\]")
 Glob = list["re.Pattern[str] | None"]
-"""An expression for each part of a path; None stands for any number of parts."""
+"""An expression for each part of a path; None is any number of parts."""
 _NEVER = pattern(r"(?!)")
 
 

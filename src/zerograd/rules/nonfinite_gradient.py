@@ -4,12 +4,13 @@ One such step makes the parameters inf or nan, and from then on every loss, ever
 parameter is. The program goes on as if it trained. The learning rate is too high, a loss divides by
 zero or takes the logarithm of zero, half precision overflows, or the data holds inf or nan.
 
-What a step uses counts: after clips, `nan_to_num_()` and the check of a gradient scaler. Ten steps in a
-row, the last ones of a run, are reported. A search for a learning rate that restores the parameters,
-and a program that skips such steps, are silent; the summary of the run says how many such steps there were.
+It is reported if at least the last ten steps of a run are such steps. What the optimizer really uses
+counts: the gradients after clips, `nan_to_num_()` and the check of a gradient scaler. A search for a
+learning rate that restores the parameters, and a program that skips such steps, are not reported; the
+summary of the run says how many such steps there were.
 
-Only a run shows it. Parameters are looked at now and then; if they are not finite, so are the gradients
-of every step.
+Only a run shows it. zerograd looks at some parameters now and then, and once one of them is not finite,
+at the gradients of every step.
 
 Fix: none. You have to find where the first inf or nan comes from: `torch.autograd.detect_anomaly()`.
 

@@ -6,7 +6,7 @@ of Adam is as long as its first one.
 
 A run reports it after five optimizers in a row that took one step each, over parameters that nothing
 else has changed in between. Optimizers without state, and those that run their own loop, like LBFGS,
-are not meant.
+are not reported.
 
 Fix: none. The optimizer has to be made before the loop; only you know what else depends on it.
 

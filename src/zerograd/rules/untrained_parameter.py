@@ -6,9 +6,9 @@ where it is read, so that the loss does not depend on its parameters.
 
 A run reports it if, in 100 steps, no backward reaches the parameters, and parameters of the same shapes
 that no optimizer has are reached. Experts that are not chosen, heads that are not used and frozen
-layers are not meant: there, nothing takes their place. In source it is reported if the name of a model
-gets another one between its optimizer and its loss, and if `.detach()` or `.data` is at the only use of
-a module.
+layers are not reported, because nothing takes their place. In source it is reported if the name of a
+model is given to another one between its optimizer and its loss, and if `.detach()` or `.data` is at the
+only use of a module.
 
 Fix: none. Only you know which parameters are meant.
 

@@ -53,7 +53,7 @@ class Bottom:
 
 
 def no_frame(error: ValueError) -> Any:
-    """Stands for a frame that does not exist; an error that a signal handler has raised goes on."""
+    """In the place of a frame that does not exist; an error that a signal handler has raised goes on."""
     if interrupts(error):
         raise error
     return Bottom

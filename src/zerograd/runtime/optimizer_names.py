@@ -29,7 +29,7 @@ DEEPEST = 2
 """How many objects of libraries may be nested around an optimizer."""
 
 _PROGRAM = ModuleType("program")
-"""Stands for any module of the program that has a name for something."""
+"""Any module of the program that has a name for something."""
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -230,7 +230,7 @@ def _held(held: Any, deepest: int = DEEPEST) -> Iterator[str]:
         if type(owner).__module__.partition(".")[0] in ("torch", "zerograd"):
             continue  # such as a scheduler
         if all(callable(getattr(type(owner), name, None)) for name in ("step", "zero_grad")):
-            yield from _held(owner, deepest - 1)  # it stands for the optimizer
+            yield from _held(owner, deepest - 1)  # it wraps the optimizer
         elif not key.startswith("_"):
             yield from (f"{name}.{key}" for name in _held(owner, deepest - 1))
 

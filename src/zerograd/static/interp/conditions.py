@@ -168,7 +168,7 @@ class Conditions:
         return None
 
     def _in_last_iteration(self, test: Op) -> Op:
-        """A test that tells the last iteration of a loop from all others is read as "is this the last iteration"."""
+        """A test that distinguishes the last iteration of a loop from all others is read as "is this the last iteration"."""
         for counter in test.reads & self.nesting.lengths.keys():
             ident, first, length = self.nesting.lengths[counter]
             if not test.reads <= {counter, *reads(length)}:

@@ -104,7 +104,7 @@ class Constructors:
         return Thing(key, made=True)
 
     def record(self, node: ast.Call, name: str, arguments: list[Value]) -> Value:
-        """A new object of a class that cannot be seen; if it is given one result of modules, it stands for that."""
+        """A new object of a class that cannot be seen; if it is given one result of modules, it is taken for that."""
         things = [argument for argument in arguments if isinstance(argument, Thing)]
         if not any(thing.role or self.objects.is_stepped(thing) for thing in things):
             others = [argument for argument in arguments if not isinstance(argument, (Thing, Lit))]

@@ -40,7 +40,7 @@ _QUIET = frozenset(
 )
 """Calls that never run a backward."""
 _PLAIN = ("torch", "math", "numpy", "random", "time", "tqdm", "itertools")
-"""Packages whose functions run no backward unless they are told to."""
+"""Packages whose functions run no backward unless an argument asks for it."""
 _ARITHMETIC = frozenset(
     "abs add add_ clamp clone copy_ cpu cuda detach div dim exp expand float flatten gather item log log_softmax"
     " logsumexp long matmul max mean min mm mul mul_ norm permute pow prod relu repeat reshape sigmoid size softmax"

@@ -71,7 +71,7 @@ class Key(tuple[Part, ...]):
         return Key((*self, ANY_ITEM))
 
     def may_be_item(self, other: Key) -> bool:
-        """Whether one is an item of a collection, and the other one stands for any item of it."""
+        """Whether one is an item of a collection, and the other one is any item of it."""
         return self[:-1] == other[:-1] and (self[-1] is ANY_ITEM) is not (other[-1] is ANY_ITEM)
 
     def called(self) -> Key:
