@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zerograd.check.function_texts import Files, enclosing
+from zerograd.check.settings import relative_to
 from zerograd.core.finding import Finding
 from zerograd.core.usage_error import UsageError
 
@@ -51,7 +52,7 @@ class Baseline:
 
 def identity(finding: Finding, root: str, files: Files) -> Known:
     """What identifies a finding when the lines above it move."""
-    path = os.path.relpath(finding.site.path, root).replace(os.sep, "/")
+    path = relative_to(finding.site.path, root)
     function = enclosing(files.lines(finding.site), finding.site.line).name
     marked = []
     for site in (finding.site, *(note.site for note in finding.notes)):

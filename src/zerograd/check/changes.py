@@ -9,6 +9,7 @@ import os
 from functools import cached_property
 
 from zerograd.check.function_texts import Files, Function, enclosing, functions
+from zerograd.check.settings import relative_to
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
 from zerograd.core.usage_error import UsageError
@@ -38,7 +39,7 @@ class Changes:
         return any(self._differs(site, files) for site in sites)
 
     def _differs(self, site: Site, files: Files) -> bool:
-        path = os.path.relpath(os.path.realpath(site.path), self._top).replace(os.sep, "/")
+        path = relative_to(os.path.realpath(site.path), self._top)
         if path not in self._tracked:
             return True
         if path not in self._changed:

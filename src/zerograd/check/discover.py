@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from zerograd.check.gitignore import Patterns
-from zerograd.check.settings import DEFAULT, Settings
+from zerograd.check.settings import DEFAULT, Settings, relative_to
 from zerograd.check.settings import FILE as PYPROJECT
 from zerograd.check.settings import load as load_settings
 from zerograd.core.finding import Problem
@@ -345,7 +345,7 @@ def _is_test(name: str, *, is_directory: bool) -> bool:
 
 def _way(directory: str, root: str) -> str:
     """The path from `root` to a directory below it, as the patterns of `root` need it."""
-    way = os.path.relpath(directory, root or ".").replace(os.sep, "/")
+    way = relative_to(directory, root)
     return "" if way == "." else f"{way}/"
 
 

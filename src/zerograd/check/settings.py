@@ -64,7 +64,7 @@ DEFAULT = Settings()
 
 
 def relative_to(path: str, root: str) -> str:
-    """The path relative to `root`, as patterns need it."""
+    """The path relative to `root`, with slashes on every system."""
     return os.path.relpath(path, root or ".").replace(os.sep, "/")
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from zerograd import __version__
 from zerograd.core.finding import Place, Problem, Watched
-from zerograd.core.records import replace
 from zerograd.core.usage_error import UsageError
 from zerograd.core.whole_file import whole
 from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.launch.replay import Replayed, judged
 from zerograd.launch.run_session import fails
+from zerograd.processes.merge import together
 from zerograd.recording.reader import Progress
 from zerograd.report import html
 from zerograd.report.timeline import Timeline
@@ -98,18 +98,10 @@ def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: s
     if shown is None:
         shown = findings[place] = html.Shown(finding, whose=_whose(done, number))
     else:
-        # A step of two ranks is one step: what all of them have found is counted as in the terminal.
-        seen = max(shown.finding.seen or 1, finding.seen or 1)
-        first = _first(shown.finding.site.iteration, finding.site.iteration)
-        site = replace(shown.finding.site, iteration=first)
-        shown.finding = replace(shown.finding, seen=seen, site=site)
+        shown.finding = together([shown.finding, finding])
     if rank:
         shown.ranks.append(rank)
     return list(findings).index(place)
-
-
-def _first(one: int | None, other: int | None) -> int | None:
-    return min((step for step in (one, other) if step is not None), default=None)
 
 
 def _whose(done: Replayed, number: int) -> str:

@@ -88,7 +88,8 @@ class Outcome:
 
 def run(options: Options, render: Render) -> Outcome:
     """Run a program and watch it. Raises `UsageError` if it cannot start."""
-    disarm()
+    # A second watch of this process, which its environment may ask for, does not begin.
+    sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "zerograd", False)]
     session = Session(options, render)
     try:
         ended = launch(options.program, session)
@@ -96,11 +97,6 @@ def run(options: Options, render: Render) -> Outcome:
         session.abandon()
         raise
     return session.close(ended)
-
-
-def disarm() -> None:
-    """Prevent a second watch of this process, which its environment may ask for."""
-    sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "zerograd", False)]
 
 
 class Session:

@@ -26,7 +26,7 @@ def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = 
         for place, finding in part.findings.items():
             ranked = replace(finding, ranks=() if part.rank is None else (part.rank,))
             alike.setdefault(place, []).append(ranked)
-    report.findings = [_one(findings) for findings in alike.values()]
+    report.findings = [together(findings) for findings in alike.values()]
     report.errors = list(own.errors) if own is not None else []
     report.errors += _problems(parts)
     report.sources = dict(own.sources) if own is not None else {}
@@ -34,7 +34,7 @@ def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = 
     return report
 
 
-def _one(findings: list[Finding]) -> Finding:
+def together(findings: list[Finding]) -> Finding:
     """The finding of the first rank, with the highest count of all ranks."""
     first = findings[0]
     ranks = {rank for one in findings for rank in one.ranks}

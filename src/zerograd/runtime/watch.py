@@ -195,7 +195,9 @@ class Watch:
         """A rule was broken, for the first time at its place or once more."""
         if finding.code not in self.codes or self._allowed(finding):
             return
-        known = [number for number, one in enumerate(self.report.findings) if _same(one, finding)]
+        known = [
+            number for number, one in enumerate(self.report.findings) if one.place == finding.place
+        ]
         seen = (finding.seen or 1) - self._before.get(finding.place, 0)
         now = identify()
         mine = replace(finding, seen=seen, ranks=now.several)
@@ -298,7 +300,3 @@ def expect_window(length: int) -> Iterator[None]:
         yield
     finally:
         Engine.expect(before)
-
-
-def _same(one: Finding, other: Finding) -> bool:
-    return one.place == other.place
