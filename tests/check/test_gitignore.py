@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from support import tiers
 from zerograd.check.gitignore import Patterns
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -103,9 +104,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_git
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@tiers.random(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=LINES, paths=st.lists(PATHS, min_size=1, max_size=6, unique=True))
 def test_git_agrees(repository: Path, lines: list[str], paths: list[str]) -> None:
     ours = Patterns(lines)

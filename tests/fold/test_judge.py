@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import zerograd
+from support import tiers
 from support.event_sequences import at, sequences
 from zerograd.core.events import (
     Backward,
@@ -26,7 +27,7 @@ from zerograd.fold.judge import Judge, Track
 from zerograd.rules.catalogue import RULES
 
 ZERO, BACKWARD, STEP = Zero(at(1)), Backward(at(2)), Step(at(3))
-many = settings(max_examples=300, derandomize=True, deadline=None)
+many = tiers.random(300)
 
 
 class Recorded:

@@ -40,9 +40,9 @@ def size(examples: int, **more: Any) -> Any:
     return settings(max_examples=number, derandomize=True, deadline=None, **more)
 
 
-def random(examples: int) -> Callable[[Test], Test]:
+def random(examples: int, **more: Any) -> Callable[[Test], Test]:
     """For a test with random inputs, which is in both tiers: `size` says how many inputs it gets."""
-    return lambda test: pytest.mark.sampled(size(examples)(test))
+    return lambda test: pytest.mark.sampled(size(examples, **more)(test))
 
 
 def belongs(item: pytest.Item) -> bool:
