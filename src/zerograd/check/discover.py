@@ -111,7 +111,7 @@ def stamp_of(status: os.stat_result) -> tuple[int, int]:
 
 
 @dataclass
-class Found:
+class FoundFiles:
     """The files of one check, and the paths that could not be read."""
 
     targets: Targets = field(default_factory=Targets)
@@ -146,7 +146,7 @@ class Discovery:
         loader: Loader = load_settings,
         config: str | None = None,
     ) -> None:
-        self.found = Found()
+        self.found = FoundFiles()
         self._exclude = exclude
         self._include_tests = include_tests
         self._loader = loader

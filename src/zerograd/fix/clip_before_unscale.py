@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.fix.clipping import clip_of
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Function, Refused
 from zerograd.fix.syntax import CLIP_WORDS, LOOPS, clips, is_call_of, own_nodes, steps
 
@@ -24,7 +24,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
                     unit, holder = holder, code.holder(holder)
                 block = code.block(unit)
                 alone = not any(clips(one) for one in block[block.index(unit) + 1 :])
-                moved = partial(scene.carry, [unit], Place(before=here), CLIP_WORDS)
+                moved = partial(scene.carry, [unit], InsertionPoint(before=here), CLIP_WORDS)
                 yield Repair("move the unscale_ before the clip", moved, alone)
     tests = _tests(scene)
     inside = around if isinstance(around, LOOPS) else ast.Module(_body(around), [])
@@ -32,10 +32,12 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     for scaler, optimizer in dict.fromkeys((scene.scaler(c), scene.stepped(c)) for c in through):
         unscale = f"{scaler}.unscale_({optimizer})"
         lines = [f"if {tests}:", code.level(here) + unscale] if tests else [unscale]
-        yield Repair(f"insert {unscale}", partial(scene.put, Place(before=here), *lines))
+        yield Repair(f"insert {unscale}", partial(scene.put, InsertionPoint(before=here), *lines))
         unit = clip_of(scene, here).unit[-1]
         if unit is not here and tests:
-            yield Repair(f"insert {unscale}", partial(scene.put, Place(before=unit), *lines))
+            yield Repair(
+                f"insert {unscale}", partial(scene.put, InsertionPoint(before=unit), *lines)
+            )
 
 
 def _body(function: ast.AST) -> list[ast.stmt]:

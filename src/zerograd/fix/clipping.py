@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from zerograd.core.events import Site
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import (
     CLIP_WORDS,
@@ -22,7 +22,7 @@ from zerograd.fix.syntax import (
 
 
 @dataclass(frozen=True)
-class Clip:
+class ClipUnit:
     """A clip as it is moved: with its `if`, and perhaps with the `unscale_` before it."""
 
     unit: tuple[ast.stmt, ...]
@@ -42,7 +42,7 @@ class Clip:
         )
 
 
-def clip_of(scene: Scene, statement: ast.stmt) -> Clip:
+def clip_of(scene: Scene, statement: ast.stmt) -> ClipUnit:
     """The clip, with the `if` or the loop over parameters around it where that holds nothing else."""
     unit = statement
     holder = scene.code.holder(unit)
@@ -51,8 +51,8 @@ def clip_of(scene: Scene, statement: ast.stmt) -> Clip:
     block = scene.code.block(unit)
     number = block.index(unit)
     if number and is_call_of(block[number - 1], "unscale_"):
-        return Clip((block[number - 1], unit), unscales=True)
-    return Clip((unit,), unscales=any(_unscales(node) for node in own_nodes(unit)))
+        return ClipUnit((block[number - 1], unit), unscales=True)
+    return ClipUnit((unit,), unscales=any(_unscales(node) for node in own_nodes(unit)))
 
 
 def _only_clips(holder: ast.If | ast.For) -> bool:
@@ -80,7 +80,7 @@ def moves_before_step(scene: Scene, site: Site) -> Iterator[Repair]:
 
 
 def moves(
-    scene: Scene, clip: Clip, call: ast.Call, place: Place, *, safe: bool
+    scene: Scene, clip: ClipUnit, call: ast.Call, place: InsertionPoint, *, safe: bool
 ) -> Iterator[Repair]:
     """Ways to move the clip: alone, or with an `unscale_` where the step goes through a scaler."""
     message = "move the clip before the step"
@@ -121,7 +121,7 @@ def carried(unit: Sequence[ast.stmt], block: Sequence[ast.stmt]) -> bool:
     return bool(bound(unit) & used(block[: block.index(unit[0])]))
 
 
-def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[Place, bool]:
+def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[InsertionPoint, bool]:
     """The place before the step, or before all branches that contain one; and whether there are several."""
     loop = scene.loop(site_of_step)
     owner = scene.stepped(call)
@@ -130,7 +130,7 @@ def closing(scene: Scene, site_of_step: ast.stmt, call: ast.Call) -> tuple[Place
     function = scene.code.function(site_of_step)
     statements = [one for one in statements if scene.code.function(one) is function]
     if len(statements) < 2:
-        return Place(before=site_of_step), False
+        return InsertionPoint(before=site_of_step), False
     block = scene.code.meet(*statements)
     first = min(scene.number(one, block) for one in statements)
-    return Place(before=block[first]), True
+    return InsertionPoint(before=block[first]), True

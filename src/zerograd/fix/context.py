@@ -41,7 +41,7 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Place:
+class InsertionPoint:
     """A place between two statements: before one, or after one."""
 
     before: ast.stmt | None = None
@@ -49,14 +49,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowStart:
     """Where a window begins, and whether that is certain.
 
     It is uncertain if a backward of an earlier phase adds to the window, or if the gradients are used
     before the window's own backward.
     """
 
-    start: Place
+    start: InsertionPoint
     sure: bool
 
 
@@ -115,7 +115,7 @@ class Scene:
         """Edits that put a text in the place of an expression."""
         return (self.code.edit(self.code.span(node), text),)
 
-    def put(self, place: Place, *lines: str) -> tuple[Edit, ...]:
+    def put(self, place: InsertionPoint, *lines: str) -> tuple[Edit, ...]:
         """Edits that insert lines at a place."""
         if place.before is not None:
             return (self.code.insert_before(place.before, *lines),)
@@ -123,7 +123,7 @@ class Scene:
         return (self.code.insert_after(place.after, *lines),)
 
     def carry(
-        self, unit: Sequence[ast.stmt], place: Place, topic: re.Pattern[str], *ahead: str
+        self, unit: Sequence[ast.stmt], place: InsertionPoint, topic: re.Pattern[str], *ahead: str
     ) -> tuple[Edit, ...]:
         """Edits that move statements to a place, with new lines before them."""
         if any(node in (place.before, place.after) for one in unit for node in ast.walk(one)):
@@ -196,22 +196,22 @@ class Scene:
                 return above
         return None
 
-    def after(self, step: ast.stmt) -> Place:
+    def after(self, step: ast.stmt) -> InsertionPoint:
         """The place right after a step, or after the scaler's update if that follows."""
         block = self.code.block(step)
         number = self.code.index(step)
         while number + 1 < len(block) and is_call_of(block[number + 1], "update"):
             number += 1
-        return Place(after=block[number])
+        return InsertionPoint(after=block[number])
 
-    def behind(self, calls_of_step: Sequence[ast.Call]) -> Place:
+    def behind(self, calls_of_step: Sequence[ast.Call]) -> InsertionPoint:
         """The place after the last of several steps, or of the branches that contain them."""
         statements = [self.code.statement_of(call) for call in calls_of_step]
         block = self.code.meet(*statements)
         last = max(self.number(one, block) for one in statements)
         return self.after(block[last])
 
-    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> Window:
+    def window(self, backward: ast.stmt, step: ast.stmt, owner: str) -> WindowStart:
         """The window that a step closes: a clear belongs where it begins."""
         block = self.code.meet(backward, step)
         mixing, closing = self.number(backward, block), self.number(step, block)
@@ -227,11 +227,11 @@ class Scene:
         for number in reversed(range(first, filling)):
             if is_clear(block[number]) and cleared(block[number]) not in before:
                 if not binds(block[number + 1 : filling], owner):
-                    return Window(Place(after=block[number]), sure)
+                    return WindowStart(InsertionPoint(after=block[number]), sure)
         in_function = isinstance(self.code.holder(block[0]), (*Function, ast.Module))
         if first > 0 or in_function or binds(ahead, owner) or mentions_gradients(ahead):
-            return Window(Place(before=block[filling]), sure)
-        return Window(Place(before=block[0]), sure)
+            return WindowStart(InsertionPoint(before=block[filling]), sure)
+        return WindowStart(InsertionPoint(before=block[0]), sure)
 
     def number(self, statement: ast.stmt, block: list[ast.stmt]) -> int:
         """The index in a block of the statement that contains another one."""

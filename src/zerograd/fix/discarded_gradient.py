@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fix.context import Place, Repair, Scene, clearing
+from zerograd.fix.context import InsertionPoint, Repair, Scene, clearing
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import CLEAR_WORDS, backwards, cleared
 
@@ -44,5 +44,5 @@ def _never_stepped(scene: Scene) -> Iterator[Repair]:
     backward = scene.statement(scene.note(0))
     if scene.code.function(made) is not scene.code.function(backward):
         raise Refused("the optimizer is created in another function")
-    put = partial(scene.put, Place(after=backward), step)
+    put = partial(scene.put, InsertionPoint(after=backward), step)
     yield Repair(f"insert {step}", put, safe=False)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import takewhile
 
 from zerograd.core.finding import Edit
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import is_modulo, own_nodes, steps
 from zerograd.static.read.file_index import stripped
@@ -90,4 +90,4 @@ def _again(scene: Scene, guard: ast.If, loop: ast.For) -> tuple[Edit, ...]:
     more = code.level(loop.body[0])
     lines = code.taken(guard.body, None, more)
     open_ = f"if {code.text(test.left)} != {code.text(test.comparators[0])}:"
-    return scene.put(Place(after=loop), open_, *lines)
+    return scene.put(InsertionPoint(after=loop), open_, *lines)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import is_clear
 
@@ -26,5 +26,5 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     node = scene.code.node(scene.finding.site)
     scaler = scene.scaler(node) if isinstance(node, ast.Call) else ""
     backward = f"{scaler}.scale({name}).backward()" if scaler else f"{name}.backward()"
-    put = partial(scene.put, Place(after=block[after]), backward)
+    put = partial(scene.put, InsertionPoint(after=block[after]), backward)
     yield Repair(f"insert {backward}", put, safe=False)

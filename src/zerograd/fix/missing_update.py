@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.fix.clipping import passable
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import CLIP_WORDS, clips, is_call_of, own_nodes, steps
 
@@ -27,7 +27,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
             yield from _moves(scene, here, step, safe=len(through) == 1)
         for leaving in own_nodes(around):
             if isinstance(leaving, ast.Continue) and code.span(here) < code.span(leaving):
-                put = partial(scene.put, Place(before=leaving), update)
+                put = partial(scene.put, InsertionPoint(before=leaving), update)
                 yield Repair(f"insert {update} where the step is skipped", put)
     own = [one for one in through if scene.scaler(one) == scaler]
     yield Repair(f"insert {update}", partial(scene.put, scene.behind(own), update))
@@ -42,5 +42,5 @@ def _moves(scene: Scene, here: ast.stmt, step: ast.stmt, *, safe: bool) -> Itera
         ([here, *together], [here]) if together == block[first + 1 : first + 2] else ([here],)
     ):
         passable(unit, block[first + len(unit) : last])
-        moved = partial(scene.carry, unit, Place(before=step), CLIP_WORDS)
+        moved = partial(scene.carry, unit, InsertionPoint(before=step), CLIP_WORDS)
         yield Repair("move the unscale_ before the step", moved, safe)

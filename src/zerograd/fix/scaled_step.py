@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.finding import Edit
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import calls, method
 
@@ -30,6 +30,6 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         step = code.edit(code.span(call), f"{scaler}.step({optimizer})")
         if updated:
             return (step,)
-        return (step, *scene.put(Place(after=scene.here), f"{scaler}.update()"))
+        return (step, *scene.put(InsertionPoint(after=scene.here), f"{scaler}.update()"))
 
     yield Repair(f"step through {scaler}", edits)

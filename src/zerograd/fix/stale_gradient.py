@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from zerograd.core.rule import Feature, Windows
-from zerograd.fix.context import Place, Repair, Scene
+from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Function, Refused
 from zerograd.fix.syntax import (
     CLEAR_WORDS,
@@ -117,7 +117,7 @@ def _counts(scene: Scene, test: ast.expr) -> bool:
     return isinstance(loop, ast.For) and bool(bound([ast.Assign([loop.target], test)]) & names)
 
 
-def _new(scene: Scene, owner: str, place: Place, *, safe: bool = True) -> Repair:
+def _new(scene: Scene, owner: str, place: InsertionPoint, *, safe: bool = True) -> Repair:
     clear = f"{owner}.zero_grad()"
     return Repair(f"insert {clear}", partial(scene.put, place, clear), safe)
 
@@ -206,6 +206,8 @@ def _by_hand(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[Repai
     block = scene.code.meet(backward, step)
     filling = scene.number(backward, block)
     if not binds(block[filling:], gradient) and names_in(gradient):
-        yield Repair(f"insert {clear}", partial(scene.put, Place(before=block[filling]), clear))
+        yield Repair(
+            f"insert {clear}", partial(scene.put, InsertionPoint(before=block[filling]), clear)
+        )
     safe = not _read_after(scene, step)
-    yield Repair(f"insert {clear}", partial(scene.put, Place(after=step), clear), safe)
+    yield Repair(f"insert {clear}", partial(scene.put, InsertionPoint(after=step), clear), safe)

@@ -28,7 +28,7 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankResult:
     """One process: its own slopes, and `.grad` after each backward."""
 
     own: list[float]
@@ -36,18 +36,18 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Measured:
+class DdpResults:
     """The results of all ranks."""
 
-    right: list[Rank]
+    right: list[RankResult]
     """Both ranks cleared."""
-    wrong: list[Rank]
+    wrong: list[RankResult]
     """Rank 1 did not clear."""
     syncs: tuple[int, int]
     """How often a window of WINDOW batches was synchronised, without and with `no_sync`."""
 
 
-def measure() -> Measured:
+def measure() -> DdpResults:
     """Start both processes, wait for them, and collect their results."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +77,9 @@ def measure() -> Measured:
             raise Unavailable("".join(last) or f"exit code {rank.returncode}")
     right, wrong, syncs = zip(*(json.loads(out) for out, _ in outputs), strict=True)
     every, once = syncs[0]
-    return Measured([Rank(**one) for one in right], [Rank(**one) for one in wrong], (every, once))
+    return DdpResults(
+        [RankResult(**one) for one in right], [RankResult(**one) for one in wrong], (every, once)
+    )
 
 
 def _run_rank(rank: int, store: str) -> list[object]:
@@ -115,7 +117,7 @@ def _count_syncs(*, no_sync: bool) -> int:
     return len(syncs)
 
 
-def _train(rank: int, *, forget: bool) -> Rank:
+def _train(rank: int, *, forget: bool) -> RankResult:
     import torch
     from torch import nn
 
@@ -130,7 +132,7 @@ def _train(rank: int, *, forget: bool) -> Rank:
         assert layer.weight.grad is not None
         held.append(layer.weight.grad.item())
         optimizer.step()
-    return Rank(list(SLOPES[rank]), held)
+    return RankResult(list(SLOPES[rank]), held)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,19 @@ from collections.abc import Iterable
 
 from zerograd.core.finding import Finding, Place, Problem, Report, Watched
 from zerograd.core.records import replace
-from zerograd.processes.process_files import Part
+from zerograd.processes.process_files import ProcessFile
 
 
-def merged(parts: Iterable[Part], own: Report | None = None, rank: int | None = None) -> Report:
+def merged(
+    parts: Iterable[ProcessFile], own: Report | None = None, rank: int | None = None
+) -> Report:
     """The merged report; `own` is the report of a process that is not among the parts."""
     parts = list(parts)
     report = Report()
     if own is not None and rank is not None:
         found = {finding.place: finding for finding in own.findings}
         errors = list(own.errors)
-        parts.insert(0, Part("", rank, 2, 0, "", "", found, own.watched, errors, ended=True))
+        parts.insert(0, ProcessFile("", rank, 2, 0, "", "", found, own.watched, errors, ended=True))
         own = None
     alike: dict[Place, list[Finding]] = {}
     for finding in own.findings if own is not None else ():
@@ -47,7 +49,7 @@ def together(findings: list[Finding]) -> Finding:
     )
 
 
-def _problems(parts: list[Part]) -> list[Problem]:
+def _problems(parts: list[ProcessFile]) -> list[Problem]:
     """Problems of all processes once; problems of some ranks with their rank."""
     said = Counter(problem for part in parts for problem in part.errors)
     found: dict[Problem, None] = {}
@@ -60,7 +62,7 @@ def _problems(parts: list[Part]) -> list[Problem]:
     return list(found)
 
 
-def _watched(parts: list[Part], own: Watched | None) -> Watched | None:
+def _watched(parts: list[ProcessFile], own: Watched | None) -> Watched | None:
     """The summary of the first rank, together with processes that trained without a rank."""
     if own is not None and parts and not own.steps:
         own = None  # it only launched the others

@@ -23,7 +23,7 @@ SUFFIX = ".jsonl"
 
 
 @dataclass
-class Part:
+class ProcessFile:
     """The contents of the file of one process."""
 
     path: str
@@ -40,7 +40,7 @@ class Part:
     """The number of steps, if the process has not ended."""
 
 
-def read(directory: str) -> list[Part]:
+def read(directory: str) -> list[ProcessFile]:
     """Read the files of all processes, in the order of ranks. Raises `OSError` if there are none."""
     parts = [part for path in files(directory) if (part := _part(path)) is not None]
     return sorted(parts, key=lambda one: (one.rank is None, one.rank or 0, one.path))
@@ -53,8 +53,8 @@ def files(directory: str) -> Iterator[str]:
             yield os.path.join(directory, entry)
 
 
-def _part(path: str) -> Part | None:
-    part = Part(path)
+def _part(path: str) -> ProcessFile | None:
+    part = ProcessFile(path)
     try:
         with open(path, "rb") as stream:
             lines = stream.read().split(b"\n")
@@ -71,7 +71,7 @@ def _part(path: str) -> Part | None:
     return part
 
 
-def _take(part: Part, data: dict[str, Any]) -> None:
+def _take(part: ProcessFile, data: dict[str, Any]) -> None:
     if "finding" in data:
         finding = parsed(Finding, data["finding"])
         assert isinstance(finding, Finding)

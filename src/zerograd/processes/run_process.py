@@ -22,7 +22,7 @@ from typing import Any
 from zerograd.core.finding import Finding, Report
 from zerograd.processes.child_options import from_parent
 from zerograd.processes.identity import Identity, identify, number_in_environment
-from zerograd.processes.process_files import SUFFIX, Part, files, read
+from zerograd.processes.process_files import SUFFIX, ProcessFile, files, read
 from zerograd.recording.json_codec import plain
 from zerograd.recording.writer import open_aside
 
@@ -153,7 +153,7 @@ class RunProcess:
             self._write(*({"finding": plain(one)} for one in report.findings))
             self._write({"end": clean, "watched": watched, "errors": plain(report.errors)})
 
-    def others(self) -> list[Part]:
+    def others(self) -> list[ProcessFile]:
         """The findings of the other processes of the run."""
         mine = self._path() if self._file is not None else ""
         return [part for part in read(self.directory) if part.path != mine]

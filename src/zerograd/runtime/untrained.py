@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENOUGH = 100
 
 
-class Untrained:
+class UntrainedParameters:
     """Since when no graph that was walked has reached a parameter."""
 
     def __init__(self, torch: Any, subjects: Subjects) -> None:

@@ -41,7 +41,7 @@ from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import Subject
 from zerograd.runtime.unnoticed import is_ours, unnoticed
-from zerograd.runtime.untrained import Untrained
+from zerograd.runtime.untrained import UntrainedParameters
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -165,7 +165,7 @@ class Watcher:
         self._probe = GradientProbe(self._events, posting, self.sync, self.heard)
         self._finite = FiniteCheck(torch, self._norm)
         self._detach = MissingDetach(torch)
-        self._untrained = Untrained(torch, self._subjects)
+        self._untrained = UntrainedParameters(torch, self._subjects)
         self._steps = StepAndClear(
             torch,
             self._events,
