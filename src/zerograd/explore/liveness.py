@@ -124,6 +124,8 @@ def _keys(expr: Expr) -> Keys:
             found.add(part)
         if not isinstance(part, logic.Const):
             found.add(logic.fact_of(part))
+        if isinstance(part, logic.Op) and part.op in ("and", "or"):
+            found.update(one.fact for one in logic.shorter(part))
     return frozenset(found)
 
 

@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 from zerograd.core.late_pattern import pattern
@@ -173,6 +174,9 @@ Known = frozenset[tuple[Variable | Fact, Value]]
 """What a path knows: values of variables and truths of expressions."""
 
 NOTHING: Known = frozenset()
+
+MOST_OPERANDS = 5
+"""Of a test whose shorter forms are looked up."""
 
 _BINARY: dict[str, Callable[[object, object], object]] = {
     "+": operator.add,
@@ -469,4 +473,14 @@ def _junction(expr: Op, known: Mapping[Variable | Fact, Value]) -> Value | _Unkn
         value = evaluate(expr.args[-1], known)
         return not decisive if value is UNKNOWN else value
     fact = known.get(fact_of(expr))
+    if fact is None and any(known.get(part.fact) is decisive for part in shorter(expr)):
+        return decisive  # after a test of `a and b` has failed, `a and b and c` does, too
     return UNKNOWN if fact is None else fact
+
+
+def shorter(expr: Op) -> Iterator[Op]:
+    """The same operation on some of the operands of a short one."""
+    if len(expr.args) <= MOST_OPERANDS:
+        for length in range(2, len(expr.args)):
+            for args in combinations(expr.args, length):
+                yield Op(expr.op, args)

@@ -276,6 +276,10 @@ class Calls:
         if isinstance(callee, Thing):
             self.nesting.note_inputs(node)
         arguments = self.evaluator.arguments(node)
+        if isinstance(callee, Tensor) and any(isinstance(one, Params) for one in arguments):
+            name = text_of(node.func)
+            if role := vocabulary.role_of_call(name):  # a class out of a table of classes
+                return self.constructors.make(node, name, role, arguments)
         if isinstance(callee, Tensor):
             # What was computed from a module, such as its differentiable clone, may run through it.
             result = self.effects.result_of([], arguments, callee.roots | callee.maybe, node)

@@ -28,6 +28,7 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     mix,
+    parts,
     roots,
     then,
 )
@@ -235,13 +236,14 @@ class Effects:
         if self.mode.no_grad:
             return Tensor()
         things, others = [], list(callees)
-        for index, one in enumerate(arguments):
-            if isinstance(one, Thing):
-                things.append(one.key)
-            elif node is not None and isinstance(one, Tensor) and one.calls:
-                others.append(then(one, _done_by(node, index)))
-            else:
-                others.append(one)
+        for index, argument in enumerate(arguments):
+            for one in parts(argument):
+                if isinstance(one, Thing):
+                    things.append(one.key)
+                elif node is not None and isinstance(one, Tensor) and one.calls:
+                    others.append(then(one, _done_by(node, index)))
+                else:
+                    others.append(one)
         result = mix(others)
         calls = result.calls
         if run := [one.key for one in callees if isinstance(one, Thing)]:
@@ -254,7 +256,7 @@ class Effects:
             result.maybe.union(things, perhaps) - result.roots,
             result.grads,
             divided=None if summed else False,
-            scaled=bool(result.scaled),
+            scaled=result.scaled,
             calls=calls,
         )
 

@@ -361,8 +361,10 @@ class Functions:
             values[formal[0].arg] = fn.owner
             formal = formal[1:]
         values.update(_defaults(fn))
-        values.update(fn.named)
-        values.update(zip((a.arg for a in _positional(fn, bound)), fn.given, strict=False))
+        earlier = dict(fn.named)
+        earlier.update(zip((a.arg for a in _positional(fn, bound)), fn.given, strict=False))
+        values.update(earlier)
+        aliases.update((name, one.key) for name, one in earlier.items() if isinstance(one, Thing))
         given: list[tuple[str, Value, ast.expr]] = []
         if not any(isinstance(arg, ast.Starred) for arg in node.args):
             positional = _positional(fn, bound)[len(fn.given) :]

@@ -86,7 +86,7 @@ class Loops:
         if items is None and isinstance(value, Many) and _looks_up(node):
             items = list(value.items)
         if items is not None:
-            self.unrolled(node, items)
+            self.unrolled(node, self.distinct(node, iterable, items))
             return
         element = self.element(value, iterable) or self.elements(iterable)
         if element is not None:
@@ -189,6 +189,18 @@ class Loops:
         if not any(isinstance(item, Thing) for item in items):
             return None
         return Many(tuple(item if item is not None else NOTHING for item in items))
+
+    def distinct(self, node: ForLoop, iterable: ast.expr, items: list[Value]) -> list[Value]:
+        """The items of a loop over optimizers or models; those that cannot be seen are different objects."""
+        if not self.calls_held_methods({*assigned_names(node.target)}):
+            return items
+        if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
+            iterable = iterable.func.value  # `optimizers.values()`
+        key = self.env.key(iterable)
+        return [
+            Thing(key.item(str(index))) if isinstance(item, Tensor) else item
+            for index, item in enumerate(items)
+        ]
 
     def unrolled(self, node: ForLoop, items: list[Value]) -> None:
         """The body of a loop once for each item."""

@@ -333,7 +333,7 @@ def join(values: list[Value]) -> Value:
             known = [thing.params for thing in things if thing.params is not None]
             params = frozenset().union(*known) if len(known) == len(things) else None
             return replace(things[0], params=params)
-    if things:
+    if things and not any(isinstance(value, Tensor) and value.scaled for value in values):
         # A factory that gives back an optimizer or its scheduler: what is stepped is the optimizer.
         optimizers = [thing for thing in things if thing.role is Role.OPTIMIZER]
         return (optimizers or things)[0]
@@ -347,7 +347,7 @@ def join(values: list[Value]) -> Value:
 
 def _either(tensors: list[Tensor], values: list[Value]) -> Value:
     """A tensor computed one way or another: scaled for sure only if it is both times."""
-    scaled = {tensor.scaled for tensor in tensors}
+    scaled = {getattr(value, "scaled", False) for value in values if not isinstance(value, Lit)}
     result = replace(mix(values), scaled=scaled.pop() if len(scaled) == 1 else None)
     unsure = not result.divided and any(tensor.divided is None for tensor in tensors)
     return replace(result, divided=None) if unsure else result
