@@ -150,9 +150,7 @@ def over_corpus(zerograd: str, sources: Path, scratch: Path) -> dict[str, Comman
         search = Command((ripgrep, "-l", "backward", "-g", "*.py", corpus), scratch)
         commands["ripgrep"] = commands["ripgrep" + CONTROL] = search
     else:
-        print(
-            "ripgrep is missing: pip install --no-deps -r requirements/bench.txt", file=sys.stderr
-        )
+        print("ripgrep is missing: pip install -r requirements/dev.txt", file=sys.stderr)
     if ruff := find("ruff"):
         how = (ruff, "check", "--no-cache", "--isolated", "--exit-zero", corpus)
         commands["ruff"] = commands["ruff" + CONTROL] = Command(how, scratch)

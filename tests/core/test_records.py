@@ -205,6 +205,7 @@ def test_a_dataclass_is_made_of_its_fields_and_defaults() -> None:
     assert (Bag("a").items, Bag("b", [1], 2).items) == ([], [1])
     assert Bag("a").items is not Bag("a").items
     assert (Twig(1).second, Twig(1, third=4).third) == (0, 4)
+    assert (Bag.count, Leaf.second, hasattr(Bag, "items")) == (0, 0, False)
     assert Labelled(name="four").length == 4
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
         Leaf()  # type: ignore[call-arg]

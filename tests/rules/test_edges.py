@@ -815,6 +815,7 @@ KEPT = {
     "a first step": Kept("ZG101", (BACKWARD, STEP)),
     "a clear that has an excuse": Kept("ZG102", (BACKWARD, replace(ZERO, excuse=Excuse.CHOSEN), STEP)),
     "a clear, and another's step": Kept("ZG102", (BACKWARD, ZERO, FOREIGN)),
+    "a clear that cuts a window": Kept("ZG102", (BACKWARD, HOLD, ZERO, STEP)),
     "a clear and a clip": Kept("ZG102", (BACKWARD, ZERO, CLIP)),
     "a clear before a backward": Kept("ZG102", (BACKWARD, ZERO, BACKWARD, STEP)),
     "an optimizer without gradients": Kept("ZG102", (End(at(9)),)),

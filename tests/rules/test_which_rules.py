@@ -69,6 +69,11 @@ def test_these_rules_and_no_others_are(fact: str) -> None:
     assert {one.code for one in RULES if holds(one)} == codes
 
 
+def test_a_rule_is_named_as_its_file() -> None:
+    for one in RULES:
+        assert one.check.__module__ == f"zerograd.rules.{one.name.replace('-', '_')}"
+
+
 def test_a_rule_is_silent_where_another_says_more() -> None:
     yields = {one.code: one.yields_to.code for one in RULES if one.yields_to is not None}
     assert yields == {"ZG106": "ZG101", "ZG303": "ZG304"}
