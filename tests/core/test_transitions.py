@@ -202,7 +202,11 @@ def test_what_is_added_by_hand_joins_gradients_and_fills_empty_ones() -> None:
     added = Assign(at(9), adds=True)
     assert advance(after(ZERO, BACKWARD), added).grads is Grads.LIVE
     joined = advance(after(BACKWARD), added)
-    assert (joined.backward, joined.scale, joined.divisors) == (BACKWARD, Scale.UNKNOWN, {0})
+    assert (joined.backward, joined.scale, joined.divisors) == (
+        BACKWARD,
+        Scale.UNKNOWN,
+        frozenset({0}),
+    )
     assert advance(after(ZERO), added).grads is Grads.UNKNOWN
     assert advance(after(BACKWARD, STEP), added).grads is Grads.UNKNOWN
 

@@ -534,12 +534,11 @@ def code_of(module: ModuleType) -> Iterable[CodeType]:
     for value in vars(module).values():
         if getattr(value, "__module__", None) == module.__name__:
             for member in vars(value).values() if isinstance(value, type) else (value,):
-                if isinstance(member, property):
-                    member = member.fget
-                elif isinstance(member, (staticmethod, classmethod)):
-                    member = member.__func__
-                if isinstance(member, FunctionType):
-                    found.append(inspect.unwrap(member).__code__)
+                # What a cache or a static method wraps counts, too.
+                outer: Any = member.fget if isinstance(member, property) else member
+                inner = inspect.unwrap(outer)
+                if isinstance(inner, FunctionType):
+                    found.append(inner.__code__)
     for code in found:
         yield code
         found += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
