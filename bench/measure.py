@@ -62,7 +62,7 @@ MEASUREMENTS = (
     Measurement("scan", "scan.py", seconds=25),
     Measurement("detection_ours", "detection.py", ("--ours", "--runs", "10"), 60),
     Measurement("known_bugs", "wild.py", seconds=180, repos=True),
-    Measurement("mutation", "mutation_score.py"),
+    Measurement("mutation", "mutation_score.py", ("--jobs", "2")),
     Measurement("scale", "scale.py"),
     Measurement("fuzz", "fuzz.py"),
     Measurement(
