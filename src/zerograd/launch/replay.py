@@ -103,7 +103,7 @@ class _Judging:
                     first = one.site.iteration or 1
                     self._timeline.mark_steps(one.subject, first, self._places[one.place])
             for lane in self._timeline.lanes:
-                lane.title, lane.parameters = played.titles.get(lane.name, (lane.title, 0))
+                lane.title, _ = played.titles.get(lane.name, (lane.title, 0))
                 lane.called = played.called.get(lane.name, lane.called)
                 windows = self.judge.track(lane.name).windows
                 lane.windows = dict(sorted(windows.counts.items()))

@@ -19,7 +19,8 @@ def merged(
     if own is not None and rank is not None:
         found = {finding.place: finding for finding in own.findings}
         errors = list(own.errors)
-        parts.insert(0, ProcessFile("", rank, 2, 0, "", "", found, own.watched, errors, ended=True))
+        here = ProcessFile("", rank, findings=found, watched=own.watched, errors=errors, ended=True)
+        parts.insert(0, here)
         own = None
     alike: dict[Place, list[Finding]] = {}
     for finding in own.findings if own is not None else ():

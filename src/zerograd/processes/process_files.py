@@ -28,10 +28,8 @@ class ProcessFile:
 
     path: str
     rank: int | None = None
-    world: int = 1
     pid: int = 0
     host: str = ""
-    program: str = ""
     findings: dict[Place, Finding] = field(default_factory=dict)
     watched: Watched | None = None
     errors: list[Problem] = field(default_factory=list)
@@ -90,8 +88,6 @@ def _take(part: ProcessFile, data: dict[str, Any]) -> None:
     elif "steps" in data:
         part.steps = int(data["steps"])
     elif "pid" in data:
-        part.rank, part.world = data["rank"], int(data["world"])
-        part.pid, part.host = int(data["pid"]), str(data["host"])
-        part.program = str(data["program"])
+        part.rank, part.pid, part.host = data["rank"], int(data["pid"]), str(data["host"])
     else:
         raise Damaged("no such line")

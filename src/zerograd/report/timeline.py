@@ -58,7 +58,6 @@ class Lane:
 
     name: str
     title: str
-    parameters: int = 0
     steps: int = 0
     windows: dict[int, int] = field(default_factory=dict)
     norms: Norms | None = None
