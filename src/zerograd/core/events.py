@@ -313,6 +313,9 @@ class Observation(Event):
     It follows from the events before it, so that it is not recorded, and it changes no state.
     """
 
+    guard: Site | None = None
+    """The test that decides whether a window closes, where a run has read it."""
+
 
 class LongWindow(Observation, kw_only=True):
     """A step used more backward calls than the windows before it had, and fewer than two windows."""
@@ -321,8 +324,6 @@ class LongWindow(Observation, kw_only=True):
     window: int
     meant: int = 0
     """N, as the code or the user says; 0 if that is not known."""
-    guard: Site | None = None
-    """The test that decides whether a window closes, where a run has read it."""
 
 
 class OddWindow(Observation, kw_only=True):
@@ -334,8 +335,6 @@ class OddWindow(Observation, kw_only=True):
     """The last backward of the window."""
     meant: int = 0
     """N, as the code or the user says; 0 if that is not known."""
-    guard: Site | None = None
-    """The test that decides whether a window closes, where a run has read it."""
 
 
 class PartialWindow(Observation, kw_only=True):
@@ -346,8 +345,6 @@ class PartialWindow(Observation, kw_only=True):
     """The last backward of the part."""
     cleared: Site | None = None
     """The clear that dropped it; None if it was left when the run ended."""
-    guard: Site | None = None
-    """The test that decides whether a window closes, where a run has read it."""
 
 
 class CutWindows(Observation, kw_only=True):
@@ -358,25 +355,7 @@ class CutWindows(Observation, kw_only=True):
     """The backward whose gradients are dropped."""
     step: Site
     """The step that closes the windows."""
-    guard: Site | None = None
-    """The test that decides whether a window closes, where a run has read it."""
 
 
-KINDS: dict[str, type[Event]] = {
-    kind.kind: kind
-    for kind in (
-        Zero,
-        Backward,
-        Assign,
-        Unscale,
-        Clip,
-        Step,
-        Update,
-        Sync,
-        Hold,
-        Enter,
-        New,
-        Unknown,
-        End,
-    )
-}
+KINDS = {kind.kind: kind for kind in Event.__subclasses__() if kind is not Observation}
+"""The kinds of events that recordings hold, by their names."""

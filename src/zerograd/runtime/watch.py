@@ -5,6 +5,7 @@ However many watches are open, torch is patched once (`engine`), and is as it wa
 
 from __future__ import annotations
 
+import copy
 import functools
 import linecache
 import logging
@@ -103,18 +104,6 @@ class Watch:
             raise ValueError(f"check_ranks={check_ranks!r} is not one of {settings}")
         selectors = [rules] if isinstance(rules, str) else rules
         self.codes = resolve(selectors, (), RULES).codes
-        self._options: dict[str, Any] = {
-            "on": on,
-            "rules": rules,
-            "on_finding": on_finding,
-            "record": record,
-            "check_ranks": check_ranks,
-            "process": process,
-            "searches": searches,
-            "sums_up": sums_up,
-            "most_steps": most_steps,
-            "on_enough": on_enough,
-        }
         self.most_steps = most_steps
         """How many steps are watched; 0 is all."""
         self._on_enough = on_enough
@@ -174,7 +163,9 @@ class Watch:
 
         @functools.wraps(function)
         def watched(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result_co:
-            with Watch(**self._options) as report:
+            again = copy.copy(self)
+            again._open, again._comments = 0, {}
+            with again as report:
                 this.report = report
                 try:
                     return function(*args, **kwargs)
