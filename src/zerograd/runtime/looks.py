@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -24,20 +25,14 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 
+@dataclass(eq=False)
 class Look:
     """One subject that holds used gradients while a backward runs, and how it shows what is reached."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        params: list[Tensor],
-        means: Touch | Versions,
-        all_: Versions | None = None,
-    ) -> None:
-        self.subject = subject
-        self.params = params
-        self._means = means
-        self._all = all_
+    subject: Subject
+    params: list[Tensor]
+    _means: Touch | Versions
+    _all: Versions | None = None
 
     @property
     def exact(self) -> Touch | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from zerograd.core.events import Assign, Backward, Excuse, Measured, Site, Step, Sync, Unknown, Zero
@@ -35,42 +36,30 @@ SAME = 1e-4
 _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
 
 
+@dataclass(eq=False, repr=False)
 class StepAndClear:
     """Posts the steps and clears of subjects, and what has to be said before them."""
 
-    def __init__(
-        self,
-        torch: Any,
-        events: EventCache,
-        posting: Posting,
-        lanes: Lanes,
-        sync: RankSync,
-        replicas: Replicas,
-        finite: FiniteCheck,
-        detach: MissingDetach,
-        lives: OptimizerLives,
-        *,
-        guards: StepGuards,
-        backwards: Callable[[], int],
-        stepped: Callable[[], None],
-    ) -> None:
-        """`backwards` counts the backward calls so far; `stepped` is called where ranks step."""
-        self._torch = torch
-        self._graph_task = torch._C._current_graph_task_id
-        self._events = events
-        self._posting = posting
-        self._post = posting.post
-        self._lanes = lanes
-        self._sync = sync
-        self._replicas = replicas
-        self._finite = finite
-        self._guards = guards
-        self._detach = detach
-        self._lives = lives
-        self._backwards = backwards
-        self._stepped = stepped
-        self.length = 0
-        """How many backward calls a window is meant to have, as the user says; 0 if nothing is said."""
+    _torch: Any
+    _events: EventCache
+    _posting: Posting
+    _lanes: Lanes
+    _sync: RankSync
+    _replicas: Replicas
+    _finite: FiniteCheck
+    _detach: MissingDetach
+    _lives: OptimizerLives
+    _guards: StepGuards
+    _backwards: Callable[[], int]
+    """Counts the backward calls so far."""
+    _stepped: Callable[[], None]
+    """Is called where ranks step."""
+    length: int = 0
+    """How many backward calls a window is meant to have, as the user says; 0 if nothing is said."""
+
+    def __post_init__(self) -> None:
+        self._graph_task = self._torch._C._current_graph_task_id
+        self._post = self._posting.post
 
     def expect(self, length: int) -> None:
         """From now on windows are meant to be so long."""

@@ -176,9 +176,9 @@ class Watcher:
             self._finite,
             self._detach,
             self._lives,
-            guards=StepGuards(self._places, source),
-            backwards=lambda: self._count.backwards,
-            stepped=host.rank_stepped,
+            StepGuards(self._places, source),
+            lambda: self._count.backwards,
+            host.rank_stepped,
         )
         self._nobody = nobody = judge.track("")
         self._orphans = Orphans(torch, self._subjects, lambda event: judge.post(nobody, event))
