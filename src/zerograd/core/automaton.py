@@ -82,7 +82,7 @@ class Automaton:
         if edge is not None:
             return edge
         if self._edges >= self._most_edges:
-            self._forget()
+            self.forget()
         state = node.state
         broken = tuple(
             (rule, violation)
@@ -95,7 +95,8 @@ class Automaton:
         self._edges += 1
         return edge
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forget all states and edges, which hold each other: no collector looks for cycles."""
         for node in self._nodes.values():
             node.edges.clear()
         self._nodes.clear()

@@ -9,6 +9,7 @@ the same result on every machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from zerograd.core.automaton import UNLIMITED, Automaton
@@ -458,33 +459,39 @@ def explore(
     """All violations in all sequences of the flow; none where there are too many ways through it."""
     rules = tuple(rules)
     flow = sliced(flow, rules, window.symbols if window else None)
-    automaton, executed = _automaton(rules), Executed(window.length) if window else None
-    first = automaton.node(start)
-    if is_clean(flow, automaton, first, executed):
-        return Result([], False, 0)
-    constants = window.constants() if window else logic.NOTHING
-    live, enclosures = liveness(flow), Enclosures(flow)
-    search = _Exploration(automaton, executed, live, enclosures, window, constants, budget)
-    known = window.known() if window else logic.NOTHING
-    search.run(flow, {(first, known): {frozenset()}})
+    executed = Executed(window.length) if window else None
+    with _automaton(rules) as automaton:
+        first = automaton.node(start)
+        if is_clean(flow, automaton, first, executed):
+            return Result([], False, 0)
+        constants = window.constants() if window else logic.NOTHING
+        live, enclosures = liveness(flow), Enclosures(flow)
+        search = _Exploration(automaton, executed, live, enclosures, window, constants, budget)
+        known = window.known() if window else logic.NOTHING
+        search.run(flow, {(first, known): {frozenset()}})
     spent = budget - search.budget
     return Result([] if search.cut else search.outcomes(), search.cut, spent)
 
 
 def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[Window]) -> bool:
     """Whether no sequence of the flow breaks a rule, however each test comes out."""
-    return all(
-        is_clean(flow, automaton, automaton.node(START), executed)
-        for window in windows or (None,)
-        for executed in [Executed(window.length) if window else None]
-        for automaton in [_automaton(rules)]
-    )
+    for window in windows or (None,):
+        executed = Executed(window.length) if window else None
+        with _automaton(rules) as automaton:
+            if not is_clean(flow, automaton, automaton.node(START), executed):
+                return False
+    return True
 
 
-def _automaton(rules: Iterable[Rule]) -> Automaton:
+@contextmanager
+def _automaton(rules: Iterable[Rule]) -> Iterator[Automaton]:
     """The state machine of some rules, as far as they read it."""
     reads = frozenset[str]().union(*(rule.reads for rule in rules))
-    return Automaton(rules, reads=reads, most_edges=UNLIMITED)
+    automaton = Automaton(rules, reads=reads, most_edges=UNLIMITED)
+    try:
+        yield automaton
+    finally:
+        automaton.forget()
 
 
 def _know(

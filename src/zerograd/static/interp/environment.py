@@ -173,6 +173,7 @@ class Environment:
         """Lets go of what frames and functions hold of each other."""
         for frame in self.frames:
             frame.env.clear()
+            frame.returns.clear()
 
     def names(self) -> dict[Key, str]:
         """The variable that holds each object, the first there is."""
