@@ -239,4 +239,4 @@ def test_a_run_remembers_so_many_edges_and_then_none() -> None:
         machine.take(node, LATER)
         machine.take(node, OWN)
         node.edges.clear()
-        machine._forget()
+        machine.forget()

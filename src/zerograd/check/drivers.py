@@ -28,10 +28,7 @@ def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
         # A file that imports a leading name may lead on: a package, a class that inherits.
         if not names:
             break
-        imports_one = re.compile(
-            rb"\b(?:" + b"|".join(sorted(map(re.escape, names))) + rb")\b"
-        ).search
-        fresh = [path for path, lines in silent.items() if imports_one(lines)]
+        fresh = [path for path, lines in silent.items() if not names.isdisjoint(_words(lines))]
         leads: dict[str, list[bytes]] = {}
         for path in fresh:
             del silent[path]
@@ -44,6 +41,9 @@ def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
         names = {name for path, names in leads.items() if names for name in (_stem(path), *names)}
     outlines = Outlines(FARTHEST, leading)
     return [path for path, outline in found.items() if outlines.repeats_a_step(outline)]
+
+
+_words = re.compile(rb"\w+").findall
 
 
 def _stem(path: str) -> bytes:

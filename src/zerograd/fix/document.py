@@ -11,10 +11,12 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from zerograd.core.finding import Edit
+from zerograd.fix.edits import Code
 from zerograd.static.read.load import declared, decode, from_bytes
-from zerograd.static.read.source import Source
+from zerograd.static.read.source import Source, parse
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -31,10 +33,15 @@ class Document:
     path: str
     data: bytes
 
-    @property
+    @cached_property
     def source(self) -> Source:
         """The source, or `Unreadable`."""
         return from_bytes(self.data, self.path)
+
+    @cached_property
+    def code(self) -> Code:
+        """The text and its tree, or `Unreadable`."""
+        return Code(self.source.text, parse(self.source), self.path)
 
     @property
     def text(self) -> str:

@@ -21,7 +21,7 @@ from zerograd.fix.edits import Code, Refused
 from zerograd.rules.catalogue import BY_CODE
 from zerograd.static.check_file import Verdict, verdict_on_bytes
 from zerograd.static.read.positions import edit_in_cell, in_text
-from zerograd.static.read.source import Source, parse
+from zerograd.static.read.source import Source
 
 MOST = 20_000_000
 """Characters that may be checked again for one file: a few hundred attempts for a long one."""
@@ -146,10 +146,9 @@ def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Trie
     """A finding with the first fix that works, or with the reason why there is none."""
     try:
         source = document.source
-        code = Code(source.text, parse(source), source.path)
         others = [in_text(one, source) for one in verdict.findings]
         refused = "there is no simple fix"
-        for number, one in enumerate(repairs(code, in_text(finding, source), others)):
+        for number, one in enumerate(repairs(document.code, in_text(finding, source), others)):
             try:
                 edits = _placed(one, source)
                 repaired = document.edited(edits)

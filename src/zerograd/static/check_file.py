@@ -15,7 +15,7 @@ from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
-from zerograd.static.read.outline import Outline, Outlines, import_lines
+from zerograd.static.read.outline import Outlines, import_lines, outlined
 from zerograd.static.read.prefilter import worth_parsing
 from zerograd.static.read.source import Source, Unreadable, parse
 from zerograd.static.time_limit import TOO_LONG, Overrun, time_limit
@@ -143,7 +143,7 @@ def _exports(data: bytes, path: str) -> tuple[bytes, ...]:
     """The functions and classes of a file that lead to one of its own steps."""
     if b"def " not in data and b"class " not in data:
         return ()
-    outline = Outline(data, path)
+    outline = outlined(data, path)
     return tuple(Outlines(0).exports(outline)) if outline.steps else ()
 
 

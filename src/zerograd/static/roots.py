@@ -90,10 +90,7 @@ class Roots:
             # A function that is right itself, or does nothing to gradients, may still repeat what others do.
             if (
                 is_right
-                and all(
-                    self._is_right(inner)
-                    for inner in (*_repeated(fn, scout.graph), *_hands_wrapper_to(fn, scout.graph))
-                )
+                and all(map(self._is_right, _stepping_callees(fn, scout.graph)))
                 and not _hands_on(fn, scout.graph)
             ):
                 if here:
@@ -344,11 +341,16 @@ class _OpenMethods:
         return any(map(self.scout.graph.touches_gradients, methods))
 
 
-def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
-    """The functions of other files that step and that a function calls in a loop, directly or through others."""
+def _stepping_callees(fn: Fn, graph: CallGraph) -> list[Fn]:
+    """What a function calls in a loop that steps in other files, or calls with an optimizer of the project."""
     facts = fn.module.facts[fn.node]
     callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
-    callees += graph.held_callees(fn)
+    return [*_repeated(fn, callees, graph), *_hands_wrapper_to(callees, graph)]
+
+
+def _repeated(fn: Fn, callees: list[Fn], graph: CallGraph) -> list[Fn]:
+    """The functions of other files that step and that a function calls in a loop, directly or through others."""
+    callees = [*callees, *graph.held_callees(fn)]
     if not callees:
         return []
     called = _called_in_loops(fn)
@@ -360,10 +362,8 @@ def _repeated(fn: Fn, graph: CallGraph) -> list[Fn]:
     return [inner for inner in callees if inner.name in called and graph.reaches(inner, "steps", 2)]
 
 
-def _hands_wrapper_to(fn: Fn, graph: CallGraph) -> list[Fn]:
+def _hands_wrapper_to(callees: list[Fn], graph: CallGraph) -> list[Fn]:
     """What a function calls that steps in other files, if it makes an optimizer of a class of the project."""
-    facts = fn.module.facts[fn.node]
-    callees = [inner for inner, _ in graph.callees(fn.module, facts, fn.klass, 0)]
     if not any(_is_wrapper(inner) and graph.reaches(inner, "steps", 2) for inner in callees):
         return []
     return [inner for inner in callees if not _is_wrapper(inner) and graph.may_step(inner)]

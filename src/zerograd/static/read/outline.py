@@ -89,9 +89,13 @@ class Outline:
         called = [*part.once.values(), *part.repeated.values()] if part is not None else []
         return any(name.startswith(_CHANGES) for names in called for name in names)
 
-    def objects_of(self, klass: bytes) -> Names:
-        """The names that the file gives to objects of a class."""
-        return frozenset(re.findall(rb"(\w+)\s*=\s*" + re.escape(klass) + rb"\s*\(", self.data))
+    @cached_property
+    def made(self) -> dict[bytes, set[bytes]]:
+        """By what the file calls: the names that it gives to results, such as objects of a class."""
+        found: dict[bytes, set[bytes]] = {}
+        for name, called in _MADE.findall(self.data):
+            found.setdefault(called, set()).add(name)
+        return found
 
     @cached_property
     def renamed(self) -> list[tuple[bytes, bytes]]:
@@ -181,7 +185,7 @@ class Outlines:
         if rest:
             leading = self.leading(path, rest.partition(".")[0].encode(), farthest)
             gives = self.gives_a_step(outline, name, farthest)
-            return leading | outline.objects_of(name) if gives else leading
+            return leading.union(outline.made.get(name, ())) if gives else leading
         known = self.of(path)
         if known is None or not known.steps:
             return NONE
@@ -332,6 +336,12 @@ def outline_of(path: str) -> Outline | None:
     return known[1]
 
 
+def outlined(data: bytes, path: str) -> Outline:
+    """The outline of a text: that of the file at its path, if the file holds it."""
+    known = outline_of(path)
+    return known if known is not None and known.data == data else Outline(data, path)
+
+
 MOST_OUTLINED = 4_000_000
 """Bytes of files whose outlines are kept."""
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
@@ -352,6 +362,7 @@ _BLOCK = pattern(rb"(?:async[ \t]+)?(def|class|for|while)\b[ \t]*(\w*)(?:\(([\w.
 _RENAMED = pattern(
     rb"\b(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(\w+)[ \t]*[,\r\n#)]"
 )
+_MADE = pattern(rb"(\w+)\s*=\s*([\w.]+)\s*\(")
 _HANDED = rb"[(,=][ \t\r\n]*%s[ \t\r\n]*[,)]"
 _CALL = pattern(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
 """A call, and the name of the method that it may hand over: `self.notify("after_batch")`."""

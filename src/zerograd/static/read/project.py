@@ -15,7 +15,7 @@ from zerograd.static.read.budget import BYTES, Budget
 from zerograd.static.read.load import from_bytes, read_bytes
 from zerograd.static.read.locate import OUTSIDE, locate
 from zerograd.static.read.module import Module, index
-from zerograd.static.read.outline import Outline, Outlines
+from zerograd.static.read.outline import Outlines, outlined
 from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.prefilter import speaks
 from zerograd.static.read.recent import EACH, Recent
@@ -131,7 +131,7 @@ class Project:
         """The names of functions that lead to a step, in the checked file and those that it imports."""
         if self.leading is None:
             path, text = self._checked
-            outline = Outline(text.encode("utf-8", "replace"), path)
+            outline = outlined(text.encode("utf-8", "replace"), path)
             self.leading = self._outlines.all_leading(outline)
         return self.leading
 
