@@ -120,6 +120,8 @@ class Window:
     """What begins at 0."""
     ends_seen: bool = True
     """Whether the code shows where windows begin and end."""
+    several: bool = False
+    """One iteration may run several backwards: the number of backwards is not that of micro-batches."""
 
     def constants(self) -> Known:
         """What no assignment changes."""
@@ -299,12 +301,19 @@ class _Exploration:
                 tuple(around(alt, decision.outcome)), invariant, reported, cited
             )
         }
-        return {self.without_turns(path - idle) for path in paths}
+        return {self.weighed(path, idle) for path in paths}
 
-    def without_turns(self, path: Decisions) -> Decisions:
-        """A path on which a guard that changes was first false and then true: that is one decision."""
-        twice = {d for d in path if not d.outcome and opposite(d) in path}
-        return path - {d for d in twice if self.is_guard(d.unweighted)} if twice else path
+    def weighed(self, path: Decisions, idle: set[Decision]) -> Decisions:
+        """What of a path counts. A guard that changes and was first false and then true is one decision."""
+        twice = {d for d in path if opposite(d.unweighted) in path}
+        odds = {d for d in twice if self.is_setting(d.unweighted)}
+        turns = {d for d in twice - odds if not d.outcome and self.is_guard(d.unweighted)}
+        return path - turns - (idle - odds)
+
+    def is_setting(self, decision: Decision) -> bool:
+        """Whether a test that does not change, or is asked in several functions, cannot have both outcomes."""
+        asked = [(logic.reads(alt.test), kept) for alt, kept in self.asked[decision].values()]
+        return any(kept for _, kept in asked) or len({read for read, _ in asked}) > 1
 
     def is_guard(self, decision: Decision) -> bool:
         """Whether a test changes, decides about a step, and does not go by what was computed."""

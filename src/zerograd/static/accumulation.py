@@ -96,7 +96,7 @@ class Counting:
             one.value if isinstance(one, Const) else None for one in self.meanings.get(name, ())
         ]
         number = values[0] if values and values.count(values[0]) == len(values) else None
-        return number if type(number) is int and number > 0 else 0
+        return number if type(number) is int and number > 1 else 0
 
     def wrapped(self, test: Expr) -> set[Variable] | None:
         """What the code calls N, if a test reads a counter that wraps around."""
@@ -336,11 +336,22 @@ def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, 
     started = _from_zero(marked, guards.counted())
     whole = any(_ends_with_window(guards.loops[loop], alt) for loop, (alt, _) in paced.items())
     ends_seen = not lengths and started is marked and not whole
+    several = any(_backwards(guards.loops[loop].body) > 1 for loop in paced)
     windows = (
-        Window(n, 2 * n + 1, symbols, sizes, counters, ends_seen)
+        Window(n, 2 * n + 1, symbols, sizes, counters, ends_seen, several)
         for n in (LENGTHS if literal else (SINGLE, *LENGTHS))
     )
     return started, tuple(windows)
+
+
+def _backwards(flow: Flow) -> int:
+    """How many backwards one way through a flow may run; a loop may run two."""
+    if isinstance(flow, Emit):
+        return int(isinstance(flow.event, Backward))
+    counts = [_backwards(part) for part in children(flow)]
+    if isinstance(flow, Alt):
+        return max(counts)
+    return sum(counts) * (2 if isinstance(flow, Loop) else 1)
 
 
 def _ends_with_window(loop: Loop, guard: Alt) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from zerograd.core.events import Backward, End, Event, Hold, Site, Step, Unknown, Zero
 from zerograd.core.finding import Note
 from zerograd.core.records import replace
-from zerograd.core.rule import Rule, Violation
+from zerograd.core.rule import Rule, Violation, Windows
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.decisions import Decision
 from zerograd.explore.explore import Outcome, Window, explore
@@ -187,6 +187,8 @@ class RootSearch:
                 asked = [rule for rule in rules if rule.single]
             if window is not None and not (window.ends_seen and self.ends_seen):
                 asked = [rule for rule in asked if not rule.judges_ends]
+            if window is not None and window.several:
+                asked = [rule for rule in asked if rule.windows is not Windows.LENGTH]
             if not asked:
                 continue
             result = explore(flow, asked, window=window, budget=min(self.budget.file, PATHS))
@@ -210,17 +212,30 @@ class RootSearch:
         return True
 
     def doubted(self, outcome: Outcome, subject: Subject | None) -> Outcome:
-        """The violation. It is only possible where the missing gradients may come from elsewhere."""
-        if not outcome.rule.misses_backward or subject is None or self.own_backwards is None:
+        """The violation. It is only possible where the missing gradients may come from elsewhere, or nothing repeats."""
+        if subject is None:
             return outcome
-        violation = outcome.violation
-        doubt = self.other_backward(violation, self.own_backwards)
-        if not doubt and not subject.key.is_by_hand and self.is_by_hand(violation):
-            doubt = "gradients are used by hand"
+        doubt = "it is made here and stepped only once" if self.is_tried(subject) else ""
+        if outcome.rule.misses_backward and self.own_backwards is not None:
+            violation = outcome.violation
+            doubt = doubt or self.other_backward(violation, self.own_backwards)
+            if not doubt and not subject.key.is_by_hand and self.is_by_hand(violation):
+                doubt = "gradients are used by hand"
         if not doubt:
             return outcome
         decision = Decision(doubt, outcome=False, weight=2)
         return replace(outcome, decisions=tuple(path | {decision} for path in outcome.decisions))
+
+    def is_tried(self, subject: Subject) -> bool:
+        """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
+        if self.root.fn is None or self.repeated or not isinstance(subject.key[0], Made):
+            return False
+        steps = (act for act in walk(self.flow) if isinstance(act, Act))
+        return not any(
+            act.event.loop
+            for act in steps
+            if isinstance(act.event, Step) and subject.key in act.whose
+        )
 
     def other_backward(self, violation: Violation, own: frozenset[Site]) -> str:
         """A backward that runs where one is missed, and is taken to reach other optimizers only."""

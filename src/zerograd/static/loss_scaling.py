@@ -58,19 +58,19 @@ def _undivided(flow: Flow, sites: set[Site]) -> Flow:
 def _may_be_whole(act: Act, window: set[str]) -> bool:
     loop = act.within[0]
     targets = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
-    divisions = []
+    divisions: list[ast.AST] = []
     for node in (node for part in act.within for node in nodes(part)):
         if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
             if targets & _names(node):
                 return True
         elif any(_last(text_of(value)) in window for value in _passed(node)):
-            if not isinstance(node, ast.BinOp):
+            if not isinstance(node, (ast.BinOp, ast.AugAssign)):
                 return True
             divisions.append(node)
     return bool(divisions) and _reaches(divisions, act)
 
 
-def _reaches(divisions: list[ast.BinOp], act: Act) -> bool:
+def _reaches(divisions: list[ast.AST], act: Act) -> bool:
     """Whether the result of a division may be part of the loss: the code may divide something else."""
     inside = [node for part in act.within for node in nodes(part)]
     site = act.event.site
@@ -85,7 +85,7 @@ def _reaches(divisions: list[ast.BinOp], act: Act) -> bool:
     while before < len(divided):
         before = len(divided)
         for node in assigns:
-            held = nodes(node.value) if node.value is not None else ()
+            held = [node, *(nodes(node.value) if node.value is not None else ())]
             if any(id(one) in made or _text(one) in divided for one in held):
                 given = node.targets if isinstance(node, ast.Assign) else [node.target]
                 divided.update(_text(one) for target in given for one in nodes(target))
@@ -123,3 +123,5 @@ def _passed(node: ast.AST) -> Iterator[ast.expr]:
             yield from (keyword.value for keyword in node.keywords)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         yield from (n for n in nodes(node.right) if isinstance(n, (ast.Name, ast.Attribute)))
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+        yield from (n for n in nodes(node.value) if isinstance(n, (ast.Name, ast.Attribute)))

@@ -446,7 +446,8 @@ class View:
             other = next((s for s in self.others if s.key == key), None)
             if other is None or other.params is None or params is None:
                 # Two optimizers never share parameters; one and a step by hand may.
-                return None if self.subject.key.is_by_hand else False
+                unsure = self.subject.key.is_by_hand or key.may_be_got_by(self.subject.key)
+                return None if unsure else False
             return other.params >= params
         if params is None:
             if self.others or act.leaf:

@@ -234,6 +234,8 @@ class Calls:
             vocabulary.is_benign(func.attr) or func.attr in _OPTIMIZER_READS
         ):
             self.effects.unknown(node, owner.key)
+            if func.attr.startswith("register_"):
+                self.effects.known.kept.add(owner.key)  # a hook that runs with each step
         self.effects.hand_to_unseen(node, arguments, func.attr)
         if func.attr in vocabulary.CUT:
             return Tensor()
@@ -281,6 +283,7 @@ class Calls:
             if role := vocabulary.role_of_call(name):  # a class out of a table of classes
                 return self.constructors.make(node, name, role, arguments)
         if isinstance(callee, Tensor):
+            self.effects.hand_to_unseen(node, arguments, text_of(node.func).rsplit(".", 1)[-1])
             # What was computed from a module, such as its differentiable clone, may run through it.
             result = self.effects.result_of([], arguments, callee.roots | callee.maybe, node)
             return replace(result, scaled=None, divided=None)

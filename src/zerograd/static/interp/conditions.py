@@ -306,6 +306,8 @@ def _modulus(expr: Expr) -> Expr:
     """A literal N is a name like any other, so that guards can be executed with small windows."""
     if isinstance(expr, Const) and isinstance(expr.value, (int, float)) and expr.value >= 2:
         return WindowLength(int(expr.value))
+    if isinstance(expr, Op) and expr.op in "+-*" and isinstance(expr.args[1], Const):
+        return WindowLength(text=expr.text)  # `i % (n + 1)`: the window has n + 1 micro-batches
     return expr
 
 

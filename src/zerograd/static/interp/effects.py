@@ -18,8 +18,10 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import short_text, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import (
+    Bound,
     Called,
     Each,
+    Fn,
     Grad,
     Lit,
     Many,
@@ -47,6 +49,8 @@ class Effects:
     mode: Mode
     wrapped = False
     """Accelerate, Fabric or an engine has run a backward."""
+    scales = False
+    """A scaler has run a step."""
 
     def act_on(
         self, kind: type[Event], node: ast.AST, keys: frozenset[Key], **fields: object
@@ -148,6 +152,7 @@ class Effects:
             self.unknown(node, key.caller, NotFollowed.UNSEEN_STEP)
             return
         self.known.roles.setdefault(key, Role.OPTIMIZER)
+        self.scales |= bool(scaled)
         event = self.emitter.event(Step, node, scaled=scaled)
         self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key)))
         if key in self.known.kept:
@@ -192,7 +197,7 @@ class Effects:
     ) -> None:
         """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
         quiet = self.emitter.quiet
-        if not quiet and vocabulary.CLEARS.search(name):
+        if not quiet and (vocabulary.CLEARS.search(name) or any(map(_clears, arguments))):
             self.act_on(Zero, node, NOBODY, may=True)
         for argument in arguments:
             for item in argument.items if isinstance(argument, Many) else (argument,):
@@ -261,15 +266,31 @@ class Effects:
         )
 
     def excuse_bypass(self, then: Flow, orelse: Flow) -> None:
-        """Where one arm lets the wrapper run backward, the other one does without it on purpose."""
-        if not self.wrapped:
+        """Where one arm lets the wrapper or the scaler do its work, the other one does without it on purpose."""
+        if not self.wrapped and not self.scales:
             return
         arms = [[act for act in walk(arm) if isinstance(act, Act)] for arm in (then, orelse)]
+        for arm, other in (arms, arms[::-1]):
+            steps = [act for act in other if isinstance(act.event, Step) and act.event.scaled]
+            with_scaler = frozenset[Key]().union(*(act.whose for act in steps))
+            for act in arm:
+                if isinstance(act.event, Step) and act.whose & with_scaler:
+                    if act.event.scaled is False:
+                        act.event = replace(act.event, scaled=None)
         for arm, other in (arms, arms[::-1]):
             if any(act.wrapped for act in other):
                 for act in arm:
                     if isinstance(act.event, Backward):
                         act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
+
+
+def _clears(value: Value) -> bool:
+    """Whether something that is handed over is a function that clears gradients."""
+    if isinstance(value, Bound):
+        return value.name == "zero_grad"
+    if not isinstance(value, Fn):
+        return False
+    return any(touch.kind == "zero_grad" for touch in value.module.facts[value.node].touches)
 
 
 def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:

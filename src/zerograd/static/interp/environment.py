@@ -210,12 +210,19 @@ class Environment:
                 frame = frame.parent
             return local(node.id)
         if isinstance(node, ast.Attribute):
-            base = self.variable(node.value)
+            base = self._object(node.value)
             return base.attribute(node.attr) if base is not None else None
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             base = self.variable(node.value)
             return base.item(repr(node.slice.value)) if base is not None else None
         return None
+
+    def _object(self, node: ast.expr) -> Key | None:
+        """The key of what an attribute is of: `self.state`, where a variable is another name of it."""
+        held = self.held(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(held, Thing) and isinstance(held.key[-1], str):
+            return held.key
+        return self.variable(node)
 
     def name(self, node: ast.AST) -> Name | None:
         """A variable or attribute, as tests read it; None for anything else."""

@@ -233,7 +233,8 @@ class Functions:
             result = self.effects.result_of([], arguments, used, node)
             if any(name.endswith(".scale") for name in facts.calls):
                 result = replace(result, scaled=None)
-            return replace(result, divided=None) if facts.divides else result
+            left_open = not facts.returns and not isinstance(fn.node, ast.Lambda)
+            return replace(result, divided=None) if facts.divides or left_open else result
         values, aliases, tests = self._bind(fn, node, arguments)
         returned = self.activations.enter(fn, values, aliases, tests)
         if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
@@ -390,18 +391,22 @@ class Functions:
             values.setdefault(arg.arg, unknown)
         return values, aliases, tests
 
-    def _held(self, fn: Fn) -> Thing | None:
-        """The object that a method gives back, if it only looks it up: `return self.optimizer`."""
+    def _held(self, fn: Fn) -> Thing | Many | None:
+        """The object that a method gives back, or all of them, if it only looks it up: `return self.optimizer`."""
         returns = fn.module.facts[fn.node].returns
         if not isinstance(fn.owner, Thing) or not fn.node.args.args or not returns:
             return None
         me = fn.node.args.args[0].arg
         looked_up = [node for node in returns if not is_constant(node, None)]
+        frame = Frame(fn.module, env={me: fn.owner}, klass=fn.klass, owner=fn.owner)
+        if len(looked_up) == 1:
+            value = self.evaluator.peek_in(frame, looked_up[0])
+            if isinstance(value, Many) and all(isinstance(one, Thing) for one in value.items):
+                return value
         if not all(text_of(node).startswith(f"{me}.") for node in looked_up):
             return None
         if not all(isinstance(node, ast.Attribute) for node in looked_up):
             return None
-        frame = Frame(fn.module, env={me: fn.owner}, klass=fn.klass, owner=fn.owner)
         # The one that the object is seen to have, or the first.
         looked_up.sort(key=lambda node: node.lineno)
         values = [self.evaluator.peek_in(frame, node) for node in looked_up]

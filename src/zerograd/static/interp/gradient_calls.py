@@ -6,11 +6,12 @@ import ast
 
 from zerograd.core.events import Assign, Clip, Unknown, Unscale, Zero
 from zerograd.core.records import dataclass, replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import walk
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Call, Divided, Role, RunsBackward
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import Effects, keyword
+from zerograd.static.interp.effects import NOBODY, Effects, keyword
 from zerograd.static.interp.emitter import Act, Emitter, Gate
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode
 from zerograd.static.interp.evaluator import Evaluator
@@ -19,7 +20,7 @@ from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import reached, text_of
+from zerograd.static.read.file_index import Facts, reached, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -142,6 +143,9 @@ class BackwardCalls:
                 return Lit(None)
             return None
         self.evaluator.arguments(node)
+        if self._is_layer(node, func.value):
+            self.effects.unseen(node, NOBODY, NotFollowed.UNCLEAR_BACKWARD)
+            return NOTHING
         inputs = keyword(node, "inputs")
         if inputs is not None:
             self.effects.backward(node, self.evaluator.peek(inputs))
@@ -157,16 +161,27 @@ class BackwardCalls:
         self.effects.backward(node, owner, own_gradient=same, bypasses=self._bypassed(owner))
         return Lit(None)
 
+    def _is_layer(self, node: ast.Call, owner: ast.expr) -> bool:
+        """Whether an object runs forward, too: its own backward is not autograd's, and may set gradients."""
+        text = text_of(owner)
+        methods = self.env.frame.module.methods.get(text, frozenset())
+        if "forward" in methods or methods & vocabulary.OBJECT_METHODS:
+            return True
+        return bool(node.args) and text in self._facts_around(node).calls
+
+    def _facts_around(self, node: ast.expr) -> Facts:
+        """What the function does that an expression is in."""
+        facts = self.env.frame.module.facts
+        around = [one for one in facts if _spans(one, node.lineno)]
+        return facts[max(around, key=lambda one: getattr(one, "lineno", 0))]
+
     def _is_one_number(self, node: ast.expr) -> bool:
         """Whether a value is a loss: by its name, or by all that the function assigns to the variable."""
         if vocabulary.LOSS.search(text_of(node).rpartition(".")[2]):
             return True
         if not isinstance(node, ast.Name):
             return is_scalar(node)
-        facts = self.env.frame.module.facts
-        around = [one for one in facts if _spans(one, node.lineno)]
-        inner = max(around, key=lambda one: getattr(one, "lineno", 0))
-        values = [value for *_, value in facts[inner].locals.get(node.id, ())]
+        values = [value for *_, value in self._facts_around(node).locals.get(node.id, ())]
         return bool(values) and all(map(is_scalar, values))
 
     def _bypassed(self, owner: Value) -> str:

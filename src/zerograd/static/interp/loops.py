@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.records import dataclass
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import (
     Alt,
     Block,
@@ -24,6 +25,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions
+from zerograd.static.interp.effects import NOBODY
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers, StatementHandlers
@@ -34,6 +36,7 @@ from zerograd.static.read.module import assigned_names
 from zerograd.static.read.values import (
     NOTHING,
     Each,
+    Fn,
     Grad,
     Lit,
     Many,
@@ -329,9 +332,12 @@ class Loops:
         outer = set(nesting.targets)
         nesting.targets |= targets
         try:
+            resumed = self.resumed(node)
             body = self.evaluator.collect(node.body)
             if cycled is not None:
                 body = Seq((cycled, body))
+            if resumed:
+                body = Seq((*resumed, body))
             once = self.goes_through_objects(targets, node)
         finally:
             nesting.targets = outer
@@ -351,6 +357,19 @@ class Loops:
         self.emitter.add(
             Loop(body, ident, site, targets, counter, first, trips, test, forever, orelse)
         )
+
+    def resumed(self, node: ForLoop | ast.While) -> list[Flow]:
+        """What a generator may do to gradients before each iteration of a loop over it."""
+        iterable = stripped(node.iter) if isinstance(node, (ast.For, ast.AsyncFor)) else None
+        called = self.evaluator.peek(iterable.func) if isinstance(iterable, ast.Call) else None
+        if iterable is None or not isinstance(called, Fn):
+            return []
+        facts = called.module.facts[called.node]
+        if not facts.yields or not facts.touches:
+            return []
+        out = self.emitter.divert()
+        self.assignments.effects.unseen(iterable, NOBODY, NotFollowed.UNFOLLOWED_CALL)
+        return self.emitter.restore(out)
 
     def length(self, node: ForLoop | ast.While) -> Expr | None:
         """The number of items of `enumerate(items)`, as the code writes it: `len(items)`."""

@@ -134,7 +134,7 @@ class FileFacts:
     """What the top level does itself: steps and calls."""
 
 
-_TELLING = registry.TELLING | OBJECT_METHODS
+_TELLING = registry.TELLING | OBJECT_METHODS | {"forward"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 _KINDS = [

@@ -72,7 +72,17 @@ class Key(tuple[Part, ...]):
 
     def may_be_item(self, other: Key) -> bool:
         """Whether one is an item of a collection, and the other one is any item of it."""
-        return self[:-1] == other[:-1] and (self[-1] is ANY_ITEM) is not (other[-1] is ANY_ITEM)
+        if len(self) != len(other) or self == other:
+            return False
+        pairs = zip(self, other, strict=True)
+        return all(mine == its or mine is ANY_ITEM or its is ANY_ITEM for mine, its in pairs)
+
+    def may_be_got_by(self, other: Key) -> bool:
+        """Whether two functions have got these from code that cannot be seen: they may be one object."""
+        one, two = self[0], other[0]
+        if not isinstance(one, Local) or not isinstance(two, Local) or one.call == two.call:
+            return False
+        return bool(one.call and two.call)
 
     def called(self) -> Key:
         """What a call of this gives back."""
