@@ -40,7 +40,7 @@ def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
         leading = leading | {found[path].path for path, names in leads.items() if names}
         names = {name for path, names in leads.items() if names for name in (_stem(path), *names)}
     outlines = Outlines(FARTHEST, leading)
-    return [path for path, outline in found.items() if outlines.repeats_a_step(outline)]
+    return [path for path, outline in found.items() if outlines.leads_to_a_step(outline)]
 
 
 _words = re.compile(rb"\w+").findall

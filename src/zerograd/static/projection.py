@@ -50,6 +50,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import RESULT, SELF, Key
+from zerograd.static.read.values import Called
 
 MOST_PARTS = 4
 EMPTY = Seq(())
@@ -377,7 +378,7 @@ class View:
                 continue
             for backward in self.backwards:
                 if self.reach(self.subject, backward) and self.reach(other, backward):
-                    own = [one.read for one in backward.calls if self.is_own(one.key)]
+                    own = [one.read for one in self.calls(backward) if self.is_own(one.key)]
                     seen.append(any(_among(key, other.params) for read in own for key in read))
                     if not seen[-1] and not (own and self.reads_only_own(other, backward)):
                         return None
@@ -385,11 +386,18 @@ class View:
 
     def reads_only_own(self, other: Subject, act: Act) -> bool:
         """Whether another subject's modules read what this one's have computed, and nothing else."""
-        inputs = [one.read for one in act.calls if _among(one.key, other.params)]
+        inputs = [one.read for one in self.calls(act) if _among(one.key, other.params)]
         mine = [any(map(self.is_own, read)) for read in inputs]
         return (
             bool(mine) and all(mine) and not any(self.reads_more(other, a) for a in self.backwards)
         )
+
+    def calls(self, act: Act) -> Iterator[Called]:
+        """The modules that were called for a loss, if it is known which of the subjects their inputs come from."""
+        params = [one.params for one in (self.subject, *self.others)]
+        for one in act.calls:
+            if not any(_among(key, keys) for key in one.unsure for keys in params):
+                yield one
 
     def is_own(self, key: Key) -> bool:
         return _among(key, self.subject.params)
@@ -494,7 +502,7 @@ class View:
         for other in self.others:
             mine = [
                 one
-                for one in act.calls
+                for one in self.calls(act)
                 if _among(one.key, other.params) and any(map(self.is_own, one.read))
             ]
             if mine:
@@ -509,7 +517,7 @@ class View:
             one.then
             for backward in self.backwards
             if backward.event.site != act.event.site
-            for one in backward.calls
+            for one in self.calls(backward)
             if _among(one.key, other.params) and any(map(self.is_own, one.read))
         }
 
@@ -517,7 +525,7 @@ class View:
         """Whether a backward reaches another subject, whose modules read what is not this one's."""
         if self.reach(other, act) is not True or self.reach(self.subject, act) is not False:
             return False
-        return any(_among(one.key, other.params) for one in act.calls)
+        return any(_among(one.key, other.params) for one in self.calls(act))
 
     def is_its_own(self, act: Act) -> bool:
         """Whether an act is a backward that reaches the subject, and nobody else."""

@@ -1,4 +1,4 @@
-"""Which files lead to a step is decided by the names that they export and call in loops."""
+"""Which files lead to a step is decided by the names that they export and import."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def outline(folder: Path, name: str, text: str) -> Outline:
     return Outline(text.encode(), str(path))
 
 
-def repeats(folder: Path, text: str, farthest: int = 3) -> bool:
-    return Outlines(farthest).repeats_a_step(outline(folder, "main.py", text))
+def leads(folder: Path, text: str, farthest: int = 3) -> bool:
+    return Outlines(farthest).leads_to_a_step(outline(folder, "main.py", text))
 
 
 def test_names_that_lead_to_a_step_outside_of_a_loop_are_exported(tmp_path: Path) -> None:
@@ -44,32 +44,33 @@ def test_names_that_lead_to_a_step_outside_of_a_loop_are_exported(tmp_path: Path
     assert Outlines(0).exports(engine) == [b"Engine", b"update", b"both"]
 
 
-def test_a_call_in_a_loop_repeats_and_one_outside_does_not(tmp_path: Path) -> None:
+def test_a_file_leads_to_a_step_if_it_imports_what_steps(tmp_path: Path) -> None:
     outline(tmp_path, "engine.py", ENGINE)
-    head = "from engine import Engine, Meter, fit, update\n"
-    assert repeats(tmp_path, head + "for x in data:\n    engine.train_step(x)\n")
-    assert repeats(tmp_path, head + "while more:\n    update(loss, opt)\n")
-    assert not repeats(tmp_path, head + "engine.train_step(x)\nfor x in data:\n    print(x)\n")
-    assert not repeats(tmp_path, head + "for fold in range(5):\n    fit(net, opt, loader)\n")
-    assert not repeats(tmp_path, head + "for x in data:\n    meter.add(x)\n")
+    assert leads(tmp_path, "from engine import Engine\nfor x in data:\n    engine.train_step(x)\n")
+    assert leads(tmp_path, "from engine import update\nsteps = [update(x) for x in data]\n")
+    assert leads(tmp_path, "from engine import Meter, both\n")
+    assert not leads(tmp_path, "from engine import Meter, fit\nfit(net, opt, loader)\n")
 
 
-def test_a_function_is_repeated_under_the_name_that_keeps_it(tmp_path: Path) -> None:
-    outline(tmp_path, "engine.py", ENGINE)
-    head = "from functools import partial\nimport engine\nfrom engine import update\n"
-    loop = "    def fit(self):\n        for x in data:\n            self.step_fn(x)\n"
-    assert repeats(tmp_path, head + "class Task:\n    step_fn = update\n" + loop)
-    kept = "class Task:\n    def __init__(self):\n        self.step_fn = {}\n" + loop
-    assert repeats(tmp_path, head + kept.format("partial(update, opt)"))
-    assert repeats(tmp_path, head + kept.format("engine.update"))
-    assert not repeats(tmp_path, head + kept.format("update(loss, opt)"))
-    assert not repeats(tmp_path, head + kept.format("other"))
+def test_a_function_that_hands_a_step_on_leads_to_it(tmp_path: Path) -> None:
+    made = "from functools import partial\n"
+    made += "def build(opt):\n    return partial(update, opt)\n"
+    made += "def other(opt):\n    return partial(Meter, opt)\n"
+    outline(tmp_path, "engine.py", ENGINE + made)
+    assert leads(tmp_path, "from engine import build\n")
+    assert not leads(tmp_path, "from engine import other\n")
+
+
+def test_a_class_that_clips_or_clears_leads_to_a_step(tmp_path: Path) -> None:
+    hook = "class Hook:\n    def after(self, run):\n        run.optimizer.zero_grad()\n"
+    outline(tmp_path, "hooks.py", hook)
+    assert leads(tmp_path, "from hooks import Hook\n")
 
 
 def test_only_the_imported_names_count(tmp_path: Path) -> None:
     outline(tmp_path, "engine.py", ENGINE)
     text = "from engine import Meter\nfor x in data:\n    thing.train_step(x)\n"
-    assert not repeats(tmp_path, text)
+    assert not leads(tmp_path, text)
 
 
 def test_a_package_and_a_class_that_inherits_lead_on(tmp_path: Path) -> None:
@@ -78,14 +79,14 @@ def test_a_package_and_a_class_that_inherits_lead_on(tmp_path: Path) -> None:
     mine = "from lab import Engine\nclass Mine(Engine):\n    def loss(self, x):\n        return x\n"
     outline(tmp_path, "mine.py", mine)
     text = "from mine import Mine\nfor x in data:\n    Mine().train_step(x)\n"
-    assert repeats(tmp_path, text)
+    assert leads(tmp_path, text)
 
 
 def test_files_that_import_each_other_end(tmp_path: Path) -> None:
     loop = "import {other}\nfrom {other} import *\nclass A({other}.A):\n    def f(self):\n        self.f()\n"
     outline(tmp_path, "one.py", loop.format(other="two"))
     outline(tmp_path, "two.py", loop.format(other="one"))
-    assert not repeats(tmp_path, "from one import A\nfor x in data:\n    A().f()\n")
+    assert not leads(tmp_path, "from one import A\nfor x in data:\n    A().f()\n")
 
 
 def test_imports_of_well_known_libraries_are_left_out() -> None:

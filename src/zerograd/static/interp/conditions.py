@@ -26,9 +26,9 @@ from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, text_of
+from zerograd.static.read.file_index import Function, nodes, parameters, text_of
 from zerograd.static.read.keys import Key, Made
-from zerograd.static.read.values import Fn, Lit, Thing
+from zerograd.static.read.values import Fn, Frame, Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -87,6 +87,8 @@ class Conditions:
         self.gate = gate
         self.evaluator = evaluator
         self.objects = objects
+        self.reading: set[ast.AST] = set()
+        """The functions whose tests are being read."""
         self.counting: set[Variable] = set()
         """What functions that ask whether a window closes are handed: it may count."""
 
@@ -127,7 +129,52 @@ class Conditions:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
             if node.func.id in ("bool", "int", "float"):
                 return self.expression(node.args[0])
-        return self._opaque(node)
+        return self._predicate(node) or self._opaque(node)
+
+    def _predicate(self, node: ast.expr) -> Expr | None:
+        """The test that a function or a property of the project gives back, if it does nothing else."""
+        if isinstance(node, ast.Call):
+            fn = self.evaluator.peek(node.func)
+        elif isinstance(node, ast.Attribute):
+            owner = self.evaluator.peek(node.value)
+            fn = self.objects.getter(owner, node.attr) if isinstance(owner, Thing) else None
+        else:
+            return None
+        if not isinstance(fn, Fn) or isinstance(fn.node, ast.Lambda) or fn.given or fn.named:
+            return None
+        returned = _only_test(fn.node)
+        if returned is None or fn.node in self.reading:
+            return None
+        frame = self._frame_of(fn, node if isinstance(node, ast.Call) else None)
+        if frame is None:
+            return None
+        here, self.env.frame = self.env.frame, frame
+        self.reading.add(fn.node)
+        try:
+            return self.expression(returned)
+        finally:
+            self.reading.discard(fn.node)
+            self.env.frame = here
+
+    def _frame_of(self, fn: Fn, call: ast.Call | None) -> Frame | None:
+        """The frame of a call whose arguments are variables and literals; None for any other call."""
+        frame = Frame(fn.module, None, fn.frame, {}, owner=fn.owner, klass=fn.klass)
+        names = [arg.arg for arg in parameters(fn.node)]
+        if isinstance(fn.owner, Thing) and names:
+            frame.env[names.pop(0)] = fn.owner
+        given = dict(zip(names, call.args, strict=False)) if call is not None else {}
+        given.update({one.arg: one.value for one in call.keywords if one.arg} if call else {})
+        for name in names:
+            source = given.get(name)
+            variable = self.env.variable(source) if source is not None else None
+            value = self.evaluator.peek(source) if source is not None else None
+            if variable is not None:
+                frame.aliases[name] = variable
+            elif isinstance(value, Lit):
+                frame.env[name] = value
+            else:
+                return None
+        return frame
 
     def meaning(self, node: ast.expr) -> Expr | None:
         """What a variable holds that is given a value; None where nothing can be computed with it."""
@@ -218,6 +265,9 @@ class Conditions:
         variable = self.env.name(node)
         if variable is None:
             return self._opaque(node)
+        predicate = self._predicate(node)
+        if predicate is not None:
+            return predicate
         if isinstance(node, ast.Subscript):
             return variable  # an entry may change where the variable that holds it does not
         value = self.evaluator.peek(node)
@@ -286,6 +336,16 @@ class Conditions:
         if isinstance(target, ast.Subscript) and self.objects.used_as(target):
             return self.env.key(target), present
         return None
+
+
+def _only_test(function: Function) -> ast.expr | None:
+    """The test that a function gives back, if it does nothing else."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    returned = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
+    if not isinstance(returned, (ast.Compare, ast.BoolOp)):
+        return None
+    changes = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    return None if any(isinstance(part, changes) for part in nodes(returned)) else returned
 
 
 def _is_computed(node: ast.Call) -> bool:

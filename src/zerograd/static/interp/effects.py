@@ -253,8 +253,7 @@ class Effects:
         calls = result.calls
         if run := [one.key for one in callees if isinstance(one, Thing)]:
             read, unsure = roots(mix(arguments))
-            if not unsure:
-                calls = calls.union([Called(key, read) for key in run])
+            calls = calls.union([Called(key, read, unsure=unsure) for key in run])
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return Tensor(
             result.roots,

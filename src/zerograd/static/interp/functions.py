@@ -33,6 +33,7 @@ from zerograd.static.read.values import (
     Lit,
     Many,
     Params,
+    Tensor,
     Thing,
     Value,
     is_object,
@@ -189,7 +190,11 @@ class Functions:
             init = base.method("__init__")
             if init is not None:
                 fn = Fn(init, base.module, "__init__", thing, None, base)
-                if self.graph.class_touches_gradients(klass) or any(map(self._steps, arguments)):
+                if (
+                    self.graph.class_touches_gradients(klass)
+                    or any(map(self._steps, arguments))
+                    or self._collects(klass)
+                ):
                     self.call(fn, node, arguments, force=True)
                 break
         for argument in arguments:
@@ -322,6 +327,20 @@ class Functions:
         facts = fn.module.facts[fn.node]
         return ("append" in facts.called or bool(facts.stored)) and any(map(self._steps, arguments))
 
+    def _collects(self, klass: Klass) -> bool:
+        """Whether the methods of a class add to a list of its object: `self.hooks.append(hook)`."""
+        calls = (
+            base.module.facts[method].calls
+            for base in self.classes.lineage(klass)
+            for name, method in base.module.methods_of(base.node).items()
+            if name != "__init__"
+        )
+        return any(
+            name.startswith("self.") and name.endswith(".append")
+            for called in calls
+            for name in called
+        )
+
     def _holds_what_steps(self, fn: Fn) -> bool:
         """Whether the object of a method keeps another one through which its methods step."""
         if not isinstance(fn.owner, Thing) or fn.klass is None:
@@ -380,8 +399,10 @@ class Functions:
             if keyword.arg is not None:
                 given.append((keyword.arg, value, keyword.value))
         for name, value, source in given:
-            values[name] = value
             variable = self.env.variable(source)
+            if isinstance(value, Tensor) and _uses_as_object(fn, name):
+                value = Thing(self.env.frame.new_key(source) if variable is None else variable)
+            values[name] = value
             if variable is not None:
                 aliases[name] = variable
             elif isinstance(source, (ast.Compare, ast.BoolOp)):
@@ -445,6 +466,11 @@ class Functions:
             if isinstance(held, Thing):
                 keys.add(held.key)
         return frozenset(keys)
+
+
+def _uses_as_object(fn: Fn, name: str) -> bool:
+    """Whether a function uses a parameter as an object: then it is one, although unseen code has made it."""
+    return not vocabulary.OBJECT_METHODS.isdisjoint(fn.module.methods.get(name, ()))
 
 
 def _asked_parameters(fn: Fn, values: dict[str, Value]) -> list[Value]:

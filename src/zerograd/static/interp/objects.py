@@ -273,6 +273,15 @@ class Objects:
             self.env.heap[mark] = empty
         return empty
 
+    def getter(self, owner: Thing, attr: str) -> Fn | None:
+        """The property of an object's class that has this name."""
+        for base in self.classes.lineage(owner.klass) if owner.klass is not None else ():
+            method = base.method(attr)
+            if method is not None:
+                is_property = any(text_of(d).endswith("property") for d in method.decorator_list)
+                return Fn(method, base.module, attr, owner, None, base) if is_property else None
+        return None
+
     def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
         """What a property returns."""
         returns = klass.module.facts[method].returns

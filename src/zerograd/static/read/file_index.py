@@ -706,6 +706,8 @@ _BOUND = frozenset({"step", "zero_grad"})
 def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:
     if node.value is not None:
         chain[-1].returns.append(node.value)
+        if isinstance(node.value, (ast.Compare, ast.BoolOp)):
+            file.asked.append(node.value)
 
 
 def _for(file: FileFacts, node: ast.For, chain: Chain) -> None:

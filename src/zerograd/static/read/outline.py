@@ -241,67 +241,16 @@ class Outlines:
         found = self.imported(outline, self.farthest)
         return found.union(*(self._leads(outline, name, self.farthest) for name in outline.parts))
 
-    def repeats_a_step(self, outline: Outline) -> bool:
-        """Whether a file without a step leads to one in another file, from a loop or after its own backward."""
-        exported = outline.kept(self.imported(outline, self.farthest))
-        if not exported:
-            return self.hands_on(outline)
-        if any(fills in outline.data for fills in _FILLS) and outline.calling(exported):
-            return True
-        if outline.repeating(exported) or self.makes_a_wrapper(outline) or self.hands_on(outline):
-            return True
-        if any(
-            name + b"(" in outline.data and self.gives_a_step(outline, name, self.farthest)
-            for name in outline.imports
-        ):
-            return True  # code that gets it may repeat it
-        # The loop, or a part of it, may be in a file of its own, which is handed the object that steps.
-        loops: set[bytes] = set()
-        calling: set[bytes] = set()
-        for path in sorted({found[0] for found in outline.located.values() if found}):
-            known = outline_of(path)
-            if known is not None and not known.steps:
-                loops |= known.repeating(exported) - {b""}
-                calling |= known.calling(exported - _COMMON)
-        if outline.repeating(frozenset(calling)):
-            return True
-        called = (
-            set().union(*part.once.values(), *part.repeated.values())
-            for part in outline.parts.values()
-        )
-        return any(not loops.isdisjoint(names) for names in called)
+    def leads_to_a_step(self, outline: Outline) -> bool:
+        """Whether a file imports a name that leads to a step, or a class that clips or clears.
 
-    def hands_on(self, outline: Outline) -> bool:
-        """Whether a file hands a function or an object that steps to a loop of another file, which cannot see it."""
-        made = {
-            name: found[0]
-            for name, found in outline.located.items()
-            if found is not None and name[:1].isupper() and name + b"(" in outline.data
-        }
-        for name in self.imported(outline, self.farthest):
-            if name in outline.imports and re.search(_HANDED % re.escape(name), outline.data):
-                return True
-        if len(set(made.values())) < 2:
-            return False
-        for path in sorted(set(made.values())):
-            known = outline_of(path)
-            others = [name for name, other in made.items() if other != path]
-            if known is not None and not any(name in known.data for name in others):
-                behind = (self.behind(outline, name, self.farthest) for name in others)
-                if known.repeating(NONE.union(*behind) - _COMMON):
-                    return True
-                if known.steps and any(map(_changes, others, map(made.get, others))):
-                    return True
-        return False
-
-    def makes_a_wrapper(self, outline: Outline) -> bool:
-        """Whether a file makes an optimizer of a class of the project, to hand it to a loop that cannot see it."""
-        return any(
-            b"optim" in name.lower()
-            and name + b"(" in outline.data
-            and b"step" in self.behind(outline, name, self.farthest)
-            for name in outline.imports
-        )
+        What it does with them shows only when it is parsed: a loop, a loop of another file that it hands them to, a
+        list of callbacks.
+        """
+        if self.imported(outline, self.farthest):
+            return True
+        found = filter(None, outline.located.values())
+        return any(_changes(name.partition(".")[0].encode(), path) for path, name in found)
 
     def is_led(self, path: str, names: Names) -> bool:
         """Whether a file that says nothing of gradients leads to a step, or calls one of these."""
@@ -347,7 +296,6 @@ MOST_OUTLINED = 4_000_000
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
 _CHANGES = (b"clip_grad", b"zero_grad", b"unscale_")
-_FILLS = (b".backward(", b".zero_grad(")
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""
 _STEP = pattern(rb"(?:^|_)step$|caler$")
@@ -363,9 +311,8 @@ _RENAMED = pattern(
     rb"\b(\w+)[ \t]*=[ \t]*(?:(?:functools\.)?partial\([ \t]*)?(?:\w+\.)*(\w+)[ \t]*[,\r\n#)]"
 )
 _MADE = pattern(rb"(\w+)\s*=\s*([\w.]+)\s*\(")
-_HANDED = rb"[(,=][ \t\r\n]*%s[ \t\r\n]*[,)]"
-_CALL = pattern(rb"\b(\w+)[ \t]*\((?:[ \t]*\"(\w+)\")?")
-"""A call, and the name of the method that it may hand over: `self.notify("after_batch")`."""
+_CALL = pattern(rb"\b(\w+)[ \t]*\((?:[ \t]*(?:\"(\w+)\"|(\w+)[ \t]*[,)]))?")
+"""A call, and the function that it may hand over: `self.notify("after_batch")`, `partial(train_step, model)`."""
 
 
 def _called(text: bytes) -> set[bytes]:

@@ -54,7 +54,8 @@ class Places:
         if not os.path.isabs(path) or os.path.isabs(self._source.path):
             return path
         relative = os.path.relpath(path)
-        return path if relative.startswith(os.pardir) else relative
+        outside = relative.startswith(os.pardir)
+        return path if outside and not self._source.path.startswith(os.pardir) else relative
 
     def _lines_of(self, path: str) -> list[str] | None:
         """The lines of a file; None where bytes and characters are the same."""

@@ -78,6 +78,8 @@ class Called(NamedTuple):
     """What its input was computed through."""
     then: str = ""
     """What was done with its output, where that is short."""
+    unsure: frozenset[Key] = frozenset()
+    """What its input may have been computed through."""
 
 
 @dataclass(frozen=True)
