@@ -133,6 +133,7 @@ class Conditions:
 
     def _predicate(self, node: ast.expr) -> Expr | None:
         """The test that a function or a property of the project gives back, if it does nothing else."""
+        fn: object
         if isinstance(node, ast.Call):
             fn = self.evaluator.peek(node.func)
         elif isinstance(node, ast.Attribute):
