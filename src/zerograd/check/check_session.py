@@ -147,7 +147,8 @@ def run(options: Options, progress: Progress) -> Outcome:
     if memory:
         memory.save()
     report = chooser.report
-    report.findings = _reported_once(report.findings)
+    if len(report.findings) > 1:
+        report.findings = _reported_once(report.findings)
     chooser.add_loops(found.targets)
     report.files += len(found.targets)
     report.errors[:0] = found.problems
