@@ -81,7 +81,7 @@ def _no_project_is_around(
     if request.path.relative_to(Path(__file__).parent).parts[0] not in ("fix", "static"):
         yield
         return
-    here = os.getcwd()
+    here = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("alone"))
     yield
     os.chdir(here)
