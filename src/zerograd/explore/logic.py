@@ -453,7 +453,9 @@ def is_truth(expr: Expr) -> bool:
     """Whether an expression can be nothing but True or False."""
     if isinstance(expr, Op):
         return expr.op in _TRUTHS or (expr.op in ("and", "or") and all(map(is_truth, expr.args)))
-    return isinstance(expr, Const) and isinstance(expr.value, bool)
+    if isinstance(expr, Const):
+        return isinstance(expr.value, bool)
+    return isinstance(expr, (LastIteration, Synchronises))
 
 
 _TRUTHS = ("not", "is", "==", "!=", "<", "<=", ">", ">=")

@@ -83,7 +83,7 @@ def _called_back(function: ast.AST) -> set[str]:
         for part in parts
         if isinstance(part, (ast.For, ast.AsyncFor, ast.comprehension))
         for name in ast.walk(part.target)
-        if isinstance(name, ast.Name)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
     alone = {id(part.value) for part in parts if isinstance(part, ast.Expr)}
     found = set()
