@@ -127,7 +127,8 @@ def _stay(state: State, event: Event) -> State:
 
 def _zero(state: State, event: Zero) -> State:
     if event.may:
-        return _unknown(state, event)
+        # Gradients that are None stay None, whether the clear is theirs or not.
+        return state if state.grads is Grads.NONE else _unknown(state, event)
     dropped = state.dropped if state.grads in EMPTY else None
     shared = state.shared and state.grads is not Grads.STALE
     if state.backward is not None and not state.backward.may:

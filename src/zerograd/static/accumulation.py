@@ -332,7 +332,7 @@ def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, 
     sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
     literal = any(isinstance(name, WindowLength) and name.literal for name in called)
     paced = guards.paced()
-    marked = _mark(flow, guards, paced)
+    marked = _not_resumed(_mark(flow, guards, paced), guards.counted())
     started = _from_zero(marked, guards.counted())
     whole = any(_ends_with_window(guards.loops[loop], alt) for loop, (alt, _) in paced.items())
     ends_seen = not lengths and started is marked and not whole
@@ -367,15 +367,37 @@ def _ends_with_window(loop: Loop, guard: Alt) -> bool:
     return 0 < closing == changes(loop.body)
 
 
+def _not_resumed(flow: Flow, counters: frozenset[Variable]) -> Flow:
+    """The flow without the branches in which a count that begins at a number goes on from a checkpoint."""
+    todo, begun = [flow], set()
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Set) and part.variable in counters and isinstance(part.value, Const):
+            begun.add(part.variable)
+        todo += () if isinstance(part, (Loop, Alt)) else children(part)
+
+    def kept(part: Flow, in_arm: bool) -> Flow:
+        if isinstance(part, Loop):
+            return part
+        if isinstance(part, Set) and in_arm and part.variable in begun:
+            return part if _is_known(part, counters) else Seq(())
+        return rebuild(part, lambda inner: kept(inner, in_arm or isinstance(part, Alt)))
+
+    return kept(flow, False) if begun else flow
+
+
+def _is_known(part: Set, counters: frozenset[Variable]) -> bool:
+    """Whether a count is set to a number, or to what is computed from a count."""
+    value = part.value
+    return isinstance(value, Const) or (value is not None and bool(logic.reads(value) & counters))
+
+
 def _from_zero(flow: Flow, counters: frozenset[Variable]) -> Flow:
     """The flow in which counters that continue from a checkpoint start at 0."""
     if not counters:
         return flow
     if isinstance(flow, Set) and flow.variable in counters:
-        known = isinstance(flow.value, Const) or (
-            flow.value is not None and logic.reads(flow.value) & counters
-        )
-        return flow if known else Set(flow.variable, Const(0))
+        return flow if _is_known(flow, counters) else Set(flow.variable, Const(0))
     if isinstance(flow, Loop):
         # A loop that counts says in each iteration what the count is.
         counters -= {part.variable for part in walk(flow.body) if isinstance(part, Set)}

@@ -1,4 +1,4 @@
-"""Loops in which a setting chooses one of several programs, each with an optimizer of its own.
+"""Loops in which a setting chooses one of several programs: with other optimizers, or with accumulation.
 
 `if self.backend == "ddp": … elif self.backend == "deepspeed": …` inside the loop: where one optimizer is stepped,
 the others are not there, and no loss of theirs is.
@@ -13,6 +13,7 @@ from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
 from zerograd.explore.flow import Alt, Flow, Loop, Set, children, rebuild, walk
 from zerograd.explore.logic import Expr, Fact, Name, Value, Variable
+from zerograd.static.accumulation import Counting
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import Key
 
@@ -51,6 +52,32 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
             break
         found[at : at + 1] = [_program(found[at], alt, truth) for truth in (True, False)]
     return found if len(found) > 1 else []
+
+
+def accumulating(flow: Flow, key: Key) -> Flow | None:
+    """The program that accumulates, if a test chooses in the loop between that and a step in each batch."""
+    counting = Counting.of(flow)
+
+    def chosen(part: Flow, in_loop: bool) -> Flow:
+        if isinstance(part, Alt) and in_loop and not logic.reads(part.test) & counting.counters:
+            paced = [_is_paced(arm, key, counting) for arm in (part.then, part.orelse)]
+            if True in paced and False in paced:
+                return chosen(part.then if paced[0] else part.orelse, in_loop)
+        in_loop = in_loop or isinstance(part, Loop)
+        return rebuild(part, lambda inner: chosen(inner, in_loop))
+
+    if not any(isinstance(part, Alt) and counting.lengths(part.test) for part in walk(flow)):
+        return None
+    found = chosen(flow, False)
+    return found if _steps(found).get(key) != _steps(flow).get(key) else None
+
+
+def _is_paced(arm: Flow, key: Key, counting: Counting) -> bool | None:
+    """Whether a guard in an arm decides about all steps of an optimizer in it; None if there is no step."""
+    if not _steps(arm).get(key):
+        return None
+    guards = (part for part in walk(arm) if isinstance(part, Alt) and counting.lengths(part.test))
+    return any(_steps(guard).get(key) for guard in guards)
 
 
 @lru_cache(maxsize=8)

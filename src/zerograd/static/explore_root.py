@@ -17,7 +17,7 @@ from zerograd.explore.flow import Emit, Flow, Loop, Seq, walk
 from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
-from zerograd.static.chosen_arms import programs, with_chosen_arms
+from zerograd.static.chosen_arms import accumulating, programs, with_chosen_arms
 from zerograd.static.entry_states import acts_in_order, begins_with_clip, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.loss_scaling import excused
@@ -147,8 +147,14 @@ class RootSearch:
 
     def explore_programs(self, subject: Subject, others: list[Subject]) -> None:
         """Where a setting chooses between programs, follows the gradients through each of them alone."""
-        for program in programs(self.flow, subject.key):
+        accumulates = accumulating(self.flow, subject.key)
+        for program in (*programs(self.flow, subject.key), accumulates):
+            if program is None:
+                continue
             flow, windows = pace(*counted(self.view(subject, others).of(program), program))
+            if program is accumulates:
+                # The step that is left out may be the one that uses the remainder.
+                windows = tuple(replace(window, ends_seen=False) for window in windows)
             if windows:
                 flow = excused(flow, program, windows[0].symbols)
             events = [part.event for part in walk(flow) if isinstance(part, Emit)]

@@ -30,6 +30,7 @@ from zerograd.explore.flow import (
     RAISE,
     Alt,
     Block,
+    Break,
     Continue,
     Emit,
     Flow,
@@ -278,7 +279,7 @@ class View:
         self.labels.pop()
         self.assigned.pop()
         orelse = self.project(loop.orelse, needed) if loop.orelse is not None else None
-        if body is None:
+        if body is None or (_is_idle(body, loop.ident) and not loop.targets & needed.keys()):
             return orelse
         return replace(loop, body=body, orelse=orelse)
 
@@ -568,6 +569,16 @@ def _changing(loop: Loop) -> frozenset[Variable]:
     """What a loop assigns."""
     sets = (part.variable for part in walk(loop.body) if isinstance(part, Set))
     return loop.targets.union(sets)
+
+
+def _is_idle(body: Flow, loop: int) -> bool:
+    """Whether an iteration does nothing but end, or end its loop."""
+    ends = {Break(loop), Continue(loop)}
+    ends |= {part.label for part in walk(body) if isinstance(part, Block)}
+    return all(
+        part.label in ends if isinstance(part, Jump) else isinstance(part, (Seq, Alt, Block))
+        for part in walk(body)
+    )
 
 
 def _counts(test: Expr) -> bool:

@@ -1,4 +1,4 @@
-"""timm, and what was built on it: loss scalers that run backward and step in one call."""
+"""timm, and what was built on it: loss scalers that run backward and step in one call, clips of its own."""
 
 from __future__ import annotations
 
@@ -34,4 +34,5 @@ TABLE = Framework(
         )
         for role in (LOSS_SCALER, SCALER)
     ],
+    clips=["adaptive_clip_grad", "dispatch_clip_grad"],
 )

@@ -79,6 +79,8 @@ class Assignments:
             if isinstance(owner, Thing):
                 key = owner.key.attribute(target.attr)
                 value = self.as_part(owner, value, key, source)
+                if isinstance(value, Lit) and target.attr in self.env.frame.module.counted:
+                    value = NOTHING  # where a count begins: a loop finds other numbers
                 # A variable that is an object in one arm and None in the other is only used where it is the object.
                 if value != Lit(None) or not self.env.branches or key not in self.env.heap:
                     value = self.as_one_of_two(self.env.heap.get(key), value)
@@ -129,13 +131,15 @@ class Assignments:
             iterables.pop(name, None)
 
     def is_tested(self, target: ast.expr) -> bool:
-        """Whether some test may depend on what is stored here."""
-        tested = self.env.frame.module.tested
+        """Whether some test may depend on what is stored here. A count of an object may be tested in another file."""
+        module = self.env.frame.module
         if isinstance(target, ast.Subscript):
             return self.is_tested(target.value)
         if isinstance(target, ast.Name):
-            return target.id in tested
-        return isinstance(target, ast.Attribute) and target.attr in tested
+            return target.id in module.tested
+        if not isinstance(target, ast.Attribute):
+            return False
+        return target.attr in module.tested or target.attr in module.counted
 
     def as_used(self, target: ast.expr, value: Value, source: ast.expr | None) -> Value:
         """What an unseen call gave back is an object if the file uses it as one."""

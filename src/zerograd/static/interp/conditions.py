@@ -27,7 +27,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Function, nodes, parameters, text_of
-from zerograd.static.read.keys import Key, Made
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import Fn, Frame, Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -272,16 +272,7 @@ class Conditions:
         if isinstance(node, ast.Subscript):
             return variable  # an entry may change where the variable that holds it does not
         value = self.evaluator.peek(node)
-        if not isinstance(value, Lit) or self._goes_on(node):
-            return variable
-        return Const(value.value)
-
-    def _goes_on(self, node: ast.Name | ast.Attribute) -> bool:
-        """Whether an object that the code has made counts under this name."""
-        if isinstance(node, ast.Name) or node.attr not in self.env.frame.module.counted:
-            return False
-        key = self.env.variable(node)
-        return key is not None and isinstance(key[0], Made)
+        return Const(value.value) if isinstance(value, Lit) else variable
 
     def _opaque(self, node: ast.expr) -> Expr:
         if self.nesting.read_lengths and isinstance(node, ast.Call) and len(node.args) == 1:

@@ -103,6 +103,13 @@ class Constructors:
             self.effects.announce(node, key)
         return Thing(key, made=True)
 
+    def built_leaf(self, node: ast.expr) -> Thing:
+        """A new tensor that gradients reach."""
+        key = self.env.frame.new_key(node)
+        self.known.fresh.add(key)
+        self.effects.announce(node, key, leaf=True)
+        return Thing(key, made=True)
+
     def record(self, node: ast.Call, name: str, arguments: list[Value]) -> Value:
         """A new object of a class that cannot be seen; if it is given one result of modules, it is taken for that."""
         things = [argument for argument in arguments if isinstance(argument, Thing)]

@@ -174,9 +174,10 @@ class Effects:
         """A scaler updates its scale."""
         self.act_on(Update, node, NOBODY)
 
-    def announce(self, node: ast.AST, key: Key) -> None:
+    def announce(self, node: ast.AST, key: Key, *, leaf: bool = False) -> None:
         """New parameters have no gradients; those of a module are announced with the module."""
-        if not self.emitter.quiet and (self.env.frame.owner is None or self.nesting.loop):
+        alone = leaf or self.env.frame.owner is None or self.nesting.loop
+        if alone and not self.emitter.quiet:
             self.act_on(New, node, frozenset({key}))
 
     def freeze(self, owner: Value, trains: Value) -> None:

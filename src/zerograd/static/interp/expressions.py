@@ -183,8 +183,13 @@ class Expressions:
         return join([then, orelse])
 
     def junction(self, node: ast.BoolOp) -> Value:
-        """`a or b`."""
-        return join([self.evaluator.value(value) for value in node.values])
+        """`a or b`; a list in the place of one that is not handed in: `hooks or []`."""
+        values = [self.evaluator.value(value) for value in node.values]
+        unknown = [value for value in values[:-1] if not isinstance(value, Many)]
+        if isinstance(values[-1], Many) and unknown and not any(map(is_object, unknown)):
+            return values[-1]
+        full = next((value for value in values if isinstance(value, Many) and value.items), None)
+        return full if full is not None and not unknown else join(values)
 
     def function(self, node: ast.Lambda) -> Value:
         """`lambda: …`."""

@@ -297,7 +297,7 @@ class ParameterCalls:
         trains = arguments[0] if arguments else Lit(True)
         self.effects.freeze(owner, trains)
         if isinstance(owner, Tensor) and trains != Lit(False):
-            return self.constructors.built_object(node)
+            return self.constructors.built_leaf(node)
         return owner
 
     def store(
@@ -322,7 +322,7 @@ class ParameterCalls:
         """`x.requires_grad = True` makes a leaf of a computed tensor."""
         if target.attr != "requires_grad" or value != Lit(True) or not isinstance(owner, Tensor):
             return None
-        return self.constructors.built_object(target)
+        return self.constructors.built_leaf(target)
 
     def _store_gradient(
         self, owner: Value, value: Value, source: ast.expr | None, node: ast.AST

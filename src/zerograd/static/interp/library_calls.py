@@ -223,6 +223,8 @@ class LibraryCalls:
         )
         if built and not leaf and not name.startswith("torch."):
             return self.constructors.record(node, last, arguments)
+        if leaf and (name.startswith("torch.") or last in ("Parameter", "Variable")):
+            return self.constructors.built_leaf(node)
         if leaf or built:
             return self.constructors.built_object(node, arguments)
         return self.effects.result_of([], arguments, node=node)

@@ -165,6 +165,18 @@ def methods_of(klass: Klass) -> Iterator[Fn]:
 
 _NONE: frozenset[str] = frozenset()
 _EMPTY = (Lit(None), Many(()), Table(()))
+
+
+def _added(klass: Klass, attr: str) -> Iterator[tuple[Function, ast.expr, bool]]:
+    """What the methods of a class add to a list that its objects keep; each is one object, or a list of them."""
+    for method in klass.module.methods_of(klass.node).values():
+        for node in nodes(method):
+            if isinstance(node, ast.AugAssign) and text_of(node.target) == f"self.{attr}":
+                yield method, node.value, True
+            elif isinstance(node, ast.Call) and text_of(node.func) == f"self.{attr}.append":
+                yield from ((method, one, False) for one in node.args[:1])
+
+
 _OF_PARAMETERS = frozenset({"data", "T", "mT", "H", "real", "imag", "_local_tensor"})
 """Attributes by which a parameter is changed itself; what code keeps under other names is beside it."""
 
@@ -302,6 +314,8 @@ class Objects:
                 values.append(self.of_body(owner, klass, node))
             else:
                 values.append(self.assigned_in(owner, klass, method, node, index))
+        if any(isinstance(value, Many) for value in values):
+            values = self.with_added(owner, klass, attr, values)
         values = [value for value in values if value not in _EMPTY] or values
         if not values:
             return None
@@ -329,6 +343,18 @@ class Objects:
         if isinstance(ranked[0], Thing) and len(steps) > 1:
             return called(replace(ranked[0], params=None), key)  # of one thing, or of another
         return called(ranked[0], key)
+
+    def with_added(self, owner: Thing, klass: Klass, attr: str, values: list[Value]) -> list[Value]:
+        """What an attribute is given; a list with the objects of the project that methods add to it."""
+        added: list[Value] = []
+        for method, node, is_list in _added(klass, attr):
+            value = self.assigned_in(owner, klass, method, node, None)
+            added += value.items if is_list and isinstance(value, Many) else (value,)
+        added = [item for item in added if isinstance(item, Thing) and item.klass is not None]
+        if not added:
+            return values
+        lists = [value for value in values if isinstance(value, Many)]
+        return [value for value in values if value not in lists] + [Many((*lists[0].items, *added))]
 
     def of_body(self, owner: Thing, klass: Klass, node: ast.expr) -> Value:
         """What the body of a class gives to an attribute: a function there is a method."""
