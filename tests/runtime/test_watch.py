@@ -575,11 +575,11 @@ def test_many_optimizers_one_after_the_other_leave_nothing_behind() -> None:
         assert engine is not None
         gc.collect()
         subjects = engine.watcher.lanes.subjects
-        assert (subjects.all, subjects._known, subjects._by_params, subjects._of_param) == (
+        assert (subjects.all, subjects._known, subjects._by_params, subjects._owned) == (
             [],
             {},
             {},
-            {},
+            set(),
         )
         assert set(engine.judge._tracks) == {""}
 

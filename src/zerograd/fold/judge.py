@@ -41,11 +41,12 @@ class Track:
         return self.posted_steps + self.rounds
 
     @property
-    def lengths(self) -> Counter[int]:
+    def lengths(self) -> dict[int, int]:
         """How many windows there were of each length."""
-        lengths = Counter(self.windows.counts)
-        lengths[self.windows.usual] += self.rounds
-        return +lengths
+        lengths, usual = dict(self.windows.counts), self.windows.usual
+        if self.rounds:
+            lengths[usual] = lengths.get(usual, 0) + self.rounds
+        return lengths
 
 
 @dataclass
@@ -117,17 +118,25 @@ class Judge:
         self._streaks.clear()
         self._remarks.clear()
 
+    def may_still_report(self, subject: str) -> bool:
+        """Whether there may be findings of a subject at the end of the run, even if it is gone by then."""
+        return any(name == subject for name, _ in self._streaks)
+
     def forget(self, subject: str) -> None:
         """The subject is gone: what it has done counts, what it was about to do does not."""
         track = self._tracks.pop(subject, None)
         if track is not None:
             self._past_steps += track.steps
-            self._past_windows.update(track.lengths)
+            for length, times in track.lengths.items():
+                self._past_windows[length] += times
 
     def post(self, track: Track, event: Event) -> None:
         """An event has happened to a subject."""
-        node = track.node
-        self.follow(track, node.edges.get(id(event)) or self._automaton.take(node, event))
+        self.follow(track, self.edge(track.node, event))
+
+    def edge(self, node: Node, event: Event) -> Edge:
+        """Where an event leads from a state."""
+        return node.edges.get(id(event)) or self._automaton.take(node, event)
 
     def follow(self, track: Track, edge: Edge) -> None:
         """A subject takes an edge from where it is; a loop that repeats knows which.
@@ -182,7 +191,7 @@ class Judge:
         """A loop has stopped repeating the last window: its repetitions count like windows that were posted."""
         rounds, track.rounds = track.rounds, 0
         if rounds:
-            track.windows.counts[track.windows.usual] += rounds
+            track.windows.repeated(rounds)
             track.posted_steps += rounds
 
     def end(self, *, clean: bool = True) -> None:

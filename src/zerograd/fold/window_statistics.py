@@ -68,6 +68,17 @@ class WindowStatistics:
         self._convicted: set[tuple[Site, Site]] = set()
         """The clears that drop part of every window, each with the backward."""
 
+    @property
+    def even(self) -> bool:
+        """All were alike so far, and nobody says how long they are meant to be: another one says nothing new."""
+        return not self.declared and self._run == sum(self.counts.values())
+
+    def repeated(self, times: int) -> None:
+        """There were more windows like the last one."""
+        self.counts[self.usual] += times
+        self._run += times
+        self.steady = self._run > ALIKE
+
     def dropped(self, clear: Zero, before: State) -> Observations:
         """A clear came before the window's step."""
         backward = before.backward

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, compress, filterfalse, repeat
+from operator import attrgetter, is_not, itemgetter
 from typing import Any
 
 MARK = "zerograd.scaled"
 SOURCE = "zerograd.unscaled"
 MOST_NODES = 100_000
 """A larger graph is not walked to its end."""
+
+_EDGES, _NODE = attrgetter("next_functions"), itemgetter(0)
 
 
 def scaled_by_a_scaler(output: Any, scale: float) -> bool | None:
@@ -143,16 +147,13 @@ def _roots(outputs: Iterable[Any]) -> list[Any]:
 
 def leaves(outputs: Iterable[Any]) -> list[Any]:
     """The leaf tensors that a backward of the outputs would reach."""
-    todo = _roots(outputs)
-    seen = set(todo)
-    found = []
-    while todo and len(seen) <= MOST_NODES:
-        node = todo.pop()
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            found.append(variable)
-        for below, _ in node.next_functions:
-            if below is not None and below not in seen:
-                seen.add(below)
-                todo.append(below)
-    return found
+    layer = _roots(outputs)
+    seen = dict.fromkeys((None, *layer))
+    while layer and len(seen) <= MOST_NODES:
+        # Little of it runs in Python: this is the longest part of the first step.
+        below = dict.fromkeys(map(_NODE, chain.from_iterable(map(_EDGES, layer))))
+        layer = list(filterfalse(seen.__contains__, below))
+        seen.update(below)
+    # The first layers of a model come last in its graph.
+    found = list(map(getattr, reversed(seen), repeat("variable"), repeat(None)))
+    return list(compress(found, map(is_not, found, repeat(None))))

@@ -66,27 +66,29 @@ class Engine:
     lock = threading.RLock()
     last_hooks: Hooks | None = None
     """The patches of the last engine, which the next one uses again."""
+    stays_patched = False
+    """Whether the patches stay, without a listener, when the last watch is closed: another one follows soon."""
     allowed: frozenset[str] = frozenset()
     """The codes of the rules that the program allows to be broken now."""
     expected = 0
     """How many backward calls windows are meant to have, by `expect_window`; 0 without it."""
 
     def __init__(self, passing: tuple[type[BaseException], ...]) -> None:
-        torch = load_torch()
+        hooks = Engine.last_hooks
+        if hooks is None or not hooks.fit():
+            if hooks is not None:
+                hooks.remove()
+            hooks = Engine.last_hooks = Hooks(load_torch())
+            _hide_our_code()
+        self.hooks = hooks
         self.watches: list[OpenWatch] = []
         self.home = os.getcwd()
-        known = learned(torch.__path__[0], self.home)
+        known = learned(hooks.torch.__path__[0], self.home)
         self.judge = Judge(WATCHABLE, self._hear, known.automaton)
-        self.watcher = Watcher(torch, self.judge, self, known.events, passing)
+        known.events.allow(tuple(sorted(self.allowed)))
+        self.watcher = Watcher(hooks.torch, self.judge, self, known.events, self.home, passing)
         self.watcher.expect(self.expected)
-        self.watcher.allow(tuple(sorted(self.allowed)))
-        self._torch = torch
         self._meter: Meter | None = None
-        hooks = Engine.last_hooks
-        if hooks is None or not hooks.fit(torch):
-            hooks = Engine.last_hooks = Hooks(torch)
-        self.hooks = hooks
-        _hide_our_code()
 
     @classmethod
     def join(cls, watch: OpenWatch, passing: tuple[type[BaseException], ...]) -> Engine:
@@ -95,9 +97,11 @@ class Engine:
             engine = cls.running or cls(passing)
             if cls.running is None:
                 engine.watcher.lanes.searched = not watch.searches
+                engine.watcher.lanes.keeps_names = False
                 engine.hooks.install(engine.watcher)
                 cls.running = engine
             engine.watches.append(watch)
+            engine.watcher.lanes.keeps_names |= watch.sums_up
             engine.watcher.replicas.compare(watch.check_ranks)
             if watch.record is not None:
                 engine._record(watch.record)
@@ -107,9 +111,9 @@ class Engine:
 
     @classmethod
     def leave(cls, watch: OpenWatch, *, clean: bool) -> None:
-        """Close a watch. With the last one, torch is put back as it was.
+        """Close a watch. With the last one, torch is put back as it was, unless it stays patched.
 
-        A patch that the program has kept hears nothing then.
+        A patch that is still there, or that the program has kept, hears nothing then.
         """
         with cls.lock:
             engine = cls.running
@@ -118,7 +122,7 @@ class Engine:
             last = len(engine.watches) == 1
             try:
                 if last:
-                    engine.hooks.remove()
+                    (engine.hooks.rest if cls.stays_patched else engine.hooks.remove)()
                     cls.running = None
                 engine.watcher.heard(engine._sum_up, watch, last, clean)
             finally:
@@ -127,6 +131,14 @@ class Engine:
                     engine._record(None)
                 if last:
                     engine.watcher.heard(engine.watcher.stop)
+
+    @classmethod
+    def stay_patched(cls, stays: bool) -> None:
+        """Whether torch stays patched while no watch is open."""
+        with cls.lock:
+            cls.stays_patched = stays
+            if not stays and cls.running is None and cls.last_hooks is not None:
+                cls.last_hooks.remove()
 
     def _sum_up(self, watch: OpenWatch, last: bool, clean: bool) -> None:
         """Say what a watch has seen; with the last watch, the run is over."""
@@ -160,7 +172,7 @@ class Engine:
         self._meter = (
             None
             if recorder is None
-            else Meter(recorder, self._torch, lanes.subjects.all, heard, lanes.names)
+            else Meter(recorder, self.hooks.torch, lanes.subjects.all, heard, lanes.names)
         )
         self.watcher.record(self._meter)
 
@@ -179,12 +191,12 @@ class Engine:
                     window += not event.may
                 elif isinstance(event, Zero) or (isinstance(event, Step) and not event.foreign):
                     if isinstance(event, Step):
-                        steps, lengths[window] = steps + 1, lengths[window] + 1
+                        steps, lengths[window] = steps + 1, lengths.get(window, 0) + 1
                     window = 0
             # A generator's backward adds to what the discriminator has used: no step need use the sum.
             if grads is Grads.STALE and one.name not in accused:
                 grads = Grads.SPENT
-            return Glance(titles[one.name], steps, grads, window, dict(lengths))
+            return Glance(titles[one.name], steps, grads, window, lengths)
 
         return [shown(one) for one in self.judge.tracks if one.name in titles]
 
@@ -204,7 +216,7 @@ class Engine:
             )
         chosen = [rule for rule in WATCHABLE if rule.code in watch.codes]
         why = {rule.code: missing.get(rule.applies_to, "") for rule in chosen}
-        others = orphans.unknown_optimizers(self._torch) if watch.searches else []
+        others = orphans.unknown_optimizers(self.hooks.torch) if watch.searches else []
         return Watched(
             optimizers=tuple(titles.values()),
             parameters=sum(parameters.values()),

@@ -81,7 +81,7 @@ class Scaling:
         return autograd_graph.scaled_by_a_scaler(output, 1.0 if scale is None else float(scale))
 
     def _is_parameter(self, leaf: Any) -> bool:
-        return bool(self._lanes.subjects.owning(leaf))
+        return self._lanes.subjects.owns(leaf)
 
     def scaled(self, scaler: Any, outputs: Any) -> None:
         """A scaler has multiplied a loss, or several."""

@@ -210,6 +210,12 @@ def is_sharded(param: Tensor) -> bool:
     return hasattr(param, "device_mesh") or is_flattened(param)
 
 
+def any_is_sharded(params: Sequence[Tensor]) -> bool:
+    """The same of several parameters."""
+    names = ("device_mesh", "_fsdp_flattened")
+    return any(any(map(hasattr, params, repeat(name))) for name in names)
+
+
 def is_flattened(param: Tensor) -> bool:
     """Whether FSDP1 keeps a parameter in a flat one, or it is a flat one."""
     return hasattr(param, "_fsdp_flattened")

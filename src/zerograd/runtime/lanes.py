@@ -90,8 +90,10 @@ class Lanes:
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
-        self.here = Here(lambda: SteadyLoop(judge, count, self._graph_task, look), fault)
+        self.here = Here(lambda: SteadyLoop(judge, count, look), fault)
         self.subjects = Subjects(judge.track, self._forget, heard, self._name)
+        self.keeps_names = True
+        """Whether the names of subjects that are gone are asked for at the end."""
         self.searched = False
         """Whether optimizers that were made before the watch began have been searched for."""
         self.names = names
@@ -137,7 +139,7 @@ class Lanes:
             if not subject.lane.ended:
                 return False
         subject.lane = lane
-        lane.loop.leave()
+        lane.loop.begins(alone=not lane.probed)
         if len(lane.probed) < MOST_PROBES:
             lane.probed.append(subject)
         return True
@@ -190,7 +192,8 @@ class Lanes:
         self.names.steps_at(subject.name, partial(_step_site, weakref.ref(subject)))
 
     def _forget(self, subject: Subject) -> None:
-        self.names.gone(subject.name)
+        if self.keeps_names or self._judge.may_still_report(subject.name):
+            self.names.gone(subject.name)
         self._leave(subject)
         self._judge.forget(subject.name)
 

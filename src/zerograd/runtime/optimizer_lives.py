@@ -11,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Site
+from zerograd.fold.judge import Track
 from zerograd.runtime.gradient_values import is_plain
 
 if TYPE_CHECKING:
@@ -28,11 +29,18 @@ class _Life:
         self.optimizer: weakref.ref[Any] | None = None
         self.site: Site | None = None
         """Where it is made."""
-        self.steps = 0
+        self.track: Track | None = None
+        self.before = 0
+        """The track of its subject, and how many steps that had taken before the optimizer stepped."""
         self.row = 0
         """How many optimizers in a row, before it, were made there and took one step."""
         self.left: object = None
         """What its only step has left."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps the optimizer has taken."""
+        return 0 if self.track is None else self.track.steps - self.before
 
 
 class OptimizerLives:
@@ -53,8 +61,8 @@ class OptimizerLives:
         known = self._made.get(id(optimizer))
         return None if known is None or known[0]() is not optimizer else known[1]
 
-    def step_begins(self, optimizer: Any, param: Tensor) -> None:
-        """An optimizer is about to step; `param` is the first of its parameters."""
+    def step_begins(self, optimizer: Any, param: Tensor, track: Track) -> None:
+        """An optimizer is about to step a subject; `param` is the first of its parameters."""
         life = self._lives.get(id(param))
         if life is None or life.param() is not param:
             if len(self._lives) >= MOST:
@@ -66,16 +74,14 @@ class OptimizerLives:
         site = None if made is None else made[1]
         alike = life.steps == 1 and site is not None and life.site == site
         life.row = life.row + 1 if alike and life.left == _numbers(param) else 0
-        life.optimizer, life.site, life.steps = weakref.ref(optimizer), site, 0
+        life.optimizer, life.site = weakref.ref(optimizer), site
+        life.track, life.before = track, track.steps
 
     def step_ended(self, optimizer: Any, param: Tensor, *, inside: bool) -> Site | None:
         """It has stepped; with `inside`, a backward ran in the step. The place, if it is one of many."""
         life = self._lives.get(id(param))
-        if life is None:
-            return None
-        life.steps += 1
-        if life.steps > 1:
-            return None
+        if life is None or life.steps:
+            return None  # it had stepped before
         if inside or not _remembers(optimizer):
             life.row, life.left = 0, None
             return None

@@ -55,14 +55,8 @@ class Orphans:
         """Whether another walk can show more than the last one; there have been `steps` steps."""
         return not self._more or steps > self._steps
 
-    def unclaimed(self, leaves: list[Tensor]) -> bool:
-        """Whether some of them are parameters that no optimizer seen so far has."""
-        kind = self._torch.nn.Parameter
-        return any(isinstance(leaf, kind) and not self._subjects.owning(leaf) for leaf in leaves)
-
-    def look(self, leaves: list[Tensor], site: Site, steps: int) -> None:
-        """A backward is about to reach these leaves; there have been `steps` steps."""
-        kind = self._torch.nn.Parameter
+    def look(self, strangers: list[Tensor], site: Site, steps: int) -> None:
+        """A backward is about to reach these parameters of no optimizer; there have been `steps` steps."""
         if self.is_due(steps):
             self._more, self._steps = max(self._more - 1, 0), steps
         self._seen = {
@@ -70,8 +64,8 @@ class Orphans:
             for key, (ref, times, when) in self._seen.items()
             if (param := ref()) is not None
         }
-        for leaf in leaves:
-            if not isinstance(leaf, kind) or self._subjects.owning(leaf) or self._is_reported(leaf):
+        for leaf in strangers:
+            if self._is_reported(leaf):
                 continue
             ref, times, when = self._seen.get(id(leaf), (None, 0, -1))
             if ref is None or ref() is not leaf:
@@ -87,7 +81,7 @@ class Orphans:
     def _is_flat(self, param: Tensor) -> bool:
         """Whether a parameter is the flat one of FSDP1, and an optimizer has its parts."""
         parts = getattr(param, "_params", None) or ()
-        return any(self._subjects.owning(part) for part in parts)
+        return any(map(self._subjects.owns, parts))
 
     def _is_reported(self, leaf: Tensor) -> bool:
         reported = self._reported.get(id(leaf))
@@ -105,7 +99,7 @@ class Orphans:
         params = [
             param
             for param in nonzero(holding(params))
-            if not self._subjects.owning(param)
+            if not self._subjects.owns(param)
             and id(param) not in theirs
             and param.shape not in copied
             and not self._is_flat(param)

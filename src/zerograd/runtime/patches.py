@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OLDEST = (2, 4)
 _FLAT = "torch.distributed.fsdp.fully_sharded_data_parallel"
 _MORE_SCALERS = [("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler")]
-_SCALER_MODULES = [module for module, _ in _MORE_SCALERS]
+_OPTIONAL = (_FLAT, *(module for module, _ in _MORE_SCALERS), *collectives.MODULES)
 ABOVE_TORCH = 2
 """How far above a patch the user can be: some of torch is between."""
 ABOVE_PATCH = 1
@@ -82,15 +82,15 @@ class Patch:
     """A new value for an attribute of torch."""
 
     def __init__(self, owner: Any, name: str, value: Any) -> None:
-        self.owner = owner
-        self.name = name
         self.value = value
+        # The attribute of a class itself, not what its bases have.
         fixed = isinstance(owner, (type, ModuleType))
-        self.now: Callable[[], Any] = (
-            partial(vars(owner).__getitem__, name) if fixed else partial(getattr, owner, name)
-        )
+        read = vars(owner).__getitem__ if fixed else owner.__getattribute__
+        self.now: Callable[[], Any] = partial(read, name)
         """What the attribute is."""
         self.before = self.now()
+        self.put: Callable[[], None] = partial(setattr, owner, name, value)
+        self.put_back: Callable[[], None] = partial(setattr, owner, name, self.before)
 
 
 class Hooks:
@@ -100,7 +100,8 @@ class Hooks:
     """
 
     def __init__(self, torch: ModuleType) -> None:
-        self._torch = torch
+        self.torch = torch
+        self._version = torch.__version__
         self._ear = Ear()
         self._modes = torch._C._len_torch_function_stack
         """A loop reads gradients, which a TorchFunctionMode of the program would see."""
@@ -110,27 +111,32 @@ class Hooks:
         self._handles: list[Any] = []
         """The step hooks that are registered now."""
         self._imported = _imported()
+        self._hears_ranks = False
         self._hears_shards = False
         self._hears_flat = False
         self._scaler_classes: set[Any] = set()
         """The classes of scalers that were seen."""
 
-    def fit(self, torch: ModuleType) -> bool:
-        """Whether they can be installed again: torch has not changed since they were made."""
+    def fit(self) -> bool:
+        """Whether they can be used again: torch has not changed since they were made, or were installed."""
+        there = [one.value if self._handles else one.before for one in self._patches]
         return (
-            bool(self._patches)
-            and torch is self._torch
+            bool(there)
+            and sys.modules.get("torch") is self.torch
+            and self.torch.__version__ is self._version
             and self._imported == _imported()
-            and all(patch.now() is patch.before for patch in self._patches)
+            and [patch.now() for patch in self._patches] == there
         )
 
     def install(self, listener: Watcher) -> None:
         """Begin to listen."""
         self._ear.listen(listener)
         try:
-            if self._patches:
+            if self._handles:
+                pass  # they rest
+            elif self._patches:
                 for patch in self._patches:
-                    setattr(patch.owner, patch.name, patch.value)
+                    patch.put()
             else:
                 self._backward()
                 self._steps()
@@ -139,26 +145,34 @@ class Hooks:
                 self._module_clears()
                 self._clips()
                 self._scalers()
-                collectives.listen(self._set, self._wrap_inside, self._ear.sync)
-            self._handles = [register(hook) for register, hook in self._step_hooks]
-            listener.sync.look_for_wrappers()
+                collectives.listen(self._wrap_inside, self._ear.sync, self._hear_ranks)
+            if not self._handles:
+                self._handles = [register(hook) for register, hook in self._step_hooks]
+            if collectives.have_met():
+                self._hear_ranks()
+                listener.sync.look_for_wrappers()
             self._hear_shards()
         except BaseException:
             self.remove()
             raise
 
-    def remove(self) -> None:
-        """Stop listening."""
+    def rest(self) -> None:
+        """Stop listening, but leave the patches where they are."""
         self._ear.listen(None)
+
+    def remove(self) -> None:
+        """Stop listening, and put everything back."""
+        self.rest()
         while self._handles:
             self._handles.pop().remove()
         for patch in self._patches:
             if patch.now() is patch.value:  # else the program has replaced it, and its value stays
-                setattr(patch.owner, patch.name, patch.before)
+                patch.put_back()
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        self._patches.append(Patch(owner, name, value))
-        setattr(owner, name, value)
+        patch = Patch(owner, name, value)
+        self._patches.append(patch)
+        patch.put()
 
     def _wrap_inside(self, decorated: Any, wrap: Callable[[Any], Any]) -> None:
         """Wrap the function inside a decorated one: that works however the program has imported it."""
@@ -175,7 +189,7 @@ class Hooks:
         original = graph._engine_run_backward
         ear, modes = self._ear, self._modes
         frame_at, above, bottom, nothing_above = sys._getframe, ABOVE_TORCH, Bottom, no_frame
-        method = self._torch.Tensor.backward.__code__
+        method = self.torch.Tensor.backward.__code__
         ordinary = _ordinary_backward(ear, original)
 
         def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -320,7 +334,7 @@ class Hooks:
             self._set(module.Optimizer, "zero_grad", disguised(zero, _calling(wrap(zero))))
 
     def _module_clears(self) -> None:
-        of_module = self._torch.nn.Module.zero_grad
+        of_module = self.torch.nn.Module.zero_grad
         ear, ref = self._ear, weakref.ref
         frame_at, above, nothing_above = sys._getframe, ABOVE_PATCH, no_frame
 
@@ -344,7 +358,7 @@ class Hooks:
                 listener.heard(listener.module_zeroed, frame, self, set_to_none)
             return result
 
-        self._set(self._torch.nn.Module, "zero_grad", disguised(of_module, zero_grad))
+        self._set(self.torch.nn.Module, "zero_grad", disguised(of_module, zero_grad))
 
     def _clips(self) -> None:
         module = importlib.import_module("torch.nn.utils.clip_grad")
@@ -462,15 +476,21 @@ class Hooks:
         if self._handles and (scaler_class.__module__, scaler_class.__name__) in _MORE_SCALERS:
             self._hear_scaler(scaler_class)
 
+    def _hear_ranks(self) -> None:
+        """Begin to listen to what ranks share."""
+        if not self._hears_ranks:
+            self._hears_ranks = True
+            collectives.listen_to_ranks(self._set, self._wrap_inside, self._ear.sync)
+
     def _hear_shards(self) -> None:
         """Begin to listen to FSDP2 if the program has imported it."""
         if not self._hears_shards:
             self._hears_shards = collectives.listen_to_shards(self._set, self._ear.sync)
 
 
-def _imported() -> tuple[bool, ...]:
-    """The optional modules of torch that the program has imported."""
-    return tuple(name in sys.modules for name in (_FLAT, *_SCALER_MODULES, *collectives.MODULES))
+def _imported() -> list[bool]:
+    """Which of the optional modules of torch the program has imported."""
+    return list(map(sys.modules.__contains__, _OPTIONAL))
 
 
 def _compiled_step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:

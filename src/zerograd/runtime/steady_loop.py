@@ -1,15 +1,16 @@
 """Steady loops: a training loop that repeats itself costs one comparison at each of its calls.
 
 A round is what one thread does between two steps of its subject; of several subjects, the one that
-steps least often. After two rounds that were alike, and in which no gradient had to be looked at, the
-same calls are expected in the same order: each is recognised by its place in the code. A round leads
-back to the state that it began in, so it is only counted. At the first call that is another one, the
-loop is left: the calls of the unfinished round take the edges of the state machine that they took
-before, and the other call goes the ordinary way. A step of the MLP of `bench/loops.py` costs a third of
-what it costs without that.
+steps least often. After a round in which no gradient had to be looked at, and which leads back to the
+state that it began in, the same calls are expected in the same order: each is recognised by its place
+in the code. Such rounds are only counted. At the first call that is another one, the loop is left: the
+calls of the unfinished round take the edges of the state machine that they took before, and the other
+call goes the ordinary way. A step of the MLP of `bench/loops.py` costs a third of what it costs
+without that.
 
-Several subjects remember something of each other (`round_memory`), so they are followed one round
-later, and only if they remember the same at its end as at its beginning.
+If the first round that was followed came out differently, the loop is followed again only after two rounds
+that were alike. So are several subjects, which remember something of each other (`round_memory`), and
+only if they remember the same at the end of a round as at its beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
 from operator import is_, is_not
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zerograd.core.automaton import Edge, Node
 from zerograd.core.events import Backward, Clip, Event, Excuse, Step, Zero
@@ -49,8 +50,13 @@ BY_HAND = object()
 OUTSIDE = -1
 """No backward is running in this thread."""
 
+_CLEARS = (Zero, BY_HAND)
 _USED_OR_NONE = (*EMPTY, Grads.SPENT)
 _ref = weakref.ref
+
+
+Post = tuple[Subject, Event, Node]
+"""An event of a subject, and the state before it."""
 
 
 class ExpectedCall:
@@ -69,6 +75,7 @@ class ExpectedCall:
         "memories",
         "next",
         "node",
+        "noted",
         "of",
         "param",
         "params",
@@ -84,43 +91,72 @@ class ExpectedCall:
         "written",
     )
 
+    posts: Sequence[tuple[Subject, Edge]]
+    """The edges that it takes."""
     groups: Any
     groups_number: int
     params: Any
     """The groups of the optimizer that steps, their number, and the parameters of the last."""
+    grad: Tensor | None
+    version: int
+    """The probe's gradient and its version, before the backward that is running."""
+    running: ExpectedCall
+    """What is expected while it runs, if it is one that takes a while."""
 
     def __init__(
-        self, subject: Any, event: Event | None, position: Position, of: object, node: Any
+        self,
+        subject: Any,
+        event: Event | None,
+        position: Position,
+        of: object,
+        noted: Sequence[Post] = (),
+        parts: Sequence[Part] = (),
+        memories: Sequence[Memory] = (),
     ) -> None:
         self.subject: Subject = subject
         self.event: Any = event
         self.code, self.instruction = position
-        unseen = isinstance(event, Zero) and event.excuse is Excuse.UNSEEN
-        self.kind: object = BY_HAND if unseen else type(event)
-        self.to_none = isinstance(event, Zero) and event.to_none
+        self.kind: object = type(event)
+        self.to_none = False
+        if type(event) is Zero:
+            self.to_none = event.to_none
+            if event.excuse is Excuse.UNSEEN:
+                self.kind = BY_HAND
         self.of = of
         """Whose method it is: the identity of an optimizer, a reference to a module, …"""
-        self.track: Track = subject and subject.track
-        self.param: Tensor = subject and subject.probe.param
-        self.used: UsedGradients = subject and subject.used
-        self.last_backward: LastBackward = subject and subject.last_backward
-        self.node: Node = node
-        """The state after it."""
-        self.posts: Sequence[tuple[Subject, Edge]] = ()
-        """The edges that it takes."""
-        self.parts: Sequence[Part] = ()
+        self.noted = noted
+        """The events that it has posted."""
+        self.parts = parts
         """If several subjects are compared with it: each of them."""
+        self.memories = memories
+        """What each of several subjects remembers after it."""
         self.unused: Sequence[Subject] = ()
         """The subjects with gradients that it clears and no step of theirs has used."""
-        self.memories: Sequence[Memory] = ()
-        """What each of several subjects remembers after it."""
-        self.grad: Tensor | None = None
-        self.version = -1
-        """The probe's gradient and its version, before the backward that is running."""
         self.written = self.change = 0
         """How often all gradients were written to before the last clear by hand, and how often since the one before."""
-        self.next = self.running = self
-        """What is expected after it; and while it runs, if it is one that takes a while."""
+        self.next = self
+        """What is expected after it."""
+        if subject is not None:
+            self.track: Track = subject.track
+            self.node: Node = subject.track.node
+            """The state after it."""
+            self.param: Tensor = subject.probe.param
+            self.used: UsedGradients = subject.used
+            self.last_backward: LastBackward = subject.last_backward
+
+    def is_like(self, other: ExpectedCall) -> bool:
+        """Whether two rounds have the same call here, which leads to the same state."""
+        return (
+            self.event is other.event
+            and self.code is other.code
+            and self.instruction == other.instruction
+            and self.of == other.of
+            and self.node is other.node
+            and self.param is other.param
+            and len(self.noted) == len(other.noted)
+            and all(map(_are_alike, self.noted, other.noted))
+            and [part.key for part in self.parts] == [part.key for part in other.parts]
+        )
 
     def is_cleared(self, *, may_read: bool) -> bool:
         """Whether the program has cleared all gradients, as it did before."""
@@ -162,42 +198,7 @@ class ExpectedCall:
         return []
 
 
-Post = tuple[Subject, Event, Node]
-"""An event of a subject, and the state before it."""
-
-
-class Call(NamedTuple):
-    """A call that was noted."""
-
-    subject: Subject
-    event: Event
-    position: Position
-    of: object
-    """Whose method it is."""
-    node: Node
-    """The subject's state after it."""
-    param: Tensor
-    """The probe."""
-    posts: Sequence[Post]
-    parts: Sequence[Part]
-    memories: Sequence[Memory]
-
-    def is_like(self, other: Call) -> bool:
-        """Whether two rounds have the same call here, which leads to the same state."""
-        return (
-            self.event is other.event
-            and self.position[0] is other.position[0]
-            and self.position[1] == other.position[1]
-            and self.of == other.of
-            and self.node is other.node
-            and self.param is other.param
-            and len(self.posts) == len(other.posts)
-            and all(map(_are_alike, self.posts, other.posts))
-            and [part.key for part in self.parts] == [part.key for part in other.parts]
-        )
-
-
-NOTHING = ExpectedCall(None, None, (None, -1), 0, None)
+NOTHING = ExpectedCall(None, None, (None, -1), 0)
 """Expected where no loop is followed: no call is like it."""
 
 
@@ -218,10 +219,11 @@ class SteadyLoop:
     __slots__ = (
         "_began",
         "_calls",
+        "_careful",
         "_count",
+        "_edge",
         "_end_rounds",
         "_follow",
-        "_graph_task",
         "_look",
         "_posts",
         "_remembers",
@@ -238,19 +240,19 @@ class SteadyLoop:
         self,
         judge: Judge,
         count: BackwardCount,
-        graph_task: Callable[[], int],
         look: Callable[[Iterable[Subject]], bool],
     ) -> None:
         """`look` makes the checks that are due before the next backward; False if the loop has to be left."""
         self._look = look
-        self._follow, self._end_rounds = judge.follow, judge.end_rounds
+        self._follow, self._end_rounds, self._edge = judge.follow, judge.end_rounds, judge.edge
         self._count = count
-        self._graph_task = graph_task
         self.expected = NOTHING
         """The next call, if the loop goes on as it did."""
-        self.round: list[Call] | None = None
+        self.round: list[ExpectedCall] | None = None
         """The calls since the last step; None if they cannot be followed."""
-        self._rounds: tuple[list[Call] | None, list[Call] | None] = (None, None)
+        self._careful = False
+        """Whether the last round that was followed came out differently, and none like it before."""
+        self._rounds: tuple[list[ExpectedCall] | None, list[ExpectedCall] | None] = (None, None)
         """The same of the round before, and of the one before that."""
         self._steps_in_round: Sequence[tuple[Track, int]] = ()
         """If the round that is followed has several subjects: the tracks of those that step, and how often."""
@@ -307,22 +309,16 @@ class SteadyLoop:
 
         Numbers are read only with `may_read`: a mode of the program would see that.
         """
-        expected, count = self.expected, self._count
-        call = expected
-        if (
-            call.code is not frame.f_code
-            or call.instruction != frame.f_lasti
-            or self._graph_task() != OUTSIDE
-        ):
-            return None
+        call = expected = self.expected
+        if call.code is not frame.f_code or call.instruction != frame.f_lasti:
+            return None  # also while a backward runs, of which this one is a part
+        count = self._count
         if count.backwards + 1 >= count.next_look and not self._look(_subjects(call)):
             return None
-        if call.kind is BY_HAND:
-            if not call.is_cleared(may_read=may_read):
+        if call.kind is not Backward:
+            if call.kind is not BY_HAND or not call.is_cleared(may_read=may_read):
                 return None
             call = call.next
-        elif call.kind is not Backward:
-            return None
         if call.parts:
             for part in call.parts:
                 if not part.begins(may_read=may_read):
@@ -414,11 +410,17 @@ class SteadyLoop:
 
     # Noting rounds, and leaving the loop
 
+    def begins(self, *, alone: bool) -> None:
+        """The thread begins to drive a subject; `alone` if it is the only one. Its first round begins."""
+        self.leave()
+        self.round, self._posts = ([] if alone else None), []
+
     def leave(self) -> None:
         """The loop does not go on as it did: bring up to date what it has not kept."""
         call, self.expected = self.expected, NOTHING
         if call is not NOTHING:
             self.round = None
+            self._careful = not call.track.rounds
             before = list(self._before(call))
             self._end_rounds(call.track)
             for track, _ in self._steps_in_round:
@@ -434,6 +436,8 @@ class SteadyLoop:
                     call.subject.stepping.depth = 1
                 return
             subject = call.subject
+            taken = before if self._careful else self._calls
+            subject.cleared |= any(one.kind in _CLEARS for one in taken)
             subject.stepping.depth = int(call.kind is STEP_RUNNING)
             grads = subject.track.node.grads
             if grads is Grads.SPENT:
@@ -488,7 +492,6 @@ class SteadyLoop:
             elif len(self.round) == LONGEST_ROUND:
                 self.round, self._steps = None, {}
             else:
-                node, param = subject.track.node, subject.probe.param
                 memories: Sequence[Memory] = ()
                 if beside and self._remembers:
                     if all(map(is_calm, beside)):
@@ -496,11 +499,11 @@ class SteadyLoop:
                     else:
                         self._remembers = False
                 self.round.append(
-                    Call(subject, event, position, of, node, param, posts, parts, memories)
+                    ExpectedCall(subject, event, position, of, posts, parts, memories)
                 )
 
     def round_ends(self, subject: Subject, *, several: bool) -> bool:
-        """The call that was added last is a step; whether the last two rounds might be followed."""
+        """The call that was added last is a step; whether the last round might be followed."""
         if several:
             steps = self._steps
             steps[subject.name] = mine = steps.get(subject.name, 0) + 1
@@ -516,25 +519,25 @@ class SteadyLoop:
         this, before = self.round, self._rounds[0]
         self._rounds = (this, before)
         self.round, self._posts = [], []
-        return bool(this and before)
+        return bool(this and (before or not (several or self._careful)))
 
     def follow(
         self, groups: Callable[[Any], tuple[Any, int, Any]], beside: Sequence[Subject] = ()
     ) -> None:
-        """Expect the last round again, if it was like the one before."""
+        """Expect the last round again."""
         this, before = self._rounds
         assert this is not None
-        assert before is not None
         remembered, self._remembers = self._remembers, False
-        if len(this) != len(before) or not all(map(Call.is_like, this, before)):
-            return
+        if not (before and _are_like(this, before)):
+            if beside or self._careful or not all(map(_is_usual, this)):
+                return
         if beside and not remembered:
             if all(map(is_calm, beside)):
                 self._remembers, self._began = True, list(map(Memory, beside))
             return
         if beside and [one.key for one in self._began] != [one.key for one in this[-1].memories]:
             return
-        calls = _linked_together(this) if beside else _linked(this)
+        calls = _linked_together(this) if beside else _linked(this, self._edge)
         if calls:
             for call in calls:
                 if call.kind is Step:
@@ -555,29 +558,49 @@ def _are_alike(one: Post, other: Post) -> bool:
     return all(map(is_, one, other))
 
 
-def _linked(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
+def _are_like(this: Sequence[ExpectedCall], before: Sequence[ExpectedCall]) -> bool:
+    """Whether two rounds have the same calls."""
+    return len(this) == len(before) and all(map(ExpectedCall.is_like, this, before))
+
+
+def _is_usual(call: ExpectedCall) -> bool:
+    """Whether the event of a call has nothing that is true of this round alone."""
+    event = call.event
+    if isinstance(event, Zero):
+        return event.excuse is None or event.excuse is Excuse.UNSEEN
+    if isinstance(event, Step):
+        return event.decided is None and event.remade is None and not event.again
+    return True
+
+
+def _linked(
+    calls: Sequence[ExpectedCall], take: Callable[[Node, Event], Edge]
+) -> Sequence[ExpectedCall]:
     """The expected calls of a round in which nothing has to be checked; else none."""
-    calls = [ExpectedCall(*call[:5]) for call in round_]
-    if sum(call.kind is Backward for call in calls) != calls[-1].track.windows.usual:
-        return ()
     earlier = calls[-1]
+    if sum([call.kind is Backward for call in calls]) != earlier.track.windows.usual:
+        return ()
+    begin = node = earlier.track.node
     for call in calls:
-        if not _takes_a_plain_edge(earlier, call):
+        edge = take(node, call.event)
+        if not _is_plain(call, node, edge):
             return ()
+        call.posts = ((call.subject, edge),)
+        node = edge.node
         earlier.next = call
         earlier = call
-    _add_running(calls)
+    if node is not begin:
+        return ()
+    _add_running(calls, STEP_RUNNING)
     return calls
 
 
-def _linked_together(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
+def _linked_together(calls: Sequence[ExpectedCall]) -> Sequence[ExpectedCall]:
     """The same of a round of several subjects."""
-    calls: list[ExpectedCall] = []
     nodes: dict[str, Node] = {}
-    for noted in (*round_, *round_):  # the second time each subject begins where it has ended
-        call = ExpectedCall(*noted[:5])
+    for call in (*calls, *calls):  # the second time each subject begins where it has ended
         posts = []
-        for subject, event, node in noted.posts:
+        for subject, event, node in call.noted:
             edge = node.edges.get(id(event))
             if edge is None or not _is_harmless(event, node, edge):
                 return ()
@@ -585,33 +608,29 @@ def _linked_together(round_: Sequence[Call]) -> Sequence[ExpectedCall]:
                 return ()
             nodes[subject.name] = edge.node
             posts.append((subject, edge))
-        call.posts, call.parts, call.memories = posts, noted.parts, noted.memories
+        call.posts = posts
         if call.kind is Zero:
-            call.unused = [one for one, _, node in noted.posts if node.grads not in _USED_OR_NONE]
+            call.unused = [one for one, _, node in call.noted if node.grads not in _USED_OR_NONE]
         if not call.memories or (call.kind is Backward and not call.parts):
             return ()
-        calls.append(call)
-    calls = calls[: len(round_)]
     for call, following in zip(calls, (*calls[1:], calls[0]), strict=True):
         call.next = following
-    for call in calls:
         if call.kind is Step and not call.track.windows.steady:
             return ()
-    _add_running(calls)
-    for call in calls:
-        if call.kind is Step:
-            call.running.kind = SHARED_STEP_RUNNING
+    _add_running(calls, SHARED_STEP_RUNNING)
     return calls
 
 
-def _add_running(calls: Sequence[ExpectedCall]) -> None:
+def _add_running(calls: Sequence[ExpectedCall], step: object) -> None:
     for call in calls:
         if call.kind is Backward or call.kind is Step:
-            position = (call.code, call.instruction)
-            running = ExpectedCall(call.subject, call.event, position, call.of, call.node)
-            running.kind = STEP_RUNNING if call.kind is Step else None
-            running.posts, running.next = call.posts, call.next
-            call.running = running
+            steps = call.kind is Step
+            position = (call.code, call.instruction) if steps else (None, -1)
+            call.running = running = ExpectedCall(call.subject, None, position, call.of)
+            running.kind = step if steps else None
+            running.next = call.next
+        else:
+            call.running = call
 
 
 def _steps_in(calls: Sequence[ExpectedCall]) -> Sequence[tuple[Track, int]]:
@@ -642,13 +661,10 @@ def _is_harmless(event: Event, node: Node, edge: Edge) -> bool:
     return isinstance(event, Step | Backward) or node.grads is Grads.LIVE
 
 
-def _takes_a_plain_edge(earlier: ExpectedCall, call: ExpectedCall) -> bool:
+def _is_plain(call: ExpectedCall, node: Node, edge: Edge) -> bool:
     """Whether the call breaks no rule, and no gradient has to be looked at for it."""
-    node = earlier.node
-    edge = node.edges.get(id(call.event))
-    if edge is None or edge.broken or edge.node is not call.node or node.crossed is not None:
+    if edge.broken or node.crossed is not None:
         return False
-    call.posts = ((call.subject, edge),)
     if call.kind is Zero or call.kind is BY_HAND:
         return node.grads in EMPTY or node.grads is Grads.SPENT
     if call.kind is Backward:

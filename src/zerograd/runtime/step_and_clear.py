@@ -92,7 +92,7 @@ class StepAndClear:
         if stepping.depth == 1:
             stepping.inner_stepped = False
             stepping.began_at = self._backwards()
-            self._lives.step_begins(optimizer, subject.params[0])
+            self._lives.step_begins(optimizer, subject.params[0], subject.track)
             if self._sync.active:
                 self._replicas.step_begins(subject, self._sync.stepping(subject), optimizer)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from itertools import compress, repeat
+from operator import attrgetter, not_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerograd.core.events import Backward, Measured, Site, Zero
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NOBODY: frozenset[str] = frozenset()
+_IS_META = attrgetter("is_meta")
 MOST_CLIPS = 64
 USUAL = 3
 """After this many attempts in a row without a result, no result is expected."""
@@ -229,7 +232,7 @@ class Subject:
         self.params = params
         self.track = track
         self.ids = frozenset(map(id, params))
-        self.whole = not any(map(gradient_values.is_sharded, params))
+        self.whole = not gradient_values.any_is_sharded(params)
         """Whether each of them is whole in this process."""
         self._names: dict[int, str] | None = None
         self.owners: set[int] = set()
@@ -348,7 +351,8 @@ class Subjects:
         self._by_optimizer: dict[int, Subject] = {}
         """The same, for optimizers whose groups may have changed since."""
         self._by_params: dict[frozenset[int], Subject] = {}
-        self._of_param: dict[int, list[Subject]] = {}
+        self._owned: set[int] = set()
+        """The identities of the parameters of all subjects."""
         self.generation = 0
         """Another number whenever a subject has come or gone."""
         self._modules: dict[int, tuple[weakref.ref[Any], int, Among]] = {}
@@ -379,9 +383,13 @@ class Subjects:
         """The optimizer's groups are not what they were."""
         self._drop(id(optimizer))
 
-    def owning(self, param: Tensor) -> list[Subject]:
-        """The subjects that a parameter belongs to."""
-        return self._of_param.get(id(param), [])
+    def owns(self, param: Tensor) -> bool:
+        """Whether a parameter belongs to any subject."""
+        return id(param) in self._owned
+
+    def strangers(self, leaves: list[Tensor]) -> list[Tensor]:
+        """The leaves of a graph that belong to no subject."""
+        return list(compress(leaves, map(not_, map(self._owned.__contains__, map(id, leaves)))))
 
     def covered(self, module: Any) -> list[Subject]:
         """The subjects all of whose parameters are among a module's."""
@@ -411,7 +419,7 @@ class Subjects:
             for one in self.all
             if not one.ids.isdisjoint(ids)
         ]
-        return Among(found, strangers=not ids <= self._of_param.keys())
+        return Among(found, strangers=not ids <= self._owned)
 
     def _find(self, optimizer: Any) -> Subject | None:
         groups: Any = getattr(optimizer, "param_groups", ())  # a wrong call may be of anything
@@ -422,10 +430,13 @@ class Subjects:
         if known is None or known.subject is not subject or known.optimizer() is not optimizer:
             self._drop(id(optimizer))
             subject = self._by_params.get(ids)
-        if not params or any(param.is_meta or hasattr(param, "fake_mode") for param in params):
+        if not params or any(map(_IS_META, params)):
             return None  # nothing is trained that has no numbers
+        if any(map(hasattr, params, repeat("fake_mode"))):
+            return None
         if subject is None:
-            subject = self._new(optimizer, list({id(one): one for one in params}.values()))
+            once = dict(zip(map(id, params), params, strict=True))
+            subject = self._new(optimizer, list(once.values()))
         key = id(optimizer)
         subject.owners.add(key)
         ref = weakref.ref(optimizer, lambda _: self._heard(self._drop, key))
@@ -439,21 +450,20 @@ class Subjects:
         name = f"{kind}#{self.generation}"
         subject = Subject(name, params, self._begun(name))
         self._named(subject, optimizer)
-        near = {id(one): one for param in params for one in self._of_param.get(id(param), ())}
-        for other in near.values():
-            (subject.covers if other.ids <= subject.ids else subject.overlaps).append(other)
-            (other.covers if subject.ids <= other.ids else other.overlaps).append(subject)
-        for param in params:
-            self._of_param.setdefault(id(param), []).append(subject)
+        for other in () if self._owned.isdisjoint(subject.ids) else self.all:
+            if not other.ids.isdisjoint(subject.ids):
+                (subject.covers if other.ids <= subject.ids else subject.overlaps).append(other)
+                (other.covers if subject.ids <= other.ids else other.overlaps).append(subject)
+        self._owned |= subject.ids
         self._by_params[subject.ids] = subject
         self.all.append(subject)
         return subject
 
     def clear(self) -> None:
         """Forget all subjects."""
-        for table in (self._known, self._by_optimizer, self._by_params, self._of_param):
+        for table in (self._known, self._by_optimizer, self._by_params, self._clips):
             table.clear()
-        self._clips.clear()
+        self._owned.clear()
         self._modules.clear()
         self.all.clear()
 
@@ -471,15 +481,9 @@ class Subjects:
         self._clips.clear()
         self._modules.clear()
         self._by_params.pop(subject.ids, None)
-        for param in subject.params:
-            _remove(self._of_param, id(param), subject)
-        for other in self.all:
+        self._owned -= subject.ids
+        for other in (*subject.covers, *subject.overlaps):
+            self._owned |= other.ids
             other.covers = [one for one in other.covers if one is not subject]
             other.overlaps = [one for one in other.overlaps if one is not subject]
         self._gone(subject)
-
-
-def _remove(table: dict[int, list[Subject]], key: int, subject: Subject) -> None:
-    table[key] = [one for one in table.get(key, ()) if one is not subject]
-    if not table[key]:
-        del table[key]

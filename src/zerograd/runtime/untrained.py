@@ -22,8 +22,7 @@ ENOUGH = 100
 class UntrainedParameters:
     """Since when no graph that was walked has reached a parameter."""
 
-    def __init__(self, torch: Any, subjects: Subjects) -> None:
-        self._kind = torch.nn.Parameter
+    def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
         self._since: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         """By the identity of parameters: how many steps their optimizer had taken then, and their
@@ -34,18 +33,17 @@ class UntrainedParameters:
         """The number of the next backward whose graph is to be walked, after this one."""
         return backwards + (ENOUGH if self._since else 1 << 30)
 
-    def look(self, leaves: list[Tensor]) -> list[Measured]:
-        """A backward is about to reach these leaves; the parameters that should be among them."""
-        reached = {id(leaf) for leaf in leaves}
-        others = Counter(
-            tuple(leaf.shape)
-            for leaf in leaves
-            if isinstance(leaf, self._kind) and not self._subjects.owning(leaf)
-        )
+    def look(self, leaves: list[Tensor], strangers: list[Tensor]) -> list[Measured]:
+        """A backward is about to reach these leaves, and among them strangers: parameters of no optimizer.
+
+        The result has the parameters in whose place the strangers are.
+        """
         since, self._since = self._since, {}
         found: list[Measured] = []
-        for subject in self._subjects.all if others else ():
-            found += self._of(subject, reached, others, since)
+        if strangers:
+            reached, others = set(map(id, leaves)), Counter(tuple(one.shape) for one in strangers)
+            for subject in self._subjects.all:
+                found += self._of(subject, reached, others, since)
         return found
 
     def _of(

@@ -40,6 +40,7 @@ _LOG = logging.getLogger("zerograd")
 _LOG.addHandler(logging.NullHandler())
 
 WAYS = ("warn", "raise", "collect")
+_ALL = frozenset(rule.code for rule in RULES)
 _ABOUT_WINDOWS = frozenset(rule.code for rule in RULES if rule.windows)
 
 
@@ -102,8 +103,10 @@ class Watch:
         if check_ranks not in replicas.SETTINGS:
             settings = ", ".join(map(repr, replicas.SETTINGS))
             raise ValueError(f"check_ranks={check_ranks!r} is not one of {settings}")
-        selectors = [rules] if isinstance(rules, str) else rules
-        self.codes = resolve(selectors, (), RULES).codes
+        self.codes = _ALL
+        if rules is not None:
+            selectors = [rules] if isinstance(rules, str) else rules
+            self.codes = resolve(selectors, (), RULES).codes
         self.most_steps = most_steps
         """How many steps are watched; 0 is all."""
         self._on_enough = on_enough
@@ -124,7 +127,8 @@ class Watch:
         """Begin to watch. It imports torch."""
         self._open += 1
         if self._open == 1:
-            self.report = Report()
+            if self._home:  # else nothing has used it yet
+                self.report = Report()
             engine = Engine.join(self, (GradientError, GradientWarning, Enough))
             self._home = engine.home
             self._before = {one.place: one.seen or 0 for one in engine.judge.report.findings}
@@ -164,7 +168,7 @@ class Watch:
         @functools.wraps(function)
         def watched(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result_co:
             again = copy.copy(self)
-            again._open, again._comments = 0, {}
+            again._open, again._comments, again.report = 0, {}, Report()
             with again as report:
                 this.report = report
                 try:

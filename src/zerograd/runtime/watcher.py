@@ -8,7 +8,6 @@ uses and a clear drops (`step_and_clear`), what a scaler does (`grad_scaler`), w
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import weakref
@@ -105,9 +104,10 @@ class Watcher:
         judge: Judge,
         host: Host,
         events: EventCache,
+        home: str,
         passing: tuple[type[BaseException], ...] = (),
     ) -> None:
-        """Exceptions of the types in `passing` are meant to reach the program."""
+        """Paths are relative to `home`. Exceptions of the types in `passing` are meant to reach the program."""
         self._judge = judge
         self._host = host
         self._passing = passing
@@ -129,7 +129,7 @@ class Watcher:
         """By identity: the backward calls whose graph was walked when they ran first."""
         self._next_finite = 1 + SOONEST
         """The backward before which parameters are looked at, whether they are finite."""
-        self._tensor = torch.Tensor
+        self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
         self._graph_task = torch._C._current_graph_task_id
         self._places = events.places
         self._events = events
@@ -137,7 +137,7 @@ class Watcher:
         self._post = posting.post
         source = ProgramSource()
         self._lives = OptimizerLives()
-        names = OptimizerNames(source, os.getcwd())
+        names = OptimizerNames(source, home)
         self.lanes = Lanes(
             torch,
             judge,
@@ -165,7 +165,7 @@ class Watcher:
         self._probe = GradientProbe(self._events, posting, self.sync, self.heard)
         self._finite = FiniteCheck(torch, self._norm)
         self._detach = MissingDetach(torch)
-        self._untrained = UntrainedParameters(torch, self._subjects)
+        self._untrained = UntrainedParameters(self._subjects)
         self._steps = StepAndClear(
             torch,
             self._events,
@@ -180,8 +180,7 @@ class Watcher:
             lambda: self._count.backwards,
             host.rank_stepped,
         )
-        self._nobody = nobody = judge.track("")
-        self._orphans = Orphans(torch, self._subjects, lambda event: judge.post(nobody, event))
+        self._orphans = Orphans(torch, self._subjects, self._post_for_nobody)
 
     # What the host asks for
 
@@ -298,15 +297,25 @@ class Watcher:
         if lane.pending:
             self.lanes.register(lane)
         leaves = autograd_graph.leaves(outputs)
-        if not self.lanes.searched and self._orphans.unclaimed(leaves):
+        strangers = self._strangers(leaves)
+        if strangers and not self.lanes.searched:
             self.lanes.search(lane, leaves)
+            strangers = self._strangers(leaves)
         site = self._places.site(frame)
-        self._orphans.look(leaves, site, self._judge.steps)
-        for missed in self._untrained.look(leaves):
+        self._orphans.look(strangers, site, self._judge.steps)
+        for missed in self._untrained.look(leaves, strangers):
             event = self._events.variant(self._events.event(Backward, site), missed=missed)
-            self._judge.post(self._nobody, event)
+            self._post_for_nobody(event)
         self._next_walk = min(self._orphans.next(number), self._untrained.next(number))
         self._plan(number)
+
+    def _strangers(self, leaves: list[Any]) -> list[Any]:
+        """The parameters among the leaves of a graph that no optimizer has which was seen so far."""
+        return [one for one in self._subjects.strangers(leaves) if isinstance(one, self._parameter)]
+
+    def _post_for_nobody(self, event: Event) -> None:
+        """An event of parameters that belong to no subject."""
+        self._judge.post(self._judge.track(""), event)
 
     def backward_ended(self, running: ExpectedCall | RunningBackward, failed: bool) -> None:
         """It has run."""
@@ -581,7 +590,7 @@ class Watcher:
     def _is_plain(self, subject: Subject, lane: Lane, *, several: bool) -> bool:
         """Whether there is nothing about a subject that has to be looked at in every round."""
         windows, used = subject.track.windows, subject.used
-        return windows.steady and not (
+        return (windows.steady or (windows.even and not several)) and not (
             self.sync.active
             or self.scaling.active
             or self._steps.length

@@ -1,7 +1,7 @@
 """Patches torch.distributed so that a `RankSync` hears of DDP, FSDP2, and collectives.
 
 It belongs to `patches`: every patch calls the original. Nothing of torch.distributed is imported that
-the program has not imported itself.
+the program has not imported itself, and little of it is patched before the ranks form a process group.
 """
 
 from __future__ import annotations
@@ -34,19 +34,29 @@ SENDERS = (
 """Collectives with which a program may share gradients. The first argument is a tensor or a list."""
 _DDP = "torch.nn.parallel.distributed"
 MODULES = (_DDP, COLLECTIVES)
-"""The modules that `listen` patches if they are there."""
+"""The modules that are patched if they are there."""
 
 
-def listen(set_: Set, wrap_inside: WrapInside, listens: Listener) -> None:
+def listen(wrap_inside: WrapInside, listens: Listener, met: Callable[[], None]) -> None:
+    """Begin to listen to the ranks that form a process group; `met` is called before the listener is."""
+    meet = getattr(sys.modules.get(COLLECTIVES), "init_process_group", None)
+    if getattr(meet, "__closure__", None):
+        wrap_inside(meet, lambda inner: _meeting(inner, listens, met))
+
+
+def have_met() -> bool:
+    """Whether ranks have formed a process group."""
+    known = sys.modules.get(COLLECTIVES)
+    return known is not None and bool(known.is_initialized())
+
+
+def listen_to_ranks(set_: Set, wrap_inside: WrapInside, listens: Listener) -> None:
     """Begin to listen to DDP and to collectives."""
     module = sys.modules.get(_DDP)
     if module is not None:
         _ddp(set_, module.DistributedDataParallel, listens)
-    collectives = sys.modules.get(COLLECTIVES)
-    meet = getattr(collectives, "init_process_group", None)
-    if getattr(meet, "__closure__", None):
-        wrap_inside(meet, lambda inner: _meeting(inner, listens))
-    for name in SENDERS if collectives is not None else ():
+    collectives = sys.modules[COLLECTIVES]
+    for name in SENDERS:
         sender = getattr(collectives, name, None)
         if getattr(sender, "__closure__", None):
             wrap_inside(sender, lambda inner: _sending(inner, listens))
@@ -109,11 +119,12 @@ def listen_to_shards(set_: Set, listens: Listener) -> bool:
     return True
 
 
-def _meeting(inner: Any, listens: Listener) -> Any:
+def _meeting(inner: Any, listens: Listener, met: Callable[[], None]) -> Any:
     def meet(*args: Any, **kwargs: Any) -> Any:
         result = inner(*args, **kwargs)
         listener = listens()
         if listener is not None:
+            listener.heard(met)
             listener.heard(listener.met)
         return result
 

@@ -75,9 +75,7 @@ class Replicas:
         self._known_versions = ""
         self._group: Any = None
         self._store: Any = None
-        self._comparisons: weakref.WeakKeyDictionary[Subject, _Comparison] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._comparisons: weakref.WeakKeyDictionary[Subject, _Comparison] | None = None
         self._found: dict[str, list[Diverged]] = {}
         self._seen: dict[str, int] = {}
 
@@ -89,6 +87,8 @@ class Replicas:
         """This rank is about to step parameters that it shares with others."""
         if shared is None or self._lost_because or self._setting == "off":
             return
+        if self._comparisons is None:
+            self._comparisons = weakref.WeakKeyDictionary()
         comparison = self._comparisons.get(subject)
         if comparison is None or comparison.shared is not shared:
             comparison = self._comparisons[subject] = self._open(subject, shared, comparison)
@@ -141,7 +141,7 @@ class Replicas:
         group = groups.world(self._torch)
         if group is not self._group:
             self._group, self._store = group, None if group is None else _own(groups.store())
-            for comparison in tuple(self._comparisons.values()):
+            for comparison in tuple((self._comparisons or {}).values()):
                 comparison.written.clear()
         return group is not None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core import events
@@ -106,7 +107,8 @@ class RankSync:
         self._events = cache
         self._wrappers: list[Wrapper] = []
         self._sharded: list[weakref.ref[Any]] | None = None
-        self._off: weakref.WeakKeyDictionary[Any, Site] = weakref.WeakKeyDictionary()
+        self._off: weakref.WeakKeyDictionary[Any, Site] | None = None
+        """The modules under FSDP2 whose synchronisation is switched off, and where that was done."""
         self._generation = 0
         self._sent = 0
         self._number = 0
@@ -136,14 +138,17 @@ class RankSync:
         """From now on gradients are not synchronised. It is called inside the user's call."""
         site = self._places.site(sys._getframe(USER))
         if groups.is_sharded(module):
+            if self._off is None:
+                self._off = weakref.WeakKeyDictionary()
             self._off[module] = site
         else:
             self._wrapper(module).off = site
 
     def taken_up(self, module: Any) -> None:
         """From now on they are synchronised again."""
-        for one in module.modules():
-            self._off.pop(one, None)
+        if self._off:
+            for one in module.modules():
+                self._off.pop(one, None)
 
     def sent(self, numbers: int) -> None:
         """A collective has sent so many numbers."""
@@ -153,9 +158,6 @@ class RankSync:
 
     def look_for_wrappers(self) -> None:
         """Find the wrappers that were made before the watch began."""
-        dist = getattr(self._torch, "distributed", None)
-        if dist is None or not dist.is_available() or not dist.is_initialized():
-            return
         ddp = self._torch.nn.parallel.DistributedDataParallel
         for wrapper in instances(lambda kind: issubclass(kind, ddp)):
             if hasattr(wrapper, "reducer"):  # else making it has failed
@@ -165,7 +167,7 @@ class RankSync:
 
     def grouped(self, params: Iterable[Any]) -> bool:
         """An optimizer got parameters. The result: whether some of them are under FSDP2, by their mesh."""
-        sharded = any(hasattr(param, "device_mesh") for param in params)
+        sharded = any(map(hasattr, params, repeat("device_mesh")))
         if sharded:
             self._sharded = None
             self._more()
