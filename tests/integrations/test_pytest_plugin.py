@@ -290,3 +290,26 @@ def test_late_import():
     done = pytester.runpytest_subprocess("--zerograd", *PLAIN)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["test_late.py:11:*ZG101*"])
+
+
+def test_torch_stays_patched_from_one_watched_test_to_the_next_and_in_no_other(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        "import torch\n"
+        "def pytest_runtest_logfinish(nodeid):\n"
+        "    print('after', nodeid.split(':')[-1], torch.nn.Module.zero_grad.__code__.co_filename)\n"
+    )
+    unwatched = "@pytest.mark.zerograd(allow=['ALL'])\ndef test_c():\n"
+    done = run(
+        pytester,
+        "def test_a(): train()\ndef test_b(): train()\n"
+        f"{unwatched}    assert torch.nn.Module.zero_grad.__code__.co_filename.endswith('module.py')\n"
+        "def test_d(): train()\n",
+        "--zerograd",
+        "-s",
+    )
+    done.assert_outcomes(passed=4)
+    ends = {"a": "patches.py", "b": "patches.py", "c": "module.py", "d": "patches.py"}
+    done.stdout.fnmatch_lines([f"*after test_{test} *{end}" for test, end in ends.items()])
+    assert torch.nn.Module.zero_grad.__code__.co_filename.endswith("module.py")

@@ -291,6 +291,30 @@ def test_usual_loops_are_followed(
     assert len(ordinary) <= 5 * len(acts) + 1
 
 
+def test_a_plain_loop_is_followed_after_its_first_round(ordinary: list[object]) -> None:
+    acts = ["optimizer.zero_grad()", BACKWARD, STEP]
+    watched("\n  ".join(["for i in range(50):", *acts]))
+    assert len(ordinary) == len(acts)
+
+
+def test_rounds_that_take_turns_are_not_guessed_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    linked: list[object] = []
+    original = steady_loop._linked
+
+    def link(calls: Any, take: Any) -> Any:
+        linked.append(calls)
+        return original(calls, take)
+
+    monkeypatch.setattr(steady_loop, "_linked", link)
+    one = ["if i % 2:", f"  optimizer.zero_grad(); {BACKWARD}; {STEP}"]
+    other = ["else:", f"  optimizer.zero_grad(); {BACKWARD}; {STEP}"]
+    _, seen, _ = watched("\n  ".join(["for i in range(50):", *one, *other]))
+    assert seen.steps == 50  # type: ignore[attr-defined]
+    assert len(linked) == 1
+
+
 GANS = {
     "alternating": [
         CRITIC_CLEARS[1],

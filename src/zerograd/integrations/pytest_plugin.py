@@ -18,8 +18,6 @@ MARK = (
     "zerograd(allow=[…]): rules that the test may break under --zerograd, by name or code; "
     "allow=['ALL'] does not watch it"
 )
-JUDGES_ITSELF = pytest.StashKey[bool]()
-"""Whether the test asks for `gradient_report`: then it decides itself what a finding means."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +44,7 @@ def gradient_report(request: pytest.FixtureRequest) -> Iterator[Report]:
 
     The test is watched with and without --zerograd. Its findings do not fail it: it decides itself.
     """
+    from zerograd.integrations.watched_tests import JUDGES_ITSELF
     from zerograd.runtime.watch import Watch
 
     request.node.stash[JUDGES_ITSELF] = True

@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 
 from zerograd.core.finding import Finding, Report
-from zerograd.integrations.pytest_plugin import JUDGES_ITSELF
 from zerograd.launch.launch import Finder
 from zerograd.report import text
 from zerograd.rules.catalogue import RULES
@@ -25,6 +24,8 @@ _WATCHED = "zerograd_watched"
 """The attribute of a test report that says what was watched. It has to be plain data for pytest-xdist."""
 _SEEN = pytest.StashKey[Report]()
 """What was found in a test."""
+JUDGES_ITSELF = pytest.StashKey[bool]()
+"""Whether the test asks for `gradient_report`: then it decides itself what a finding means."""
 
 
 class WatchedTests:
