@@ -92,7 +92,7 @@ def test_what_a_signal_handler_raises_in_our_code_reaches_the_program(
     def interrupted(*args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == 2:
+        if calls == (1 if method == "zeroed" else 2):  # the next clear is one that a loop expects
             os.kill(os.getpid(), signal.SIGUSR1)
         return original(*args, **options)
 
