@@ -108,7 +108,9 @@ def _training_loops(
     module: Module, roots: Roots, loops: list[LoopsOfRoot], findings: list[Finding]
 ) -> list[TrainingLoop]:
     """The training loops of a file, each with those of its findings that are in it."""
-    made = [*plainly_right(module.path, roots.plain), *not_read(module, roots.unread)]
+    made = list(plainly_right(module.path, roots.plain))
+    if roots.unread:
+        made += not_read(module, roots.unread)
     if loops:
         kept = {
             (one.code, one.site): Found(one.code, one.level, one.certain, one.site)

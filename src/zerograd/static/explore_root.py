@@ -398,19 +398,19 @@ class RootSearch:
                 continue
             view = self.view(subject, others)
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
-            if first is None or self.reads_gradients():
+            if first is None or self.reads_gradients:
                 continue
             end = End(site, idle_loss=first.event.site)
             for rules in breakable(Emit(end), [end]):
                 self.explore_rules(Emit(end), rules, subject=subject)
 
+    @cached_property
     def reads_gradients(self) -> bool:
-        """Whether a function that was followed, in whatever file, uses gradients itself."""
-        return any(
-            isinstance(node, ast.Attribute) and node.attr == "grad"
-            for function in self.root.interpreter.nesting.inlined
-            for node in nodes(function)
-        )
+        """Whether a function that was followed, in whatever file, mentions a gradient."""
+        interpreter = self.root.interpreter
+        modules = filter(None, interpreter.names.project.modules.values())
+        facts = (item for module in modules for item in module.facts.items())
+        return any(one.grads for node, one in facts if node in interpreter.nesting.inlined)
 
 
 def _is_in(site: Site, around: Site) -> bool:

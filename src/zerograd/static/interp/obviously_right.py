@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import LEAVES, Facts, Touch, blocks, children, text_of
+from zerograd.static.read.file_index import LEAVES, Facts, Touch, blocks, children, nodes, text_of
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
 
@@ -58,9 +57,6 @@ class ObviouslyRight:
         return (inner for inner in near if self.graph.touches_gradients_here(inner))
 
 
-@lru_cache(
-    maxsize=64
-)  # asked for to see whether code is right, and to note its loops; each keeps a tree alive
 def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
     """The steps of a function by the loops around them.
 
@@ -74,7 +70,8 @@ def repeated_steps(root: ast.AST, module: Module) -> list[Repeated] | None:
     for loop, calls in written_steps(root, module, others).items():
         if loop is None:
             return None
-        bound = _bound(loop)
+        targets = [] if isinstance(loop, ast.While) else nodes(loop.target)
+        bound = {node.id for node in targets if isinstance(node, ast.Name)}
         for call in calls:
             assert isinstance(call.func, ast.Attribute), "it is a call of `step`"
             owner = call.func.value
@@ -116,13 +113,6 @@ def written_steps(
         inside = node if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else loop
         todo += [(inner, inside) for inner in reversed(children(node))]
     return found
-
-
-def _bound(loop: ForOrWhile) -> set[str]:
-    """The names that a loop gives new values."""
-    if isinstance(loop, ast.While):
-        return set()
-    return {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
 
 
 def is_silent(facts: Facts, methods: Methods) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 from zerograd.core.late_pattern import pattern
@@ -291,8 +291,8 @@ def outlined(data: bytes, path: str) -> Outline:
     return known if known is not None and known.data == data else Outline(data, path)
 
 
-MOST_OUTLINED = 4_000_000
-"""Bytes of files whose outlines are kept."""
+MOST_OUTLINED = 16_000_000
+"""Bytes of files whose outlines are kept: a file is outlined for its own exports, and for all that import it."""
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
 _CHANGES = (b"clip_grad", b"zero_grad", b"unscale_")
@@ -374,9 +374,6 @@ class _Block(NamedTuple):
         return calls[self.function]
 
 
-# A file is outlined for its functions, for its exports, and for the files that import it. To do it once saves
-# 7 % of the time of a check (20 training repositories).
-@lru_cache(maxsize=256)
 def _parts(data: bytes) -> dict[bytes, Part]:
     top = Part([], {b"": set()}, {b"": set()})
     parts = {b"": top}
