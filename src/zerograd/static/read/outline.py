@@ -279,7 +279,7 @@ def outline_of(path: str) -> Outline | None:
             if status.st_size > LARGEST:
                 return None
             known = (stamp, Outline(read_bytes(path), path))
-            _OUTLINES.put(path, known, status.st_size + EACH)
+            _OUTLINES.put(path, known, status.st_size + 4 * EACH)
     except (OSError, Unreadable):
         return None
     return known[1]
@@ -291,7 +291,7 @@ def outlined(data: bytes, path: str) -> Outline:
     return known if known is not None and known.data == data else Outline(data, path)
 
 
-MOST_OUTLINED = 16_000_000
+MOST_OUTLINED = 12_000_000
 """Bytes of files whose outlines are kept: a file is outlined for its own exports, and for all that import it."""
 _OUTLINES: Recent[str, tuple[tuple[int, int], Outline]] = Recent(MOST_OUTLINED)
 
