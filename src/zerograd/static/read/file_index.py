@@ -769,7 +769,7 @@ def stripped(node: ast.expr) -> ast.expr:
     """An iterable without the progress bar or the copy around it."""
     if isinstance(node, ast.Call) and node.args:
         name = text_of(node.func).rsplit(".", 1)[-1].lower()
-        if name in ("iter", "list", "tuple", "reversed", "track"):
+        if name in ("iter", "list", "tuple", "reversed", "track", "log_every"):
             return stripped(node.args[0])
         if "tqdm" in name or "progress" in name:
             return stripped(node.args[0])
