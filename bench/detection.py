@@ -205,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", help="another seed than the commit")
     parser.add_argument("--count", type=int, default=60, metavar="N", help="programs of each family")  # fmt: skip
-    parser.add_argument("--runs", type=int, metavar="N", help="programs of each family for tools that watch runs (default: as many)")  # fmt: skip
+    parser.add_argument("--slow", type=int, metavar="N", help="programs of each family, and mutants of each kind, for tools that are slow or watch runs (default: as many)")  # fmt: skip
     parser.add_argument("--ours", action="store_true", help="only zerograd")
     parser.add_argument("--only", default="", metavar="NAME", help="tools whose name contains this")
     parser.add_argument("--reads", default="", choices=("", "source", "runs"), help="only such tools")  # fmt: skip
@@ -227,7 +227,8 @@ def main() -> int:
     ours: set[str] = set()
     for tool in chosen(options):
         part = options.parts and options.parts / f"{tool.home.name}.json"
-        count = tool.sample or (options.runs if tool.reads == "runs" else None)
+        slow = tool.slow or tool.reads == "runs"
+        count = tool.sample or (options.slow if slow else None)
         shown, mutated = first(programs, count), [] if tool.sample else first(wrong, count)
         of = f"{seed}, {len(shown)} programs, {len(mutated)} mutants"
         known = _known(part, of)
@@ -249,8 +250,8 @@ def main() -> int:
             options.notes.append(f"{tool.name} is slow, so it saw {tool.sample} of each family, and no mutants.")  # fmt: skip
     if options.result:
         what = f"{options.count} wrong and {options.count} right programs of each family"
-        if options.runs:
-            what += f", {options.runs} for tools that watch runs"
+        if options.slow:
+            what += f", {options.slow} for tools that are slow or watch runs"
         title = f"Detection, side by side (seed {seed}; {what})"
         outcome.write(
             options.result,

@@ -60,7 +60,7 @@ MEASUREMENTS = (
     Measurement("pytest_overhead", "pytest_overhead.py", seconds=75),
     Measurement("check_speed", "check_speed.py", ("--installed", "--rounds", "3"), 150),
     Measurement("scan", "scan.py", seconds=25),
-    Measurement("detection_ours", "detection.py", ("--ours", "--runs", "10"), 60),
+    Measurement("detection_ours", "detection.py", ("--ours", "--slow", "10"), 60),
     Measurement("known_bugs", "wild.py", seconds=180, repos=True),
     Measurement("mutation", "mutation_score.py", ("--jobs", "2")),
     Measurement("scale", "scale.py"),

@@ -48,7 +48,9 @@ class Tool:
     words: tuple[str, ...] = ()
     interpreter: str = sys.executable
     sample: int | None = None
-    """At most so many programs of each family, for a slow tool."""
+    """So many programs of each family, and no mutants, because the tool takes a minute for each."""
+    slow: bool = False
+    """The tool takes longer than others that read source."""
     absent: str = ""
     """Why the tool is not run."""
 
@@ -453,12 +455,12 @@ TOOLS = (
     Tool("zerograd run", "runs", by_running, ONE_COMMAND, words=(ZEROGRAD,)),
     Tool("ruff 0.17.4, all rules", "source", by_line, ONE_COMMAND, words=("ruff", "check", "--isolated", "--preview", "--no-cache", "--output-format", "concise", "--select", "ALL")),
     Tool("flake8 7.5.0", "source", by_line, ONE_COMMAND, FLAKE8, ("flake8",)),
-    Tool("pylint 4.1.3", "source", by_line, ONE_COMMAND, ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), ("pylint", "--disable=duplicate-code"), sample=10),
-    Tool("TorchFix 0.7.0, all rules", "source", by_line, ONE_COMMAND, ("torchfix==0.7.0", *FLAKE8, "libcst==1.5.1", "pyyaml==6.0.3"), ("torchfix", "--select=ALL"), sample=10),
+    Tool("pylint 4.1.3", "source", by_line, ONE_COMMAND, ("pylint==4.1.3", "astroid==4.3.4", "dill==0.4.1", "isort==9.0.2", "mccabe==0.7.0", "platformdirs==4.14.5", "tomlkit==0.15.2"), ("pylint", "--disable=duplicate-code"), slow=True),
+    Tool("TorchFix 0.7.0, all rules", "source", by_line, ONE_COMMAND, ("torchfix==0.7.0", *FLAKE8, "libcst==1.5.1", "pyyaml==6.0.3"), ("torchfix", "--select=ALL"), slow=True),
     Tool("torch-preflight 0.5.0", "source", by_preflight, ONE_COMMAND, ("torch-preflight==0.5.0", "libcst==1.5.1", "pyyaml==6.0.3", *RICH)),
     Tool("mldoct 1.0.0", "source", by_mldoct, ONE_COMMAND, ("mldoct==1.0.0",)),
     Tool("dslinter 2.0.9, rules for PyTorch", "source", by_line, ("have Python 3.9", "name its plug-in to pylint", "run a command"), DSLINTER, ("pylint", "--load-plugins=dslinter", "--disable=all", f"--enable={DSLINTER_RULES}"), "python3.9"),
-    Tool("semgrep 1.180.0, rules of ours", "source", by_semgrep, ("write rules", "run a command"), SEMGREP),
+    Tool("semgrep 1.180.0, rules of ours", "source", by_semgrep, ("write rules", "run a command"), SEMGREP, slow=True),
     Tool("Trainlint", "source", by_line, (), absent="its public source is now a harness for coding agents, with no command that checks a file and no rule about zero_grad or clipping"),
     Tool("torch-audit 0.3.0, every step", "runs", by_running, ("attach it to each model and optimizer", "finish it"), ("torch-audit==0.3.0", "click==8.5.1", *RICH), (TORCH_AUDIT,)),
     Tool("guardtower 0.1.0, audit and monitor", "runs", by_running, ("write a closure with a batch and a loss", "audit each model with it", "monitor the loop"), ("guardtower==0.1.0",), (GUARDTOWER,)),
