@@ -105,8 +105,10 @@ def ask(tool: Tool, programs: list[Program]) -> Answers:
     by_name = set()
     with tempfile.TemporaryDirectory() as folder:
         texts = [text for one in programs for text in (one.wrong, one.right)]
-        paths = {text: Path(folder) / f"train{i:05}.py" for i, text in enumerate(texts)}
+        # Each is a project of its own: what other files of a project do can excuse a loop.
+        paths = {text: Path(folder) / f"{i:05}" / f"train{i:05}.py" for i, text in enumerate(texts)}
         for text, path in paths.items():
+            path.parent.mkdir()
             path.write_text(text, encoding="utf-8")
         before = _children()
         said = dict(zip(paths, tool.ask(tool, list(paths.values())), strict=True))
