@@ -60,6 +60,11 @@ def test_events_of_two_kinds_differ_where_all_their_fields_agree() -> None:
     assert alike[0] != "zero"
 
 
+def test_a_kind_of_event_is_named_as_its_class() -> None:
+    for name, kind in KINDS.items():
+        assert name.title().replace("-", "") == kind.__name__
+
+
 def test_an_event_does_not_change() -> None:
     event = Zero(at(3))
     with pytest.raises(FrozenInstanceError):

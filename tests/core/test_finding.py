@@ -118,3 +118,7 @@ def test_a_report_is_written_as_a_page_and_shown_in_a_browser(
     shown = Path(address.removeprefix("file://"))
     assert "backward() adds" in shown.read_text(encoding="utf-8")
     shown.unlink()
+
+
+def test_a_problem_is_of_no_rank_unless_it_says_so() -> None:
+    assert not Problem("train.py", "breaks").names_rank

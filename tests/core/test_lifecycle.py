@@ -400,3 +400,8 @@ def test_another_s_step_accuses_nobody(sequence: list[Event]) -> None:
 def test_a_step_that_may_be_of_this_subject_leaves_nothing_known() -> None:
     assert after(ZERO, BACKWARD, may(STEP)) == START
     assert after(ZERO, may(STEP)) == START
+
+
+@pytest.mark.parametrize("one", [*Grads, *Scale])
+def test_a_state_is_named_in_small_letters(one: Grads | Scale) -> None:
+    assert one.value == one.name.lower()

@@ -28,6 +28,8 @@ LOOP = TrainingLoop(at(5, 9), "train", "loop", (STEP, FAR_STEP))
 def test_a_gap_says_why_in_a_sentence() -> None:
     gap = Gap(NotFollowed.UNSEEN_CALL, at(5), "optimizer", "fit()")
     assert gap.reason == "optimizer is handed to `fit()`, which is not in this project"
+    step = Gap(NotFollowed.UNSEEN_STEP, at(5), "optimizer", "fit()")
+    assert step.reason == "`fit()` may do more than a step: its code cannot be seen"
     assert NotFollowed.UNSEEN_CALL.value == "unseen-call"
 
 
