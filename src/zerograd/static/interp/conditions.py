@@ -272,7 +272,21 @@ class Conditions:
         if isinstance(node, ast.Subscript):
             return variable  # an entry may change where the variable that holds it does not
         value = self.evaluator.peek(node)
-        return Const(value.value) if isinstance(value, Lit) else variable
+        if not isinstance(value, Lit) or self._goes_on(node):
+            return variable
+        return Const(value.value)
+
+    def _goes_on(self, node: ast.Name | ast.Attribute) -> bool:
+        """Whether the file of an object that holds this attribute counts under its name."""
+        owner: ast.expr = node
+        while isinstance(node, ast.Attribute) and isinstance(owner, ast.Attribute):
+            owner = owner.value
+            held = self.evaluator.peek(owner)
+            if isinstance(held, Thing) and held.klass is not None:
+                counted = held.klass.module.counted
+                if node.attr in counted and held.klass.module is not self.env.frame.module:
+                    return True
+        return False
 
     def _opaque(self, node: ast.expr) -> Expr:
         if self.nesting.read_lengths and isinstance(node, ast.Call) and len(node.args) == 1:
