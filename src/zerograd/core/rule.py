@@ -114,6 +114,8 @@ class Rule(Page):
     """Whether the next call of the same function can break it, by what an earlier call leaves."""
     misses_backward: bool = False
     """Whether a backward that is not seen would keep it."""
+    pairs_scaling: bool = False
+    """Whether it compares how a loss is scaled with how its step divides."""
     yields_to: Rule | None = None
     """The rule that says more: where it finds something at the same place, this one is silent."""
 

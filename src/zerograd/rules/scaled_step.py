@@ -55,4 +55,5 @@ RULE = Rule(
     reads=frozenset({"grads", "backward", "scale", "unscaled"}),
     needs=(scaler,),
     applies_to=Feature.SCALER,
+    pairs_scaling=True,
 )

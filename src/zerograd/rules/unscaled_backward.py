@@ -56,4 +56,5 @@ RULE = Rule(
     reads=frozenset({"grads", "backward", "plain"}),
     needs=(scaler,),
     applies_to=Feature.SCALER,
+    pairs_scaling=True,
 )

@@ -218,19 +218,33 @@ class RootSearch:
         return True
 
     def doubted(self, outcome: Outcome, subject: Subject | None) -> Outcome:
-        """The violation. It is only possible where the missing gradients may come from elsewhere, or nothing repeats."""
-        if subject is None:
-            return outcome
-        doubt = "it is made here and stepped only once" if self.is_tried(subject) else ""
-        if outcome.rule.misses_backward and self.own_backwards is not None:
-            violation = outcome.violation
-            doubt = doubt or self.other_backward(violation, self.own_backwards)
-            if not doubt and not subject.key.is_by_hand and self.is_by_hand(violation):
-                doubt = "gradients are used by hand"
+        """The violation. It is only possible where it rests on what was not seen."""
+        doubt = self.doubt(outcome.rule, outcome.violation, subject) if subject is not None else ""
         if not doubt:
             return outcome
         decision = Decision(doubt, outcome=False, weight=2)
         return replace(outcome, decisions=tuple(path | {decision} for path in outcome.decisions))
+
+    def doubt(self, rule: Rule, violation: Violation, subject: Subject) -> str:
+        """What speaks against a violation; empty if nothing does."""
+        if self.is_tried(subject):
+            return "it is made here and stepped only once"
+        if rule.pairs_scaling and self.trains_both_ways(subject):
+            return "one setting chooses both the backward and the step"
+        if not rule.misses_backward or self.own_backwards is None:
+            return ""
+        if doubt := self.other_backward(violation, self.own_backwards):
+            return doubt
+        by_hand = not subject.key.is_by_hand and self.is_by_hand(violation)
+        return "gradients are used by hand" if by_hand else ""
+
+    def trains_both_ways(self, subject: Subject) -> bool:
+        """Whether there are a backward and a step with a scaler, and a backward and a step without."""
+        acts = [act for act in walk(self.flow) if isinstance(act, Act)]
+        losses = {act.event.scaled for act in acts if isinstance(act.event, Backward)}
+        mine = (act.event for act in acts if subject.key in act.whose)
+        steps = {event.scaled for event in mine if isinstance(event, Step)}
+        return losses >= {True, False} and steps >= {True, False}
 
     def is_tried(self, subject: Subject) -> bool:
         """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""

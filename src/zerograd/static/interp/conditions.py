@@ -11,6 +11,7 @@ from zerograd.explore.logic import (
     Expr,
     Fact,
     LastIteration,
+    Name,
     Op,
     Opaque,
     Synchronises,
@@ -27,7 +28,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Function, nodes, parameters, text_of
-from zerograd.static.read.keys import Key
+from zerograd.static.read.keys import SELF, Item, Key, Part
 from zerograd.static.read.values import Fn, Frame, Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -126,9 +127,19 @@ class Conditions:
             return Const(True)
         if isinstance(node, ast.NamedExpr):
             return self.expression(node.value)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-            if node.func.id in ("bool", "int", "float"):
-                return self.expression(node.args[0])
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        return self._predicate(node) or self._opaque(node)
+
+    def _call(self, node: ast.Call) -> Expr:
+        """`int(x)` is x, and `options.get("name", …)` is the entry."""
+        func, first = node.func, node.args[0] if node.args else None
+        if isinstance(func, ast.Name) and len(node.args) == 1 and first is not None:
+            if func.id in ("bool", "int", "float"):
+                return self.expression(first)
+        if isinstance(func, ast.Attribute) and isinstance(first, ast.Constant):
+            if func.attr == "get":
+                return self._name(ast.Subscript(func.value, first, ast.Load()))
         return self._predicate(node) or self._opaque(node)
 
     def _predicate(self, node: ast.expr) -> Expr | None:
@@ -272,9 +283,17 @@ class Conditions:
         if isinstance(node, ast.Subscript):
             return variable  # an entry may change where the variable that holds it does not
         value = self.evaluator.peek(node)
+        if isinstance(node, ast.Name) and isinstance(value, Thing) and _is_setting(value):
+            return Name(value.key.shown, value.key.call) if self._is_final(node.id) else variable
         if not isinstance(value, Lit) or self._goes_on(node):
             return variable
         return Const(value.value)
+
+    def _is_final(self, name: str) -> bool:
+        """Whether the function gives a variable one value and no other."""
+        module, stack = self.env.frame.module, self.nesting.stack
+        facts = module.facts.get(stack[-1] if stack else module.tree)
+        return facts is not None and len(facts.locals.get(name, ())) == 1
 
     def _goes_on(self, node: ast.Name | ast.Attribute) -> bool:
         """Whether the file of an object that holds this attribute counts under its name."""
@@ -358,6 +377,20 @@ def _is_computed(node: ast.Call) -> bool:
     if isinstance(node.func, ast.Name):
         return node.func.id in ("len", "bool", "int", "float", "is_grad_enabled")
     return isinstance(node.func, ast.Attribute) and node.func.attr.endswith("is_grad_enabled")
+
+
+def _is_setting(value: Thing) -> bool:
+    """Whether a variable holds an entry of settings: `args.amp`, `self.options["amp"]`, not `self.count`."""
+    key = value.key
+    if value.role or value.made or len(key) <= 1 + (key[:1] == SELF):
+        return False
+    return all(
+        part.isidentifier() if isinstance(part, str) else _is_named(part) for part in key[1:]
+    )
+
+
+def _is_named(part: Part) -> bool:
+    return isinstance(part, Item) and part.text[:1] in "\"'"
 
 
 def _is_something(node: ast.expr) -> bool:
