@@ -235,8 +235,15 @@ class RootSearch:
             return ""
         if doubt := self.other_backward(violation, self.own_backwards):
             return doubt
-        by_hand = not subject.key.is_by_hand and self.is_by_hand(violation)
-        return "gradients are used by hand" if by_hand else ""
+        if subject.key.is_by_hand:
+            return "it is moved and moved back by hand" if self.is_moved_twice(violation) else ""
+        return "gradients are used by hand" if self.is_by_hand(violation) else ""
+
+    def is_moved_twice(self, violation: Violation) -> bool:
+        """Whether a violation is about two steps in the code: a search along the gradient writes both on purpose."""
+        acts = (act for act in walk(self.flow) if isinstance(act, Act))
+        steps = {act.event.site for act in acts if isinstance(act.event, Step)}
+        return len({violation.site, *(note.site for note in violation.notes)} & steps) > 1
 
     def trains_both_ways(self, subject: Subject) -> bool:
         """Whether there are a backward and a step with a scaler, and a backward and a step without."""

@@ -116,7 +116,9 @@ class Activations:
                 self.emitter.add(Set(Name(name, call), test))
             body = self.evaluator.collect(node.body if statements is None else statements)
             self.emitter.add(Block(body, Return(call)))
-            return join(frame.returns) if frame.returns else Lit(None)
+            # A factory may give back an optimizer or its scheduler: what is stepped is the optimizer.
+            made = [one for one in frame.returns if _is_optimizer(one)]
+            return join(made or frame.returns) if frame.returns else Lit(None)
         finally:
             mode.in_parameters, mode.some, mode.unguarded, mode.no_grad = state
             self.nesting.stack.pop()
@@ -471,6 +473,10 @@ class Functions:
 def _uses_as_object(fn: Fn, name: str) -> bool:
     """Whether a function uses a parameter as an object: then it is one, although unseen code has made it."""
     return not vocabulary.OBJECT_METHODS.isdisjoint(fn.module.methods.get(name, ()))
+
+
+def _is_optimizer(value: Value) -> bool:
+    return isinstance(value, Thing) and value.role is Role.OPTIMIZER
 
 
 def _asked_parameters(fn: Fn, values: dict[str, Value]) -> list[Value]:

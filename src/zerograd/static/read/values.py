@@ -336,9 +336,10 @@ def join(values: list[Value]) -> Value:
             params = frozenset().union(*known) if len(known) == len(things) else None
             return replace(things[0], params=params)
     if things and not any(isinstance(value, Tensor) and value.scaled for value in values):
-        # A factory that gives back an optimizer or its scheduler: what is stepped is the optimizer.
+        # What is an optimizer or its scheduler is stepped as a scheduler.
+        schedulers = [thing for thing in things if thing.role is Role.OTHER]
         optimizers = [thing for thing in things if thing.role is Role.OPTIMIZER]
-        return (optimizers or things)[0]
+        return (schedulers or optimizers or things)[0]
     parameters = [value for value in values if isinstance(value, Params)]
     if parameters:
         return Params(frozenset().union(*(value.keys for value in parameters)))
