@@ -124,9 +124,10 @@ def test_an_optimizer_that_is_built_in_two_ways_steps_what_either_steps() -> Non
     assert join([one, Thing(C, Role.OPTIMIZER)]) == Thing(C, Role.OPTIMIZER, None)
 
 
-def test_the_first_of_two_objects_of_different_roles_is_taken() -> None:
+def test_what_may_be_an_optimizer_or_its_scheduler_is_taken_for_the_scheduler() -> None:
     one = Thing(A, Role.OPTIMIZER, ONE)
-    assert join([one, Thing(B, Role.OTHER)]) == one
+    assert join([one, Thing(B, Role.OTHER)]) == Thing(B, Role.OTHER)
+    assert join([one, Thing(B)]) == one
     assert join([Tensor(TWO), one]) == one
 
 
