@@ -27,7 +27,7 @@ from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Act, Acts
 from mutation.surgery import Text, blocks
 from zerograd.check.drivers import drivers
 from zerograd.core.finding import Finding
-from zerograd.static.check_file import Verdict, verdict_on_file
+from zerograd.static.check_file import FileVerdict, verdict_on_file
 
 GOAL, GOAL_FOR_CLEARS = 0.98, 1.0
 CLEARS = ("zero deleted", "zero of one of several deleted", "zero hoisted a loop level")
@@ -75,7 +75,7 @@ def tried(checkout: Path) -> list[Tried]:
 
 
 def _mutants_of(
-    path: Path, copy: Path, verdicts: dict[str, Verdict], helpers: frozenset[str]
+    path: Path, copy: Path, verdicts: dict[str, FileVerdict], helpers: frozenset[str]
 ) -> Iterator[Tried]:
     right = verdicts[str(path)]
     readers = [one for one, verdict in verdicts.items() if str(path) in verdict.depends]

@@ -10,7 +10,7 @@ import pytest
 from zerograd.check.cache import Cache, stamp
 from zerograd.check.check_session import Options, run
 from zerograd.check.drivers import drivers
-from zerograd.static.check_file import Verdict, verdict_on_file
+from zerograd.static.check_file import FileVerdict, verdict_on_file
 
 ENGINE = """
 import torch
@@ -126,7 +126,7 @@ def test_the_order_of_files_does_not_matter(here: Path) -> None:
 
 
 def test_a_file_that_imports_nothing_of_the_project_is_not_read_again() -> None:
-    assert drivers({"a.py": Verdict(unparsed=b"import glob"), "b.py": Verdict()}) == []
+    assert drivers({"a.py": FileVerdict(unparsed=b"import glob"), "b.py": FileVerdict()}) == []
 
 
 CALLABLE = """

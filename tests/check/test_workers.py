@@ -19,7 +19,7 @@ import os, signal, sys, time
 from zerograd.check import workers
 from zerograd.core.finding import Problem
 from zerograd.static import check_file, time_limit
-from zerograd.static.check_file import CLEAN, Verdict
+from zerograd.static.check_file import CLEAN, FileVerdict
 
 workers.MOMENT = 0.0
 time_limit.LIMIT = workers.LIMIT = 0.4
@@ -38,7 +38,7 @@ def verdict(source, explain=False, memory=None):
         time.sleep(60)
     if name.startswith("bug"):
         raise KeyError("oops")
-    return Verdict(problems=(Problem(source.path, "checked"),))
+    return FileVerdict(problems=(Problem(source.path, "checked"),))
 
 check_file._verdict = verdict
 """

@@ -43,7 +43,7 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Name, Opaque, Variable
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import EMPTY, MOST_PARTS, Subject, View, parts, subjects
+from zerograd.static.projection import EMPTY, MOST_PARTS, SubjectKeys, View, parts, subjects
 from zerograd.static.read.keys import Key, local
 
 X = Name("x")
@@ -80,22 +80,25 @@ def act(kind: type[Event], line: int, whose: str = "", **more: object) -> Act:
     return Act(event, whose=keys(whose), **rest)  # type: ignore[arg-type]
 
 
-def subject(name: str, params: str | None = None, beside: str = "") -> Subject:
-    return Subject(key(name), None if params is None else keys(params), keys(beside))
+def subject(name: str, params: str | None = None, beside: str = "") -> SubjectKeys:
+    return SubjectKeys(key(name), None if params is None else keys(params), keys(beside))
 
 
 OPT, OTHER = subject("opt", "model"), subject("other", "critic")
-LEAF = Subject(by_hand("w"), keys("w"))
+LEAF = SubjectKeys(by_hand("w"), keys("w"))
 ROLES = {key("opt"): Role.OPTIMIZER, key("other"): Role.OPTIMIZER}
 
 
 def view(
-    own: Subject = OPT, others: Sequence[Subject] = (), fresh: str = "", idle: Site | None = None
+    own: SubjectKeys = OPT,
+    others: Sequence[SubjectKeys] = (),
+    fresh: str = "",
+    idle: Site | None = None,
 ) -> View:
     return View(own, list(others), ROLES, lambda _: idle, lambda _: [], set(keys(fresh)))
 
 
-def seen(flow: Flow, own: Subject = OPT, *others: Subject) -> Flow:
+def seen(flow: Flow, own: SubjectKeys = OPT, *others: SubjectKeys) -> Flow:
     return view(own, others).of(flow)
 
 
@@ -167,7 +170,7 @@ def test_the_step_of_another_optimizer_is_foreign() -> None:
 
 
 def test_a_step_of_all_items_is_a_step_of_each() -> None:
-    own = Subject(key("opts[0]"), keys("model"))
+    own = SubjectKeys(key("opts[0]"), keys("model"))
     (event,) = events(seen(Act(Step(at(3)), whose=frozenset({key("opts")})), own))
     assert isinstance(event, Step)
     assert not event.foreign

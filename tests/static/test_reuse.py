@@ -16,7 +16,7 @@ from support.edits import edited
 from support.paths import ROOT
 from zerograd.core.finding import Finding
 from zerograd.static.check_file import verdict_on_bytes
-from zerograd.static.reuse import Memory
+from zerograd.static.reuse import FileMemory
 
 LOOP = """\
 def train_NUMBER(model, loader):
@@ -31,7 +31,7 @@ FILE = "import torch\n\n\n" + "\n\n".join(LOOP.replace("NUMBER", str(n)) for n i
 CASES = [text for case in load_all() for name, text in case.files.items() if name.endswith(".py")]
 
 
-def checked(text: str, memory: Memory | None, path: str = "train.py") -> tuple[Finding, ...]:
+def checked(text: str, memory: FileMemory | None, path: str = "train.py") -> tuple[Finding, ...]:
     verdict = verdict_on_bytes(text.encode(), path, memory=memory)
     assert not [problem for problem in verdict.problems if "failed" in problem.message]
     return verdict.findings
@@ -54,7 +54,7 @@ class Interpreted:
 
 
 def test_only_the_changed_function_is_interpreted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Memory()
+    memory = FileMemory()
     first = checked(FILE, memory)
     assert len(first) == 4
     seen = Interpreted(monkeypatch)
@@ -73,7 +73,7 @@ def test_only_the_changed_function_is_interpreted_again(monkeypatch: pytest.Monk
 def test_a_helper_concerns_those_who_call_it(monkeypatch: pytest.MonkeyPatch) -> None:
     helper = "\n\ndef finish(optimizer):\n    optimizer.step()\n"
     text = FILE.replace("optimizer.step()", "finish(optimizer)", 1) + helper
-    memory = Memory()
+    memory = FileMemory()
     assert len(checked(text, memory)) == 4
     seen = Interpreted(monkeypatch)
     right = text.replace(helper, helper + "    optimizer.zero_grad()\n")
@@ -83,7 +83,7 @@ def test_a_helper_concerns_those_who_call_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_new_import_concerns_every_function() -> None:
-    memory = Memory()
+    memory = FileMemory()
     assert len(checked(FILE, memory)) == 4
     other = FILE.replace("import torch\n", "import mxnet\n")
     assert checked(other, memory) == checked(other, None) == ()
@@ -96,7 +96,7 @@ def test_a_changed_file_of_the_project_counts(tmp_path: Path) -> None:
         "        loss.backward()\n        optimizer.step()\n", "        update(optimizer, loss)\n"
     )
     path = str(tmp_path / "train.py")
-    memory = Memory()
+    memory = FileMemory()
     assert checked(text, memory, path)
     write(tmp_path, {"loops.py": helper + "    optimizer.zero_grad()\n"})
     os.utime(tmp_path / "loops.py", ns=(1, 1))
@@ -113,7 +113,7 @@ def texts(chance: random.Random) -> str:
 @pytest.mark.parametrize("seed", tiers.sample(range(40), 4))
 def test_after_random_edits_the_findings_are_those_of_a_full_check(seed: int) -> None:
     chance = random.Random(seed)
-    text, memory = texts(chance), Memory()
+    text, memory = texts(chance), FileMemory()
     for _ in range(8):
         assert checked(text, memory) == checked(text, None)
         text = edited(text, chance)

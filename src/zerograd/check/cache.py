@@ -24,7 +24,7 @@ from zerograd.core.events import Measured, Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
 from zerograd.core.records import fields
 from zerograd.core.training_loop import Found, Gap, LoopStep, NotFollowed, TrainingLoop
-from zerograd.static.check_file import CLEAN, Verdict
+from zerograd.static.check_file import CLEAN, FileVerdict
 
 MAGIC = b"zerograd cache\n"
 RACY_NS = 100_000_000
@@ -48,7 +48,7 @@ _PACKED: tuple[type[Any], ...] = (
     Found,
     Gap,
     TrainingLoop,
-    Verdict,
+    FileVerdict,
 )
 _KIND = {kind: number for number, kind in enumerate(_PACKED)}
 _FIELDS = tuple(
@@ -142,7 +142,7 @@ class Cache:
         entry = self._old.get(path)
         return entry is not None and (entry[0], entry[1]) == (mtime, size)
 
-    def get(self, path: str, mtime: int, size: int) -> Verdict | None:
+    def get(self, path: str, mtime: int, size: int) -> FileVerdict | None:
         """The verdict on a file, if it is still valid."""
         entry = self._old.get(path)
         if entry is None or entry[0] != mtime or entry[1] != size:
@@ -152,15 +152,15 @@ class Cache:
             return CLEAN
         if len(entry) == 3:
             self._new[path] = entry
-            return Verdict(unparsed=entry[2])
+            return FileVerdict(unparsed=entry[2])
         if any(self._stamp(other) != (time, size) for other, time, size in entry[3]):
             return None
         self._new[path] = entry
         verdict = unpack(entry[2])
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, FileVerdict)
         return verdict
 
-    def put(self, path: str, mtime: int, size: int, verdict: Verdict) -> None:
+    def put(self, path: str, mtime: int, size: int, verdict: FileVerdict) -> None:
         """Remember the verdict on a file that had this stamp before it was read."""
         # Many verdicts depend on the same files: an interned path is written once.
         depends = tuple((sys.intern(other), *self._stamp(other)) for other in verdict.depends)

@@ -26,7 +26,7 @@ from zerograd.core.records import dataclass, replace
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import (
     CLEAN,
-    Verdict,
+    FileVerdict,
     add_sources,
     lines_of,
     verdict_on_bytes,
@@ -163,7 +163,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     return Outcome(report, chooser.failed, rewriter.diff, stdin, used)
 
 
-def chosen(verdict: Verdict, settings: Settings, path: str, options: Options) -> Report:
+def chosen(verdict: FileVerdict, settings: Settings, path: str, options: Options) -> Report:
     """The findings of one file that the options and the settings select."""
     chooser = _Chooser(options)
     chooser.add(verdict, settings, path)
@@ -196,8 +196,8 @@ def _rewriter(options: Options) -> Rewriter | None:
 
 
 def _rewritten(
-    rewriter: Rewriter, targets: Targets, verdicts: list[Verdict], chooser: _Chooser
-) -> list[Verdict]:
+    rewriter: Rewriter, targets: Targets, verdicts: list[FileVerdict], chooser: _Chooser
+) -> list[FileVerdict]:
     """The verdicts after the repair; files that depend on a repaired file are checked again."""
     left = list(verdicts)
     for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
@@ -219,10 +219,10 @@ def _rewritten(
 def _with_fixes(
     options: Options,
     targets: Targets,
-    verdicts: list[Verdict],
+    verdicts: list[FileVerdict],
     chooser: _Chooser,
     memory: Cache | None,
-) -> list[Verdict]:
+) -> list[FileVerdict]:
     """The verdicts with a fix for each reported finding; the cache remembers fixes, too."""
     left = list(verdicts)
     rewriter: Rewriter | None = None
@@ -254,7 +254,7 @@ def _is_unchanged(target: Target) -> bool:
 
 def _verdicts(
     targets: Targets, memory: Cache | None, options: Options, progress: Progress
-) -> list[Verdict]:
+) -> list[FileVerdict]:
     """The verdict on each file, from the cache if the file has not changed."""
     verdicts = [CLEAN] * len(targets)
     unknown: Sequence[int] = range(len(targets))
@@ -347,7 +347,7 @@ class _Chooser:
         """The lines around findings, which baselines and changes compare."""
         return Files()
 
-    def add(self, verdict: Verdict, settings: Settings, path: str) -> None:
+    def add(self, verdict: FileVerdict, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
         self.report.errors += verdict.problems
         self.report.skipped += verdict.skipped
@@ -373,7 +373,7 @@ class _Chooser:
                 finding = replace(finding, level=level, url=url)
             self.report.findings.append(finding)
 
-    def reports(self, verdict: Verdict, settings: Settings) -> Callable[[Finding], bool] | None:
+    def reports(self, verdict: FileVerdict, settings: Settings) -> Callable[[Finding], bool] | None:
         """Which findings of a verdict are reported; None means all that are selected."""
         if self._changes is None and self._baseline is None:
             return None
@@ -452,7 +452,7 @@ class _Chooser:
         """`wants`, under these settings."""
         return lambda finding: self.wants(finding, settings)
 
-    def any(self, verdict: Verdict, settings: Settings) -> bool:
+    def any(self, verdict: FileVerdict, settings: Settings) -> bool:
         """Whether any finding of a verdict is selected."""
         return any(self.wants(finding, settings) for finding in verdict.findings)
 

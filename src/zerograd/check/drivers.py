@@ -10,11 +10,11 @@ import os
 import re
 from collections.abc import Mapping
 
-from zerograd.static.check_file import Verdict
+from zerograd.static.check_file import FileVerdict
 from zerograd.static.read.outline import FARTHEST, Outline, Outlines, outline_of
 
 
-def drivers(verdicts: Mapping[str, Verdict]) -> list[str]:
+def drivers(verdicts: Mapping[str, FileVerdict]) -> list[str]:
     """The paths of files that were not parsed, and lead from a loop to a step of another file."""
     silent = {path: verdict.unparsed for path, verdict in verdicts.items() if verdict.unparsed}
     names: set[bytes] = set()

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerograd.core.finding import Problem
-from zerograd.static.check_file import CLEAN, Verdict, verdict_on_file
+from zerograd.static.check_file import CLEAN, FileVerdict, verdict_on_file
 from zerograd.static.time_limit import LIMIT, TOO_LONG
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class _Span:
         return taken
 
 
-def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> list[Verdict]:
+def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> list[FileVerdict]:
     """The verdicts on so many files, in order."""
-    verdicts: list[Verdict] = []
+    verdicts: list[FileVerdict] = []
     start = time.monotonic()
     for at in range(number):
         if processes > 1 and time.monotonic() - start > MOMENT:
@@ -174,7 +174,7 @@ class _Pool:
         for worker in self.workers:
             worker.end()
 
-    def run(self, processes: int) -> list[Verdict]:
+    def run(self, processes: int) -> list[FileVerdict]:
         """Check every file with this many processes."""
         from multiprocessing.connection import wait
 
@@ -194,7 +194,7 @@ class _Pool:
             self.progress(self.done, self.numbers.stop)
         return self.verdicts
 
-    def _put(self, number: int, verdict: Verdict) -> None:
+    def _put(self, number: int, verdict: FileVerdict) -> None:
         self.verdicts[number - self.numbers.start] = verdict
         self.done += 1
 
@@ -224,7 +224,7 @@ class _Pool:
         if isinstance(message, dict):
             # A file without a message is clean.
             for at in worker.chunk:
-                self._put(at, Verdict(unparsed=message[at]) if at in message else CLEAN)
+                self._put(at, FileVerdict(unparsed=message[at]) if at in message else CLEAN)
             worker.busy = False
             if chunk := self._next(worker.span):
                 worker.give(chunk)
@@ -246,7 +246,7 @@ class _Pool:
             culprit = next(iter(rest))
         if culprit is not None:
             job = rest.pop(culprit)
-            self._put(culprit, Verdict(problems=(Problem(job.path, why),), lasting=False))
+            self._put(culprit, FileVerdict(problems=(Problem(job.path, why),), lasting=False))
         # If that file is unknown, they are checked one by one.
         parts = [rest] if worker.at is not None else [{one: job} for one, job in rest.items()]
         self.lost.extendleft(part for part in parts if part)

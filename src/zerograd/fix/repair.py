@@ -19,7 +19,7 @@ from zerograd.fix.context import Repair, Scene
 from zerograd.fix.document import Document, Overlap
 from zerograd.fix.edits import Code, Refused
 from zerograd.rules.catalogue import BY_CODE
-from zerograd.static.check_file import Verdict, verdict_on_bytes
+from zerograd.static.check_file import FileVerdict, verdict_on_bytes
 from zerograd.static.read.positions import edit_in_cell, in_text
 from zerograd.static.read.source import Source
 
@@ -36,7 +36,7 @@ class Repaired:
     """A document after its repair: what was fixed, and the verdict on what is left."""
 
     document: Document
-    verdict: Verdict
+    verdict: FileVerdict
     fixed: list[Finding] = field(default_factory=list)
 
 
@@ -131,8 +131,8 @@ def _keyed(done: Repaired) -> Iterator[tuple[Finding, _Key]]:
 
 
 def with_fixes(
-    document: Document, verdict: Verdict, wanted: Wanted, tries: Tries | None = None
-) -> Verdict:
+    document: Document, verdict: FileVerdict, wanted: Wanted, tries: Tries | None = None
+) -> FileVerdict:
     """The verdict with a fix for each wanted finding, or with the reason why it has none."""
     tries = tries or Tries()
     findings = tuple(
@@ -142,7 +142,7 @@ def with_fixes(
     return replace(verdict, findings=findings)
 
 
-def with_fix(document: Document, finding: Finding, verdict: Verdict, tries: Tries) -> Finding:
+def with_fix(document: Document, finding: Finding, verdict: FileVerdict, tries: Tries) -> Finding:
     """A finding with the first fix that works, or with the reason why there is none."""
     try:
         source = document.source
@@ -191,7 +191,7 @@ def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
     return edits
 
 
-def holds(document: Document, finding: Finding, before: Verdict) -> bool:
+def holds(document: Document, finding: Finding, before: FileVerdict) -> bool:
     """Whether the finding is gone from the repaired document and no new one has appeared."""
     after = verdict_on_bytes(document.data, document.path)
     if len(after.problems) > len(before.problems):
@@ -206,7 +206,7 @@ def holds(document: Document, finding: Finding, before: Verdict) -> bool:
     return all(count <= old[what] for what, count in new.items())
 
 
-def _counts(verdict: Verdict, *, but_windows: bool) -> Counter[tuple[str, bool]]:
+def _counts(verdict: FileVerdict, *, but_windows: bool) -> Counter[tuple[str, bool]]:
     """How many findings there are of each rule, and how many of them are certain."""
     found = [
         finding

@@ -14,7 +14,7 @@ from zerograd.core.finding import Finding, Problem
 from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import repair, with_fixes
-from zerograd.static.check_file import Verdict
+from zerograd.static.check_file import FileVerdict
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.source import Unreadable
 
@@ -41,8 +41,8 @@ class Rewriter:
     """The files as they are, or would be, after the repair."""
 
     def file(
-        self, path: str, verdict: Verdict, wanted: Wanted, reported: Wanted | None = None
-    ) -> Verdict:
+        self, path: str, verdict: FileVerdict, wanted: Wanted, reported: Wanted | None = None
+    ) -> FileVerdict:
         """Repair those findings of a file on disk that are reported; the verdict on what is left."""
         try:
             document = Document(path, read_bytes(path))
@@ -68,10 +68,10 @@ class Rewriter:
         self,
         path: str,
         data: bytes,
-        verdict: Verdict,
+        verdict: FileVerdict,
         wanted: Wanted,
         reported: Wanted | None = None,
-    ) -> tuple[bytes, Verdict]:
+    ) -> tuple[bytes, FileVerdict]:
         """Repair what was read from standard input."""
         document = Document(path, data)
         after, left, fixed = self._treated(document, verdict, wanted, reported)
@@ -81,8 +81,8 @@ class Rewriter:
         return after.data, left
 
     def _treated(
-        self, document: Document, verdict: Verdict, wanted: Wanted, reported: Wanted | None
-    ) -> tuple[Document, Verdict, int]:
+        self, document: Document, verdict: FileVerdict, wanted: Wanted, reported: Wanted | None
+    ) -> tuple[Document, FileVerdict, int]:
         if self.mode == "show":
             return document, with_fixes(document, verdict, wanted), 0
         done = repair(document, wanted, unsafe=self.unsafe, reported=reported)

@@ -8,7 +8,7 @@ from zerograd.core.finding import Finding, SourceKey
 from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import Tries, with_fix
-from zerograd.static.check_file import Verdict, verdict_on_bytes
+from zerograd.static.check_file import FileVerdict, verdict_on_bytes
 
 
 def with_known_fixes(
@@ -22,7 +22,7 @@ def with_known_fixes(
 class _KnownFixes:
     def __init__(self, sources: Mapping[SourceKey, Sequence[str]]) -> None:
         self._sources = sources
-        self._checked: dict[str, tuple[Document, Verdict]] = {}
+        self._checked: dict[str, tuple[Document, FileVerdict]] = {}
 
     def added(self, finding: Finding) -> Finding:
         site = finding.site
@@ -34,7 +34,7 @@ class _KnownFixes:
                 return replace(finding, fix=with_fix(document, one, verdict, Tries()).fix)
         return finding
 
-    def _check(self, path: str) -> tuple[Document, Verdict]:
+    def _check(self, path: str) -> tuple[Document, FileVerdict]:
         if path not in self._checked:
             text = "\n".join(self._sources[path])
             document = Document(path, text.encode("utf-8", "replace"))

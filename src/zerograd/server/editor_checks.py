@@ -15,12 +15,12 @@ from zerograd.core.records import replace
 from zerograd.core.suppressions import allows
 from zerograd.fix.document import Document
 from zerograd.fix.repair import Tries, with_fix
-from zerograd.static.check_file import CLEAN, Verdict, verdict_on_bytes
+from zerograd.static.check_file import CLEAN, FileVerdict, verdict_on_bytes
 from zerograd.static.read.load import from_bytes
 from zerograd.static.read.positions import in_text
 from zerograd.static.read.project import forget_modules
 from zerograd.static.read.source import Unreadable
-from zerograd.static.reuse import Memory
+from zerograd.static.reuse import FileMemory
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Checked:
     """What a check says about a text."""
 
     text: Text
-    verdict: Verdict = CLEAN
+    verdict: FileVerdict = CLEAN
     findings: tuple[Finding, ...] = ()
     """Those that the settings select."""
     problems: tuple[Problem, ...] = ()
@@ -71,7 +71,7 @@ class Checker:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, FileMemory] = {}
         self._checked: set[str] = set()
         """The files whose last texts are still held parsed."""
 
@@ -98,7 +98,7 @@ class Checker:
         settings = discovery.settings_above(os.path.dirname(os.path.abspath(text.path)))
         if discovery.leaves_out(text.path, top):
             return Checked(text, problems=tuple(discovery.found.problems))
-        memory = self._memories.setdefault(text.path, Memory())
+        memory = self._memories.setdefault(text.path, FileMemory())
         verdict = verdict_on_bytes(text.data, text.path, memory=memory)
         self._checked.add(os.path.abspath(text.path))
         report = chosen(verdict, settings, text.path, options)

@@ -15,7 +15,7 @@ from zerograd.static.read.budget import PATHS, Cut
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
-from zerograd.static.reuse import Memory, Recalled, Reuse
+from zerograd.static.reuse import FileMemory, Recalled, Reuse
 from zerograd.static.roots import Roots
 from zerograd.static.untrained_modules import untrained_modules
 from zerograd.static.written_loops import not_read, plainly_right
@@ -39,7 +39,7 @@ class Analysis:
     """Where gradients are used again and again."""
 
 
-def analyse(source: Source, *, explain: bool = False, memory: Memory | None = None) -> Analysis:
+def analyse(source: Source, *, explain: bool = False, memory: FileMemory | None = None) -> Analysis:
     """Everything in a file that breaks a rule, and its training loops; `explain` accounts for each.
 
     With a memory of the file's earlier texts, only the findings are given, and the roots that a change does not

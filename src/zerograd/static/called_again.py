@@ -14,7 +14,7 @@ from zerograd.explore.flow import Flow, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
-from zerograd.static.read.keys import SELF, Key, Part
+from zerograd.static.read.keys import SELF, Key, KeyPart
 from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.roots import Root
 
@@ -49,7 +49,7 @@ def kept_and_stepped(root: Root, flow: Flow) -> frozenset[Key]:
     )
 
 
-def _names(klass: Klass, attr: Part) -> bool:
+def _names(klass: Klass, attr: KeyPart) -> bool:
     """Whether a class assigns or annotates an attribute."""
     return attr in klass.module.attributes_of(klass.node) or any(
         isinstance(node, ast.AnnAssign) and text_of(node.target) == attr for node in klass.node.body

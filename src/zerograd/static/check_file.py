@@ -21,14 +21,14 @@ from zerograd.static.read.source import Source, Unreadable, parse
 from zerograd.static.time_limit import TOO_LONG, Overrun, time_limit
 
 if TYPE_CHECKING:
-    from zerograd.static.reuse import Memory
+    from zerograd.static.reuse import FileMemory
 
 _MARK = "zerograd:"
 """A text without it holds no allow comment."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileVerdict:
     """All that is known about one file, whatever the user selects: what the cache remembers."""
 
     findings: tuple[Finding, ...] = ()
@@ -47,7 +47,7 @@ class Verdict:
     """The import statements of a file that was not parsed: it may lead to the steps of other files."""
 
 
-CLEAN = Verdict()
+CLEAN = FileVerdict()
 
 
 def check_file(path: str | os.PathLike[str], *, pedantic: bool = False) -> Report:
@@ -91,7 +91,7 @@ def verdict_on_file(
     named: bool = False,
     begin: Callable[[], object] | None = None,
     explain: bool = False,
-) -> Verdict:
+) -> FileVerdict:
     """The verdict on a file of the disk; `begin` is called before the file is parsed.
 
     Only a file that the user has named is parsed whatever its bytes say. `explain` accounts for each
@@ -100,11 +100,11 @@ def verdict_on_file(
     try:
         data = read_bytes(path)
     except Unreadable as error:
-        return Verdict(problems=(error.problem,), lasting=False)
+        return FileVerdict(problems=(error.problem,), lasting=False)
     notebook = path.endswith(".ipynb")
     if not named and not worth_parsing(data, notebook=notebook):
         lines = b"\n".join(import_lines(data)) if not notebook else b""
-        return Verdict(unparsed=lines) if lines else CLEAN
+        return FileVerdict(unparsed=lines) if lines else CLEAN
     if begin is not None:
         begin()
     verdict = verdict_on_bytes(data, path, explain=explain)
@@ -114,8 +114,8 @@ def verdict_on_file(
 
 
 def verdict_on_bytes(
-    data: bytes, path: str, *, explain: bool = False, memory: Memory | None = None
-) -> Verdict:
+    data: bytes, path: str, *, explain: bool = False, memory: FileMemory | None = None
+) -> FileVerdict:
     """The verdict on a file that holds these bytes: in bounded time, and without an exception.
 
     With a memory of the file's earlier texts it has the findings and the problems alone.
@@ -128,15 +128,15 @@ def verdict_on_bytes(
             exports = _exports(data, path)
             return replace(verdict, exports=exports) if exports else verdict
     except Unreadable as error:
-        return Verdict(problems=(error.problem,))
+        return FileVerdict(problems=(error.problem,))
     except Overrun:
         from zerograd.static.read.project import forget_modules
 
         forget_modules()
         # A machine that is less busy may be fast enough.
-        return Verdict(problems=(Problem(path, TOO_LONG),), lasting=False)
+        return FileVerdict(problems=(Problem(path, TOO_LONG),), lasting=False)
     except Exception as error:  # noqa: BLE001 (our own bug in one file must not lose the others)
-        return Verdict(problems=(Problem(path, _bug(error)),))
+        return FileVerdict(problems=(Problem(path, _bug(error)),))
 
 
 def _exports(data: bytes, path: str) -> tuple[bytes, ...]:
@@ -160,10 +160,10 @@ def _bug(error: Exception) -> str:
 def _verdict(
     source: Source,
     explain: bool = False,
-    memory: Memory | None = None,
+    memory: FileMemory | None = None,
     *,
     whole: bool = True,
-) -> Verdict:
+) -> FileVerdict:
     """Every finding that no comment allows, with its place as the user sees it."""
     from zerograd.static.analyse import analyse
 
@@ -171,10 +171,10 @@ def _verdict(
     try:
         analysis = analyse(source, explain=explain, memory=memory)
     except Unreadable as error:
-        return Verdict(problems=(*problems, error.problem))
+        return FileVerdict(problems=(*problems, error.problem))
     except (RecursionError, MemoryError):
         message = "is nested too deeply to be followed and was not checked; split it, or exclude it"
-        return Verdict(problems=(*problems, Problem(source.path, message)))
+        return FileVerdict(problems=(*problems, Problem(source.path, message)))
     if analysis.cut:
         message = f"was checked only in part ({analysis.cut}); split it, or exclude it"
         problems.append(Problem(source.path, message))
@@ -186,10 +186,10 @@ def _verdict(
     loops = analysis.loops
     own_ascii = source.cells is None and source.text.isascii() and not analysis.depends
     if loops and not own_ascii:  # else all positions are already as the user sees them
-        from zerograd.static.read.positions import Places
+        from zerograd.static.read.positions import PositionMap
 
-        loops = list(map(Places(source).loop_as_seen, loops))
-    return Verdict(
+        loops = list(map(PositionMap(source).loop_as_seen, loops))
+    return FileVerdict(
         tuple(findings),
         tuple(problems),
         tuple(analysis.depends),
@@ -203,9 +203,9 @@ def _as_reported(
     """The findings that no comment allows, with places as the user sees them; and unused allows."""
     from zerograd.core import suppressions
     from zerograd.rules import unused_allow
-    from zerograd.static.read.positions import Places, in_cell
+    from zerograd.static.read.positions import PositionMap, in_cell
 
-    places = Places(source)
+    places = PositionMap(source)
     findings = [places.as_seen(finding) for finding in findings]
     for path in {finding.site.path for finding in findings} - {source.path}:
         # A finding may be in a function of another file: then that file's comments count.

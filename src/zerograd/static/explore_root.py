@@ -24,10 +24,10 @@ from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
 from zerograd.static.named_parameters import with_named_parameters
 from zerograd.static.outcomes import Outcomes
-from zerograd.static.projection import Subject, View, leaves, parts, subjects
+from zerograd.static.projection import SubjectKeys, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.file_index import nodes, text_of
-from zerograd.static.read.keys import Made
+from zerograd.static.read.keys import AllocationSite
 from zerograd.static.read.module import Module
 from zerograd.static.repeated_calls import counts_calls, repeated
 from zerograd.static.roots import Root
@@ -91,7 +91,7 @@ class RootSearch:
         self.flow = whole
         self.explore_unstepped(stepped)
 
-    def view(self, subject: Subject, others: list[Subject]) -> View:
+    def view(self, subject: SubjectKeys, others: list[SubjectKeys]) -> View:
         interpreter = self.root.interpreter
         known = interpreter.known
         asked = (self.idle_loss, interpreter.clears_before)
@@ -110,7 +110,7 @@ class RootSearch:
         unseen = {name for name in called if not self.module.methods_named(name)}
         return None if one_runs_backward(self.module.path, unseen) else found
 
-    def explore_subject(self, subject: Subject, others: list[Subject]) -> None:
+    def explore_subject(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows the gradients of one subject through the flow."""
         flow, windows = pace(*counted(self.view(subject, others).of(self.flow), self.flow))
         self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
@@ -145,7 +145,7 @@ class RootSearch:
             if subject.key in self.again:
                 self.explore_calls(subject, others)
 
-    def explore_programs(self, subject: Subject, others: list[Subject]) -> None:
+    def explore_programs(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Where a setting chooses between programs, follows the gradients through each of them alone."""
         accumulates = accumulating(self.flow, subject.key)
         for program in (*programs(self.flow, subject.key), accumulates):
@@ -161,7 +161,7 @@ class RootSearch:
             for rules in breakable(flow, events, windows):
                 self.explore_rules(flow, rules, windows, subject)
 
-    def explore_calls(self, subject: Subject, others: list[Subject]) -> None:
+    def explore_calls(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows what one call of a method leaves in the gradients into the next call."""
         flow, windows = pace(*counted(self.view(subject, others).of(self.calls), self.calls))
         events = [part.event for part in walk(flow) if isinstance(part, Emit)]
@@ -179,7 +179,7 @@ class RootSearch:
         flow: Flow,
         rules: list[Rule],
         windows: tuple[Window, ...] = (),
-        subject: Subject | None = None,
+        subject: SubjectKeys | None = None,
         provided: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Explores a flow for some rules; False, and no finding, where there is too much to explore.
@@ -217,7 +217,7 @@ class RootSearch:
                 self.loops.add_outcome(doubted, subject)
         return True
 
-    def doubted(self, outcome: Outcome, subject: Subject | None) -> Outcome:
+    def doubted(self, outcome: Outcome, subject: SubjectKeys | None) -> Outcome:
         """The violation. It is only possible where it rests on what was not seen."""
         doubt = self.doubt(outcome.rule, outcome.violation, subject) if subject is not None else ""
         if not doubt:
@@ -225,7 +225,7 @@ class RootSearch:
         decision = Decision(doubt, outcome=False, weight=2)
         return replace(outcome, decisions=tuple(path | {decision} for path in outcome.decisions))
 
-    def doubt(self, rule: Rule, violation: Violation, subject: Subject) -> str:
+    def doubt(self, rule: Rule, violation: Violation, subject: SubjectKeys) -> str:
         """What speaks against a violation; empty if nothing does."""
         if self.is_tried(subject):
             return "it is made here and stepped only once"
@@ -245,7 +245,7 @@ class RootSearch:
         steps = {act.event.site for act in acts if isinstance(act.event, Step)}
         return len({violation.site, *(note.site for note in violation.notes)} & steps) > 1
 
-    def trains_both_ways(self, subject: Subject) -> bool:
+    def trains_both_ways(self, subject: SubjectKeys) -> bool:
         """Whether there are a backward and a step with a scaler, and a backward and a step without."""
         acts = [act for act in walk(self.flow) if isinstance(act, Act)]
         losses = {act.event.scaled for act in acts if isinstance(act.event, Backward)}
@@ -253,9 +253,9 @@ class RootSearch:
         steps = {event.scaled for event in mine if isinstance(event, Step)}
         return len(losses) > 1 and len(steps) > 1
 
-    def is_tried(self, subject: Subject) -> bool:
+    def is_tried(self, subject: SubjectKeys) -> bool:
         """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
-        if self.root.fn is None or self.repeated or not isinstance(subject.key[0], Made):
+        if self.root.fn is None or self.repeated or not isinstance(subject.key[0], AllocationSite):
             return False
         steps = (act for act in walk(self.flow) if isinstance(act, Act))
         return not any(
@@ -357,12 +357,12 @@ class RootSearch:
                     return why, f"{name}()"
         return None
 
-    def optimizer_of(self, subject: Subject | None) -> str:
+    def optimizer_of(self, subject: SubjectKeys | None) -> str:
         """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""
         if subject is None or subject.key.is_by_hand:
             return ""
         key = subject.key.plain
-        if not isinstance(key[0], Made):
+        if not isinstance(key[0], AllocationSite):
             return key.shown
         name = name_of(key, self.root.interpreter.env.names())
         if name != key.shown:
@@ -389,7 +389,7 @@ class RootSearch:
         notes = (*violation.notes, Note(inner.site, "repeated by this loop"))
         return replace(outcome, violation=replace(violation, notes=notes))
 
-    def explore_unstepped(self, stepped: list[Subject]) -> None:
+    def explore_unstepped(self, stepped: list[SubjectKeys]) -> None:
         """Finds optimizers that are built, cleared and given gradients of their own, and never stepped here."""
         known = self.root.interpreter.known
         keys = {subject.key for subject in stepped}
@@ -412,7 +412,7 @@ class RootSearch:
             steps = (act.whose for act in acts if isinstance(act.event, Step))
             if any(one.plain.is_inside(key) for whose in steps for one in whose):
                 continue  # an optimizer of the project's own, with steps of other names
-            made = {other: Subject(other, known.params.get(other)) for other in known.made}
+            made = {other: SubjectKeys(other, known.params.get(other)) for other in known.made}
             subject = made.pop(key)
             others = [*stepped, *(one for one in made.values() if one.key not in keys)]
             if any(key.is_inside(one) for one in unseen) if others else unseen - {key}:

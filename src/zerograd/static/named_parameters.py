@@ -13,7 +13,7 @@ from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import Subject
+from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import RESULT, SELF, Key
 
 _WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -22,8 +22,8 @@ _COMMON = frozenset({"opt", "optim", "optimizer", "optimiser", "net", "network",
 
 
 def with_named_parameters(
-    subjects: list[Subject], flow: Flow, roles: dict[Key, Role]
-) -> list[Subject]:
+    subjects: list[SubjectKeys], flow: Flow, roles: dict[Key, Role]
+) -> list[SubjectKeys]:
     """The subjects. Those whose parameters cannot be seen get the module that fits their name."""
     unseen = [one for one in subjects if one.params is None and not one.key.is_by_hand]
     if len(subjects) < 2 or not unseen:

@@ -58,7 +58,7 @@ EMPTY = Seq(())
 
 
 @dataclass(frozen=True)
-class Subject:
+class SubjectKeys:
     """The optimizer's key and the keys of what it steps; None where that cannot be seen."""
 
     key: Key
@@ -67,33 +67,34 @@ class Subject:
     """The other parameters of the optimizer, where one of its several modules is looked at."""
 
 
-def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[Subject]:
+def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[SubjectKeys]:
     """All that is stepped in a flow."""
     keys: dict[Key, None] = {}
     for act in walk(flow):
         if isinstance(act, Act) and isinstance(act.event, Step):
             keys.update(dict.fromkeys(sorted(act.whose, key=str)))
     return [
-        Subject(key, frozenset({key.plain}) if key.is_by_hand else params.get(key)) for key in keys
+        SubjectKeys(key, frozenset({key.plain}) if key.is_by_hand else params.get(key))
+        for key in keys
     ]
 
 
-def leaves(flow: Flow, fresh: set[Key], stepped: list[Subject]) -> list[Subject]:
+def leaves(flow: Flow, fresh: set[Key], stepped: list[SubjectKeys]) -> list[SubjectKeys]:
     """The leaf tensors that a flow makes and clears, and that nothing steps."""
     keys: dict[Key, None] = {}
     for act in walk(flow):
         if isinstance(act, Act) and isinstance(act.event, Zero) and act.leaf:
             keys.update(dict.fromkeys(sorted(act.whose & fresh, key=str)))
     known = {key for subject in stepped for key in (subject.key.plain, *(subject.params or ()))}
-    return [Subject(key.by_hand(), frozenset({key})) for key in keys if key not in known]
+    return [SubjectKeys(key.by_hand(), frozenset({key})) for key in keys if key not in known]
 
 
-def parts(subject: Subject) -> list[Subject]:
+def parts(subject: SubjectKeys) -> list[SubjectKeys]:
     """A subject that steps several modules is looked at one module at a time."""
     if subject.params is None or not 1 < len(subject.params) <= MOST_PARTS:
         return [subject]
     return [
-        Subject(subject.key, frozenset({key}), subject.params - {key})
+        SubjectKeys(subject.key, frozenset({key}), subject.params - {key})
         for key in sorted(subject.params, key=str)
     ]
 
@@ -102,8 +103,8 @@ def parts(subject: Subject) -> list[Subject]:
 class View:
     """Projects a flow onto one subject."""
 
-    subject: Subject
-    others: list[Subject]
+    subject: SubjectKeys
+    others: list[SubjectKeys]
     roles: dict[Key, Role]
     idle: Callable[[Event], Site | None]
     clears_before: Callable[[Event], list[Site]]
@@ -385,7 +386,7 @@ class View:
                         return None
         return any(seen) if seen else None
 
-    def reads_only_own(self, other: Subject, act: Act) -> bool:
+    def reads_only_own(self, other: SubjectKeys, act: Act) -> bool:
         """Whether another subject's modules read what this one's have computed, and nothing else."""
         inputs = [one.read for one in self.calls(act) if _among(one.key, other.params)]
         mine = [any(map(self.is_own, read)) for read in inputs]
@@ -512,7 +513,7 @@ class View:
                 return ReadBy.ONLY if only else ReadBy.AND_MORE
         return None
 
-    def does_elsewhere(self, other: Subject, act: Act) -> set[str]:
+    def does_elsewhere(self, other: SubjectKeys, act: Act) -> set[str]:
         """What other backward calls do with what another subject computes of this one's output."""
         return {
             one.then
@@ -522,7 +523,7 @@ class View:
             if _among(one.key, other.params) and any(map(self.is_own, one.read))
         }
 
-    def reads_more(self, other: Subject, act: Act) -> bool:
+    def reads_more(self, other: SubjectKeys, act: Act) -> bool:
         """Whether a backward reaches another subject, whose modules read what is not this one's."""
         if self.reach(other, act) is not True or self.reach(self.subject, act) is not False:
             return False
@@ -539,7 +540,7 @@ class View:
             return True
         return any(p.overlaps(k) for p in params for k in act.perhaps)
 
-    def reach(self, subject: Subject, act: Act) -> bool | None:
+    def reach(self, subject: SubjectKeys, act: Act) -> bool | None:
         """True: the loss runs through what the subject steps; False: not; None: cannot be seen."""
         if any(subject.key.is_inside(key) for key in act.whose if self.roles.get(key)):
             return True

@@ -42,7 +42,7 @@ Named: TypeAlias = "tuple[Outcome, str]"
 """A violation, and the name of the optimizer that it is about."""
 
 
-class Mark(NamedTuple):
+class RelativePosition(NamedTuple):
     """A place that moves with its text: a text of the root, and a line in it."""
 
     text: int
@@ -57,7 +57,7 @@ class Unit(NamedTuple):
     starts: tuple[int, ...]
     """The first line of each text that the root depends on."""
     lengths: tuple[int, ...]
-    inlined: frozenset[Mark]
+    inlined: frozenset[RelativePosition]
     """The functions that it called."""
     spent: int
     """Steps of the budget."""
@@ -72,7 +72,7 @@ class Recalled(NamedTuple):
 
 
 @dataclass
-class Memory:
+class FileMemory:
     """What is known of one file from its earlier texts."""
 
     units: dict[Hashable, Unit] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class _Text(NamedTuple):
 class Reuse:
     """One analysis of a file of which something is known."""
 
-    def __init__(self, memory: Memory, source: Source, program: Program) -> None:
+    def __init__(self, memory: FileMemory, source: Source, program: Program) -> None:
         self._memory = memory
         module = self._module = program.module
         self._project = program.project
@@ -271,13 +271,15 @@ class Reuse:
         )
         return key, texts
 
-    def _place(self, node: ast.AST) -> Mark | None:
+    def _place(self, node: ast.AST) -> RelativePosition | None:
         """Where a function is, in a way that does not depend on the lines above its statement."""
         line = getattr(node, "lineno", 0)
         at = bisect_right(self._starts, line) - 1
         if at < 0:
             return None
-        return Mark(self._starts[at], line - self._starts[at], getattr(node, "col_offset", 0))
+        return RelativePosition(
+            self._starts[at], line - self._starts[at], getattr(node, "col_offset", 0)
+        )
 
     # What was found
 

@@ -35,7 +35,7 @@ from zerograd.explore.decisions import weight
 from zerograd.explore.explore import Outcome, explore
 from zerograd.explore.flow import Alt, Emit, Flow, Loop, rebuild, walk
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import Subject
+from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.file_index import site_of
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
@@ -111,7 +111,7 @@ class LoopsOfRoot:
             ident = node.outer
             yield ident
 
-    def steps_of(self, subject: Subject) -> list[_Loop]:
+    def steps_of(self, subject: SubjectKeys) -> list[_Loop]:
         """The loops in which a subject is stepped."""
         idents = {
             act.event.loop
@@ -120,7 +120,7 @@ class LoopsOfRoot:
         }
         return [self._loops[ident] for ident in sorted(idents)]
 
-    def add_outcome(self, outcome: Outcome, subject: Subject | None) -> None:
+    def add_outcome(self, outcome: Outcome, subject: SubjectKeys | None) -> None:
         """Notes what was found in the loops that it concerns."""
         violation = outcome.violation
         site = violation.step or violation.site
@@ -131,7 +131,7 @@ class LoopsOfRoot:
         for loop in loops:
             loop.outcomes.append(outcome)
 
-    def leave(self, subject: Subject, why: NotFollowed, call: str = "") -> None:
+    def leave(self, subject: SubjectKeys, why: NotFollowed, call: str = "") -> None:
         """Notes that the ways of a subject through its loops were not all followed; a call may be the cause."""
         for loop in self.steps_of(subject):
             step = next(iter(loop.steps))
@@ -140,7 +140,7 @@ class LoopsOfRoot:
     def _leave(self, loop: _Loop, gap: Gap) -> None:
         loop.gap = loop.gap or gap
 
-    def follow(self, subject: Subject, flow: Flow, budget: int) -> int:
+    def follow(self, subject: SubjectKeys, flow: Flow, budget: int) -> int:
         """Notes which steps of a subject are reached with gradients of which nothing is known.
 
         `flow` is what the subject sees. Gives back how many configurations were gone through.
@@ -168,7 +168,7 @@ class LoopsOfRoot:
                 self._leave(loop, Gap(why, cause.site, shown, cause.call or shown))
         return result.spent
 
-    def _account(self, subject: Subject, flow: Flow, events: list[Event]) -> None:
+    def _account(self, subject: SubjectKeys, flow: Flow, events: list[Event]) -> None:
         """Writes down how a subject's gradients go through its loops."""
         names = self._root.interpreter.env.names()
         params = tuple(sorted(name_of(key.plain, names) for key in subject.params or ()))

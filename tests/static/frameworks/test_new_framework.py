@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TABLE = '''"""Nimbus: its rocket runs backward, and `launch` steps and clears."""
 
-from zerograd.static.frameworks.table import RunsBackward, Call, Clears, Framework, Role, Steps, Whose
+from zerograd.static.frameworks.table import Clears, Framework, LibraryCall, Role, RunsBackward, Steps, Whose
 
 ROCKET = Role("rocket")
 
@@ -25,9 +25,9 @@ TABLE = Framework(
     packages=["nimbus"],
     classes={"Rocket": ROCKET},
     calls=[
-        Call("run_backward", RunsBackward(required=True), on=ROCKET),
-        Call("launch_step", Steps(Whose.FIRST), Clears(Whose.FIRST), on=ROCKET),
-        Call("keep_step", Steps(Whose.FIRST), on=ROCKET),
+        LibraryCall("run_backward", RunsBackward(required=True), on=ROCKET),
+        LibraryCall("launch_step", Steps(Whose.FIRST), Clears(Whose.FIRST), on=ROCKET),
+        LibraryCall("keep_step", Steps(Whose.FIRST), on=ROCKET),
     ],
 )
 '''

@@ -12,10 +12,10 @@ from zerograd.static.frameworks.accelerate import ACCELERATOR
 from zerograd.static.frameworks.deepspeed import ENGINE
 from zerograd.static.frameworks.lightning import FABRIC
 from zerograd.static.frameworks.table import (
-    Call,
     Clears,
     Framework,
     Gives,
+    LibraryCall,
     MayTouch,
     On,
     Role,
@@ -149,8 +149,8 @@ def test_a_use_without_a_name_fits_any_name() -> None:
 
 
 def test_a_call_that_does_something_to_its_owner_needs_one() -> None:
-    assert Call("x", Steps()).needs_owner
-    assert Call("x", Clears(Whose.FIRST)).needs_first
-    plain = Call("x", RunsBackward(), gives=Gives.UNKNOWN)
+    assert LibraryCall("x", Steps()).needs_owner
+    assert LibraryCall("x", Clears(Whose.FIRST)).needs_first
+    plain = LibraryCall("x", RunsBackward(), gives=Gives.UNKNOWN)
     assert not plain.needs_owner
     assert not plain.needs_first

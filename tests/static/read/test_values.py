@@ -15,10 +15,10 @@ from zerograd.static.read.values import (
     Fn,
     Frame,
     Grad,
+    KnownDict,
     Lit,
     Many,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -50,7 +50,7 @@ NO_KEYS: frozenset[object] = frozenset()
         (Tensor(ONE, TWO), ONE, TWO),
         (Many((Thing(A), Tensor(maybe=TWO))), ONE, TWO),
         (Many((Thing(A), Tensor(maybe=ONE))), ONE, NO_KEYS),
-        (Table((("x", Thing(A)), ("y", Thing(B)))), ONE | TWO, NO_KEYS),
+        (KnownDict((("x", Thing(A)), ("y", Thing(B)))), ONE | TWO, NO_KEYS),
         (Lit(1), NO_KEYS, NO_KEYS),
         (FUNCTION, NO_KEYS, NO_KEYS),
         (None, NO_KEYS, NO_KEYS),
@@ -162,7 +162,9 @@ def test_an_object_that_was_just_made_is_called_by_the_name_that_holds_it() -> N
 def test_items_are_called_by_their_place_in_the_collection() -> None:
     new = Thing(A, Role.OPTIMIZER, made=True)
     assert called(Many((new, Lit(1))), B) == Many((Thing(B.item("0"), Role.OPTIMIZER), Lit(1)))
-    assert called(Table((("x", new),)), B) == Table((("x", Thing(B.item("'x'"), Role.OPTIMIZER)),))
+    assert called(KnownDict((("x", new),)), B) == KnownDict(
+        (("x", Thing(B.item("'x'"), Role.OPTIMIZER)),)
+    )
 
 
 def test_what_is_known_by_itself_keeps_its_name() -> None:
@@ -184,9 +186,9 @@ def test_something_of_which_nothing_is_known_is_an_object_of_that_name() -> None
         (Params(ONE), ONE),
         (Params(frozenset()), None),
         (Thing(A), ONE),
-        (Table((("params", Params(ONE)), ("lr", Lit(1)))), ONE),
-        (Table((("lr", Lit(1)),)), None),
-        (Many((Params(ONE), Table((("params", Params(TWO)),)))), ONE | TWO),
+        (KnownDict((("params", Params(ONE)), ("lr", Lit(1)))), ONE),
+        (KnownDict((("lr", Lit(1)),)), None),
+        (Many((Params(ONE), KnownDict((("params", Params(TWO)),)))), ONE | TWO),
         (Many((Params(ONE), NOTHING)), None),
         (Many(()), None),
         (NOTHING, None),
@@ -203,7 +205,7 @@ def test_an_optimizer_steps_what_it_is_given(value: Value, keys: frozenset[objec
         (Many(()), True),
         (Params(ONE), True),
         (FUNCTION, True),
-        (Table(()), True),
+        (KnownDict(()), True),
         (Lit(1), False),
         (Tensor(ONE), False),
         (Grad(ONE), False),

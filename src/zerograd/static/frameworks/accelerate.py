@@ -6,12 +6,12 @@ import re
 
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
-    Call,
-    Changes,
     Context,
+    ContextEffect,
     Divided,
     Framework,
     Gives,
+    LibraryCall,
     On,
     Prepares,
     Role,
@@ -39,12 +39,12 @@ TABLE = Framework(
         ),
     ],
     calls=[
-        Call("backward", RunsBackward(required=True, divided=Divided.BY_WINDOW), on=ACCELERATOR),
-        Call("prepare*", Prepares(), on=ACCELERATOR, gives=Gives.ARGUMENTS),
-        Call("setup*", Prepares(), on=ACCELERATOR, gives=Gives.ARGUMENTS),
-        Call("unscale_gradients", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
+        LibraryCall("backward", RunsBackward(required=True, divided=Divided.BY_WINDOW), on=ACCELERATOR),
+        LibraryCall("prepare*", Prepares(), on=ACCELERATOR, gives=Gives.ARGUMENTS),
+        LibraryCall("setup*", Prepares(), on=ACCELERATOR, gives=Gives.ARGUMENTS),
+        LibraryCall("unscale_gradients", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
     ],
-    contexts=[Context("accumulate", Changes.ACCUMULATES, on=ACCELERATOR)],
+    contexts=[Context("accumulate", ContextEffect.ACCUMULATES, on=ACCELERATOR)],
     wrappers="unwrap_model",
     unscales_to_clip=[ACCELERATOR],
     closes_window=["sync_gradients"],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zerograd.static.frameworks.table import Changes, Context, Framework
+from zerograd.static.frameworks.table import Context, ContextEffect, Framework
 
 TABLE = Framework(
     packages=["apex"],
-    contexts=[Context("scale_loss", Changes.SCALES_LOSS)],
+    contexts=[Context("scale_loss", ContextEffect.SCALES_LOSS)],
     wrappers="initialize",
     mentions=["scale_loss"],
 )

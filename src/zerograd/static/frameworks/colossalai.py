@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from zerograd.static.frameworks.table import (
-    Call,
     Divided,
     Framework,
     Gives,
     HandsBack,
+    LibraryCall,
     MayTouch,
     Role,
     RunsBackward,
@@ -22,13 +22,13 @@ TABLE = Framework(
     classes={"Booster": BOOSTER},
     uses=[Use(BOOSTER, calls=["backward"], any_of=["boost", "execute_pipeline"])],
     calls=[
-        Call("backward", RunsBackward(divided=Divided.BY_LIBRARY), on=BOOSTER),
-        Call(
+        LibraryCall("backward", RunsBackward(divided=Divided.BY_LIBRARY), on=BOOSTER),
+        LibraryCall(
             "boost",
             on=BOOSTER,
             gives=HandsBack("model", "optimizer", "criterion", "dataloader", "lr_scheduler"),
         ),
-        Call("execute_pipeline", MayTouch(Whose.ANYONE), on=BOOSTER, gives=Gives.UNKNOWN),
+        LibraryCall("execute_pipeline", MayTouch(Whose.ANYONE), on=BOOSTER, gives=Gives.UNKNOWN),
     ],
     mentions=["execute_pipeline"],
 )

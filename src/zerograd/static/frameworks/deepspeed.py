@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from zerograd.static.frameworks.table import (
-    Call,
     Clears,
     Divided,
     Framework,
-    Made,
+    LibraryCall,
+    ReturnedTuple,
     Role,
     RunsBackward,
     Steps,
@@ -20,7 +20,7 @@ TABLE = Framework(
     packages=["deepspeed"],
     uses=[Use(ENGINE, calls=["backward", "step"], none_of=["zero_grad"])],
     calls=[
-        Call(
+        LibraryCall(
             "backward",
             RunsBackward(
                 required=True,
@@ -30,9 +30,9 @@ TABLE = Framework(
             ),
             on=ENGINE,
         ),
-        Call("step", Steps(), Clears(), on=ENGINE),
+        LibraryCall("step", Steps(), Clears(), on=ENGINE),
     ],
     makes=[
-        Made("deepspeed.initialize", ("", ENGINE), ("optimizer", Role.OTHER), None, None),
+        ReturnedTuple("deepspeed.initialize", ("", ENGINE), ("optimizer", Role.OTHER), None, None),
     ],
 )

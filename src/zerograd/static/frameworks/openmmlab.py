@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
-    Call,
     Clears,
     Divided,
     Framework,
+    LibraryCall,
     Role,
     RunsBackward,
     Steps,
@@ -21,7 +21,7 @@ TABLE = Framework(
     ],
     uses=[Use(Role.OPTIMIZER, named=pattern(r"optim\w*_wrapper$"))],
     calls=[
-        Call(
+        LibraryCall(
             "update_params",
             RunsBackward(divided=Divided.BY_LIBRARY), Steps(scaled=None), Clears(),
             on=Role.OPTIMIZER,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     CALLED,
-    Call,
     Divided,
     Framework,
     Gives,
+    LibraryCall,
     Role,
     RunsBackward,
     Use,
@@ -28,8 +28,8 @@ TABLE = Framework(
     ),
     uses=[Use(PIPELINE, named=pattern(r"(^|_)(pp|pipe\w*)_schedule$|^forward_backward_func$"))],
     calls=[
-        Call("step", _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
-        Call(CALLED, _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
+        LibraryCall("step", _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
+        LibraryCall(CALLED, _ALL, on=PIPELINE, gives=Gives.UNKNOWN),
     ],
     mentions=["forward_backward_func", "get_forward_backward_func"],
 )  # fmt: skip

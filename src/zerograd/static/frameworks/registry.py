@@ -12,13 +12,13 @@ from importlib import import_module
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
     CALLED,
-    Call,
-    Changes,
     Clears,
     Context,
+    ContextEffect,
     Effect,
     Framework,
-    Made,
+    LibraryCall,
+    ReturnedTuple,
     Role,
     Round,
     RunsBackward,
@@ -82,9 +82,9 @@ def _names_of(*effects: type[Effect]) -> frozenset[str]:
     )
 
 
-NO_GRAD = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.NO_GRAD)
-LOCAL = frozenset(c.name for c in _CONTEXTS.values() if c.changes is Changes.LOCAL)
-ACCUMULATES = tuple(c.name for c in _CONTEXTS.values() if c.changes is Changes.ACCUMULATES)
+NO_GRAD = tuple(c.name for c in _CONTEXTS.values() if c.changes is ContextEffect.NO_GRAD)
+LOCAL = frozenset(c.name for c in _CONTEXTS.values() if c.changes is ContextEffect.LOCAL)
+ACCUMULATES = tuple(c.name for c in _CONTEXTS.values() if c.changes is ContextEffect.ACCUMULATES)
 STEPS = _names_of(Steps)
 """Methods that step something."""
 GRADIENT_NAMES = _names_of(RunsBackward, Steps, Clears).union(
@@ -96,7 +96,7 @@ TELLING = frozenset().union(*(use.calls | use.any_of | use.none_of for use in _U
 
 
 @lru_cache(maxsize=1024)
-def calls_named(name: str) -> tuple[Call, ...]:
+def calls_named(name: str) -> tuple[LibraryCall, ...]:
     """What a method or function of this name may be."""
     return tuple(
         call
@@ -106,7 +106,7 @@ def calls_named(name: str) -> tuple[Call, ...]:
 
 
 @lru_cache(maxsize=1024)
-def call_on(name: str, role: Role) -> Call | None:
+def call_on(name: str, role: Role) -> LibraryCall | None:
     """What a method of an object of this role does."""
     return next((call for call in calls_named(name) if call.on is role), None)
 
@@ -154,7 +154,7 @@ def context_named(name: str) -> Context | None:
     return _CONTEXTS.get(name)
 
 
-def made_by(name: str) -> Made | None:
+def made_by(name: str) -> ReturnedTuple | None:
     """The objects that a function of this dotted name gives back."""
     last = name.rpartition(".")[2]
     return next((made for made in _MAKES if made.function == last and made.module in name), None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zerograd.static.frameworks.table import Call, Clears, Framework, Steps
+from zerograd.static.frameworks.table import Clears, Framework, LibraryCall, Steps
 
 TABLE = Framework(
     calls=[
-        Call("first_step", Steps(), Clears(flag="zero_grad")),
-        Call("second_step", Steps(), Clears(flag="zero_grad")),
+        LibraryCall("first_step", Steps(), Clears(flag="zero_grad")),
+        LibraryCall("second_step", Steps(), Clears(flag="zero_grad")),
     ],
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from zerograd.static.frameworks.table import Call, Divided, Framework, Gives, RunsBackward
+from zerograd.static.frameworks.table import Divided, Framework, Gives, LibraryCall, RunsBackward
 
 TABLE = Framework(
     packages=["skorch"],
     calls=[
-        Call("train_step_single", RunsBackward(divided=Divided.BY_LIBRARY), gives=Gives.UNKNOWN)
+        LibraryCall(
+            "train_step_single", RunsBackward(divided=Divided.BY_LIBRARY), gives=Gives.UNKNOWN
+        )
     ],
     driven=["train_step"],
 )

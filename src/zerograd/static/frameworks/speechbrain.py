@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zerograd.static.frameworks.table import Call, Framework, Gives, On
+from zerograd.static.frameworks.table import Framework, Gives, LibraryCall, On
 
 TABLE = Framework(
     packages=["speechbrain"],
-    calls=[Call("check_gradients", on=On.UNSEEN, gives=Gives.UNKNOWN)],
+    calls=[LibraryCall("check_gradients", on=On.UNSEEN, gives=Gives.UNKNOWN)],
     driven=["fit_batch"],
 )

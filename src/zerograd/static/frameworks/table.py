@@ -161,7 +161,7 @@ CALLED = "__call__"
 """The name of a call of an object itself."""
 
 
-class Call:
+class LibraryCall:
     """What a call of a library does."""
 
     def __init__(
@@ -194,7 +194,7 @@ class Call:
         )
 
 
-class Changes(Enum):
+class ContextEffect(Enum):
     """What a `with` block changes for its body."""
 
     NO_GRAD = "no graph is recorded"
@@ -207,7 +207,7 @@ class Changes(Enum):
 class Context:
     """What a context manager of a library does."""
 
-    def __init__(self, name: str, changes: Changes, *, on: Role | None = None) -> None:
+    def __init__(self, name: str, changes: ContextEffect, *, on: Role | None = None) -> None:
         self.name = name
         self.changes = changes
         self.on = on
@@ -249,7 +249,7 @@ class Use:
         )
 
 
-class Made:
+class ReturnedTuple:
     """The tuple of objects that a function of a library gives back."""
 
     def __init__(self, function: str, *items: tuple[str, Role] | None) -> None:
@@ -282,9 +282,9 @@ class Framework:
         packages: Iterable[str] = (),
         classes: Mapping[str, Role] | None = None,
         uses: Iterable[Use] = (),
-        calls: Iterable[Call] = (),
+        calls: Iterable[LibraryCall] = (),
         contexts: Iterable[Context] = (),
-        makes: Iterable[Made] = (),
+        makes: Iterable[ReturnedTuple] = (),
         wrappers: str = "",
         clips: Iterable[str] = (),
         unscales_to_clip: Iterable[Role] = (),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zerograd.static.frameworks.table import (
     CALLED,
-    Call,
     Framework,
     Gives,
+    LibraryCall,
     Role,
     RunsBackward,
     Steps,
@@ -24,7 +24,7 @@ TABLE = Framework(
         "ApexScalerAccum": LOSS_SCALER,
     },
     calls=[
-        Call(
+        LibraryCall(
             CALLED,
             RunsBackward(),
             Steps(Whose.SECOND, scaled=None, when=["update_grad", "need_update"]),

@@ -6,11 +6,11 @@ import re
 
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import (
-    Call,
-    Changes,
     Context,
+    ContextEffect,
     Framework,
     Gives,
+    LibraryCall,
     MayTouch,
     On,
     Restores,
@@ -49,22 +49,22 @@ TABLE = Framework(
         Use(GRAPH, calls=["replay"], named=pattern(r"graph|^g$", re.IGNORECASE)),
     ],
     calls=[
-        Call("scale", on=SCALER, gives=Gives.SCALED_LOSS, always=True),
-        Call("unscale_", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
-        Call("step", Steps(Whose.EACH_OF_FIRST, scaled=True), on=SCALER),
-        Call("update", Updates(), on=SCALER, always=True),
-        Call("replay", MayTouch(Whose.ANYONE), on=GRAPH),
+        LibraryCall("scale", on=SCALER, gives=Gives.SCALED_LOSS, always=True),
+        LibraryCall("unscale_", Unscales(Whose.EACH_OF_FIRST), on=On.ANYTHING),
+        LibraryCall("step", Steps(Whose.EACH_OF_FIRST, scaled=True), on=SCALER),
+        LibraryCall("update", Updates(), on=SCALER, always=True),
+        LibraryCall("replay", MayTouch(Whose.ANYONE), on=GRAPH),
         *(
-            Call(name, Restores(), gives=Gives.UNKNOWN)
+            LibraryCall(name, Restores(), gives=Gives.UNKNOWN)
             for name in ("load_state_dict", "set_params", "set_parameters", "set_weights")
         ),
     ],
     contexts=[
-        Context("no_grad", Changes.NO_GRAD),
-        Context("inference_mode", Changes.NO_GRAD),
-        Context("enable_grad", Changes.GRAD),
-        Context("set_grad_enabled", Changes.GRAD),
-        Context("no_sync", Changes.LOCAL),
+        Context("no_grad", ContextEffect.NO_GRAD),
+        Context("inference_mode", ContextEffect.NO_GRAD),
+        Context("enable_grad", ContextEffect.GRAD),
+        Context("set_grad_enabled", ContextEffect.GRAD),
+        Context("no_sync", ContextEffect.LOCAL),
     ],
     wrappers=r"DataParallel|DDP|FSDP|^compile|convert_sync_batchnorm|fully_shard|script"
     r"|parallelize\w*|to_device",

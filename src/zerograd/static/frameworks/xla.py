@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zerograd.static.frameworks.table import (
-    Call,
     Framework,
+    LibraryCall,
     MayTouch,
     On,
     Role,
@@ -14,7 +14,9 @@ from zerograd.static.frameworks.table import (
 
 TABLE = Framework(
     calls=[
-        Call("optimizer_step", Steps(Whose.FIRST), on=On.MODULE),
-        Call("optimizer_step", Steps(Whose.FIRST), MayTouch(Whose.FIRST), given=Role.OPTIMIZER),
+        LibraryCall("optimizer_step", Steps(Whose.FIRST), on=On.MODULE),
+        LibraryCall(
+            "optimizer_step", Steps(Whose.FIRST), MayTouch(Whose.FIRST), given=Role.OPTIMIZER
+        ),
     ],
 )

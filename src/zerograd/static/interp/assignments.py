@@ -20,10 +20,10 @@ from zerograd.static.read.file_index import stripped, text_of
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.values import (
     NOTHING,
+    KnownDict,
     Lit,
     Many,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -171,14 +171,14 @@ class Assignments:
         key = self.evaluator.peek(target.slice)
         if (
             isinstance(target.value, ast.Name)
-            and isinstance(holder, Table)
+            and isinstance(holder, KnownDict)
             and isinstance(key, Lit)
         ):
             kept = tuple(item for item in holder.items if item[0] != key.value)
-            self.env.frame.env[target.value.id] = Table((*kept, (key.value, value)))
+            self.env.frame.env[target.value.id] = KnownDict((*kept, (key.value, value)))
         elif isinstance(holder, Thing) and isinstance(key, Lit):
             self.env.heap[holder.key.item(repr(key.value))] = value
-        elif isinstance(target.value, ast.Name) and isinstance(holder, Table):
+        elif isinstance(target.value, ast.Name) and isinstance(holder, KnownDict):
             if isinstance(value, Tensor) and all(
                 isinstance(one, Tensor) for _, one in holder.items
             ):

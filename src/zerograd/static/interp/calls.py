@@ -30,11 +30,11 @@ from zerograd.static.read.values import (
     Fn,
     Grad,
     Klass,
+    KnownDict,
     Lit,
     Many,
     Origin,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -148,7 +148,7 @@ class Calls:
         arguments = self.evaluator.arguments(node)
         if isinstance(owner, (Params, Grad)):
             return self.parameters.method(node, func, owner, arguments)
-        if isinstance(owner, Table):
+        if isinstance(owner, KnownDict):
             return _table_method(func, owner, arguments)
         if isinstance(owner, Many):
             return self.list_method(func, owner, arguments)
@@ -330,7 +330,7 @@ class Calls:
         return any(part != module.key and part.is_inside(module.key) for part in parts)
 
 
-def _table_method(func: ast.Attribute, owner: Table, arguments: list[Value]) -> Value:
+def _table_method(func: ast.Attribute, owner: KnownDict, arguments: list[Value]) -> Value:
     if func.attr == "values":
         return Many(tuple(value for _, value in owner.items))
     if func.attr == "items":

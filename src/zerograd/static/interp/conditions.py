@@ -28,7 +28,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Function, nodes, parameters, text_of
-from zerograd.static.read.keys import SELF, Item, Key, Part
+from zerograd.static.read.keys import SELF, Item, Key, KeyPart
 from zerograd.static.read.values import Fn, Frame, Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -389,7 +389,7 @@ def _is_setting(value: Thing) -> bool:
     )
 
 
-def _is_named(part: Part) -> bool:
+def _is_named(part: KeyPart) -> bool:
     return isinstance(part, Item) and part.text[:1] in "\"'"
 
 

@@ -10,7 +10,7 @@ from zerograd.core.records import dataclass, replace
 from zerograd.explore.flow import Alt, Flow, Seq, Set, Try
 from zerograd.explore.logic import Const, Count, Expr, LastIteration, Op, Synchronises
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import Changes
+from zerograd.static.frameworks.table import ContextEffect
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.conditions import Conditions
@@ -100,15 +100,15 @@ class Contexts:
         context = item.context_expr
         known = registry.context_named(_name_of(context).rsplit(".", 1)[-1])
         changes = known.changes if known is not None else None
-        if changes is Changes.NO_GRAD:
+        if changes is ContextEffect.NO_GRAD:
             self.mode.no_grad += 1
             return None
-        if changes is Changes.GRAD:
+        if changes is ContextEffect.GRAD:
             self.mode.no_grad = 0
             return None
         if (
             known is not None
-            and changes is Changes.ACCUMULATES
+            and changes is ContextEffect.ACCUMULATES
             and isinstance(context, ast.Call)
             and isinstance(context.func, ast.Attribute)
         ):
@@ -119,7 +119,7 @@ class Contexts:
                 ends = self.accumulate(context, text_of(source))
                 return lambda: self.emitter.add(ends)
         leaves = None
-        if changes is Changes.SCALES_LOSS and isinstance(context, ast.Call):
+        if changes is ContextEffect.SCALES_LOSS and isinstance(context, ast.Call):
             losses = self.evaluator.arguments(context)[:1]
             value: Value = replace(mix(losses), scaled=None)
         else:

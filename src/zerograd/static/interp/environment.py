@@ -14,7 +14,7 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module, assigned_names
-from zerograd.static.read.values import Fn, Frame, Klass, Many, Table, Thing, Value
+from zerograd.static.read.values import Fn, Frame, Klass, KnownDict, Many, Thing, Value
 
 
 class LoopNode(NamedTuple):
@@ -291,6 +291,6 @@ class KnownObjects:
         elif isinstance(value, Many):
             for item in value.items:
                 self.hand_on(item)
-        elif isinstance(value, Table):
+        elif isinstance(value, KnownDict):
             for _, item in value.items:
                 self.hand_on(item)

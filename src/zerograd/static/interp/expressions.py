@@ -17,10 +17,10 @@ from zerograd.static.read.values import (
     NOTHING,
     Fn,
     Grad,
+    KnownDict,
     Lit,
     Many,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -96,14 +96,14 @@ class Expressions:
             value = self.evaluator.value(item)
             name = self.evaluator.value(key) if key is not None else NOTHING
             items.append((name.value if isinstance(name, Lit) else "?", value))
-        return Table(tuple(items))
+        return KnownDict(tuple(items))
 
     def subscript(self, node: ast.Subscript) -> Value:
         """`x[key]`."""
         owner, key = self.evaluator.value(node.value), self.evaluator.value(node.slice)
         if isinstance(owner, Many):
             return _item_of_many(owner, key)
-        if isinstance(owner, Table):
+        if isinstance(owner, KnownDict):
             for name, value in owner.items:
                 if isinstance(key, Lit) and name == key.value:
                     return value

@@ -13,12 +13,12 @@ from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import (
     CALLED,
-    Call,
     Clears,
     Divided,
     Effect,
     Gives,
     HandsBack,
+    LibraryCall,
     MayTouch,
     On,
     Prepares,
@@ -45,10 +45,10 @@ from zerograd.static.read.values import (
     NOTHING,
     Fn,
     Klass,
+    KnownDict,
     Lit,
     Many,
     Origin,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -102,7 +102,7 @@ class FrameworkCalls:
             return None  # the name of a loss, or a second loss: there is no optimizer to step
         return self.perform(call, node, None, arguments)
 
-    def _is_on(self, call: Call, func: ast.Attribute, owner: Value) -> bool:
+    def _is_on(self, call: LibraryCall, func: ast.Attribute, owner: Value) -> bool:
         """Whether what a method is called on is what the table says."""
         if call.on is On.ANYTHING:
             return True
@@ -120,7 +120,7 @@ class FrameworkCalls:
                 return False
         return self.objects.role(owner, func.value) is call.on
 
-    def _is_handed(self, call: Call, node: ast.Call, arguments: list[Value]) -> bool:
+    def _is_handed(self, call: LibraryCall, node: ast.Call, arguments: list[Value]) -> bool:
         """Whether a call is handed what the table says, and what its effects need."""
         if call.on is On.MODULE and call.steps_first and node.args and arguments:
             # Whatever an unseen function gave back: what a library steps is an optimizer.
@@ -138,7 +138,7 @@ class FrameworkCalls:
         return self.objects.role(first, source) is role
 
     def perform(
-        self, call: Call, node: ast.Call, owner: Value | None, arguments: list[Value]
+        self, call: LibraryCall, node: ast.Call, owner: Value | None, arguments: list[Value]
     ) -> Value:
         """Does what a call does, and gives back what it gives back."""
         for effect in call.does:
@@ -237,7 +237,7 @@ class FrameworkCalls:
                     self.known.prepared[item.key] = name
         self.emitter.add(Set(Synchronises(name), Const(True)))
 
-    def _configured(self, owner: Thing, call: Call) -> Value:
+    def _configured(self, owner: Thing, call: LibraryCall) -> Value:
         """The optimizers that a method of the same object gives back, without their schedulers."""
         assert isinstance(call.gives, ResultOf)
         key = owner.key.attribute(f"{call.name}()")
@@ -288,7 +288,7 @@ def _each(value: Value) -> Iterator[Value]:
 
 
 def _optimizer_in(value: Value) -> Thing | None:
-    if isinstance(value, Table):
+    if isinstance(value, KnownDict):
         value = next((item for name, item in value.items if name == "optimizer"), NOTHING)
     return value if isinstance(value, Thing) and value.role is Role.OPTIMIZER else None
 

@@ -9,7 +9,7 @@ from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import walk
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import Call, Divided, Role, RunsBackward
+from zerograd.static.frameworks.table import Divided, LibraryCall, Role, RunsBackward
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import NOBODY, Effects, keyword
 from zerograd.static.interp.emitter import Act, Emitter, Gate
@@ -105,7 +105,7 @@ def _spans(node: ast.AST, line: int) -> bool:
     return end is None or node.lineno <= line <= end  # type: ignore[attr-defined]
 
 
-_WRAPPER = Call("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
+_WRAPPER = LibraryCall("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
 """What the `backward` of an unknown library's object does with a loss."""
 
 

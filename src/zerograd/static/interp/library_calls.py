@@ -23,11 +23,11 @@ from zerograd.static.read.values import (
     Each,
     Fn,
     Grad,
+    KnownDict,
     Lit,
     Many,
     Origin,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -127,7 +127,7 @@ class BuiltinCalls:
         if node.args:
             return self.same(node, name)
         pairs = [(keyword.arg, self.evaluator.value(keyword.value)) for keyword in node.keywords]
-        return Table(tuple(pairs))
+        return KnownDict(tuple(pairs))
 
     def get_attribute(self, node: ast.Call, name: str) -> Value | None:
         """`getattr(x, "name")`, `getattr(self, f"optimizer_{i}")`, `getattr(torch.optim, name)`."""

@@ -38,10 +38,10 @@ from zerograd.static.read.values import (
     Each,
     Fn,
     Grad,
+    KnownDict,
     Lit,
     Many,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -457,7 +457,7 @@ def items_of(value: Value) -> list[Value] | None:
     if isinstance(value, Many) and 0 < len(value.items) <= MOST_ITEMS:
         if any(is_object(item) for item in value.items):
             return list(value.items)
-    if isinstance(value, Table) and 0 < len(value.items) <= MOST_ITEMS:
+    if isinstance(value, KnownDict) and 0 < len(value.items) <= MOST_ITEMS:
         return [Lit(key) if isinstance(key, (str, int)) else NOTHING for key, _ in value.items]
     return None
 
@@ -513,7 +513,7 @@ class Comprehensions:
             value = self.repeated(node)
             if isinstance(value, (Params, Grad, Tensor)):
                 return value
-            return Many((value,)) if isinstance(value, Table) else NOTHING
+            return Many((value,)) if isinstance(value, KnownDict) else NOTHING
         finally:
             self.env.frame.env = env
 
@@ -534,7 +534,7 @@ class Comprehensions:
             self.env.frame.env = env
         if not all(isinstance(key, Lit) for key, _ in pairs):
             return NOTHING
-        return Table(tuple((key.value, value) for key, value in pairs if isinstance(key, Lit)))
+        return KnownDict(tuple((key.value, value) for key, value in pairs if isinstance(key, Lit)))
 
     def repeated(self, node: Comprehension) -> Value:
         """The item of a comprehension; what it does is done in a loop."""

@@ -17,11 +17,11 @@ from zerograd.static.read.values import (
     Fn,
     Frame,
     Klass,
+    KnownDict,
     Lit,
     Many,
     Origin,
     Params,
-    Table,
     Thing,
     Value,
     called,
@@ -161,7 +161,7 @@ class Names:
         finally:
             self.evaluating.discard(mark)
         value = join(values)
-        if isinstance(value, (Thing, Many, Table, Params, Klass, Fn, Origin)):
+        if isinstance(value, (Thing, Many, KnownDict, Params, Klass, Fn, Origin)):
             return called(value, local(name))
         if isinstance(value, Lit) and len(values) == 1:
             return value

@@ -24,11 +24,11 @@ from zerograd.static.read.values import (
     Frame,
     Grad,
     Klass,
+    KnownDict,
     Lit,
     Many,
     Origin,
     Params,
-    Table,
     Tensor,
     Thing,
     Value,
@@ -164,7 +164,7 @@ def methods_of(klass: Klass) -> Iterator[Fn]:
 
 
 _NONE: frozenset[str] = frozenset()
-_EMPTY = (Lit(None), Many(()), Table(()))
+_EMPTY = (Lit(None), Many(()), KnownDict(()))
 
 
 def _added(klass: Klass, attr: str) -> Iterator[tuple[Function, ast.expr, bool]]:
@@ -319,7 +319,7 @@ class Objects:
         values = [value for value in values if value not in _EMPTY] or values
         if not values:
             return None
-        if all(value in (Many(()), Table(())) for value in values):
+        if all(value in (Many(()), KnownDict(())) for value in values):
             return Thing(owner.key.attribute(attr))  # it is filled later
         # What a wrapper gives back is known less well than what it was handed.
         ranked = sorted(values, key=_unknown)

@@ -16,7 +16,15 @@ from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, SCHEDULER
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import LEAVES, Facts, Touch, blocks, children, nodes, text_of
+from zerograd.static.read.file_index import (
+    LEAVES,
+    Facts,
+    GradientCall,
+    blocks,
+    children,
+    nodes,
+    text_of,
+)
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import Fn
 
@@ -103,7 +111,7 @@ def written_steps(
             if (
                 isinstance(func, ast.Attribute)
                 and func.attr == "step"
-                and _counts(Touch("step", text_of(func.value)), module.methods)
+                and _counts(GradientCall("step", text_of(func.value)), module.methods)
             ):
                 found.setdefault(loop, []).append(node)
             elif others is not None:
@@ -147,7 +155,7 @@ def is_plain(root: ast.AST, module: Module) -> bool:
     return repeated_steps(root, module) is not None
 
 
-def _counts(touch: Touch, methods: Methods) -> bool:
+def _counts(touch: GradientCall, methods: Methods) -> bool:
     """Whether an act concerns gradients: environments and schedulers have a `step`, too."""
     if (
         touch.kind != "step"
@@ -158,7 +166,7 @@ def _counts(touch: Touch, methods: Methods) -> bool:
     return not (SCHEDULER.search(last) or NOT_AN_OPTIMIZER.search(last))
 
 
-def _is_right(block: list[Touch], alone: bool, late: bool) -> bool:
+def _is_right(block: list[GradientCall], alone: bool, late: bool) -> bool:
     """One round after the other: `zero x, backward, step x`; for one alone also with the zero last."""
     at = 0
     early = bool(block) and block[0].kind == "zero_grad"
@@ -175,7 +183,7 @@ def _is_right(block: list[Touch], alone: bool, late: bool) -> bool:
     return True
 
 
-def _round(block: list[Touch], at: int, alone: bool, late: bool) -> int | None:
+def _round(block: list[GradientCall], at: int, alone: bool, late: bool) -> int | None:
     """Where a round that begins here ends."""
     first = block[at]
     early = first.kind == "zero_grad"
@@ -194,6 +202,6 @@ def _round(block: list[Touch], at: int, alone: bool, late: bool) -> int | None:
         return at + 1 if step.what == first.what else None
     # The zero comes last: nothing may leave the block between the step and it.
     clear = block[at + 1] if at + 1 < len(block) else None
-    if not late or clear is None or clear != Touch("zero_grad", step.what, step.at + 1):
+    if not late or clear is None or clear != GradientCall("zero_grad", step.what, step.at + 1):
         return None
     return at + 2

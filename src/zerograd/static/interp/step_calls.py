@@ -8,7 +8,7 @@ from zerograd.core.events import Clip, Unscale
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import Call, Role, Steps, Whose
+from zerograd.static.frameworks.table import LibraryCall, Role, Steps, Whose
 from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.constructors import Constructors
 from zerograd.static.interp.effects import NOBODY, Effects, is_constant, keyword
@@ -32,7 +32,7 @@ from zerograd.static.read.values import (
     roots,
 )
 
-_WRAPPER = Call("step", Steps(Whose.FIRST, scaled=None))
+_WRAPPER = LibraryCall("step", Steps(Whose.FIRST, scaled=None))
 """What the `step` of an unknown library's object does with an optimizer."""
 
 

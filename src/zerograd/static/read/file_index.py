@@ -18,7 +18,7 @@ from zerograd.static.read.vocabulary import OBJECT_METHODS
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Touch(NamedTuple):
+class GradientCall(NamedTuple):
     """Something done to gradients: `step` on `self.optimizer`, as a statement at this place."""
 
     kind: str
@@ -52,7 +52,7 @@ class Facts:
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """Name and attribute of every `name.attribute`."""
     yields: bool = False
-    touches: list[Touch] = field(default_factory=list)
+    touches: list[GradientCall] = field(default_factory=list)
     """All that is done to gradients, inner functions left out."""
     inner_touches: bool = False
     """An inner function does something to gradients."""
@@ -248,7 +248,7 @@ def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
 
 
 @dataclass(eq=False)
-class Part:
+class StatementFacts:
     """The facts of some statements of the top level: of these themselves, and of the functions in them."""
 
     own: FileFacts
@@ -268,10 +268,10 @@ def read(tree: ast.Module) -> FileFacts:
     return joined(tree, [part(tree.body)])
 
 
-def part(statements: list[ast.stmt]) -> Part:
+def part(statements: list[ast.stmt]) -> StatementFacts:
     """All facts of some statements of the top level."""
     whole = Facts()
-    found = Part(FileFacts(), FileFacts(), whole)
+    found = StatementFacts(FileFacts(), FileFacts(), whole)
     inner: list[tuple[ast.AST, Chain]] = []
     _read_body(found.own, ast.Module(statements, []), (whole,), inner)
     found.own.top = replace(whole, calls=set(whole.calls))
@@ -286,7 +286,7 @@ def part(statements: list[ast.stmt]) -> Part:
     return found
 
 
-def joined(tree: ast.Module, parts: list[Part]) -> FileFacts:
+def joined(tree: ast.Module, parts: list[StatementFacts]) -> FileFacts:
     """The facts of a file that has these parts."""
     file = FileFacts()
     whole = file.functions[tree] = Facts()
@@ -376,7 +376,7 @@ _NAMES_OR_CLIPS = GRADIENT_NAMES | CLIPS
 _NOTED = _NAMES_OR_CLIPS | _TELLING | {"data"}
 
 
-def blocks(root: ast.AST) -> list[list[Touch]]:
+def blocks(root: ast.AST) -> list[list[GradientCall]]:
     """What a function does to gradients in statements of their own, block by block, and where it may leave."""
     found = []
     todo = [root]
@@ -394,24 +394,24 @@ def blocks(root: ast.AST) -> list[list[Touch]]:
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-def _block(statements: list[ast.stmt]) -> list[Touch]:
+def _block(statements: list[ast.stmt]) -> list[GradientCall]:
     """The statements of a block that are one plain call (`loss.backward()`) or that may leave the block."""
-    block: list[Touch] = []
+    block: list[GradientCall] = []
     for at, node in enumerate(statements):
         if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
             if block and _may_leave_by(node):
-                block.append(Touch(LEAVES, "", at))
+                block.append(GradientCall(LEAVES, "", at))
             continue
         call = node.value
         if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
-            block.append(Touch(call.func.id, "", at))
+            block.append(GradientCall(call.func.id, "", at))
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _NAMES_OR_CLIPS:
             if call.func.attr in CLIPS:
-                block.append(Touch(call.func.attr, "", at))
+                block.append(GradientCall(call.func.attr, "", at))
             elif isinstance(node, ast.Expr) and not call.args:
                 if any(keyword.arg == "gradient" for keyword in call.keywords):
                     continue  # the backward begins elsewhere
-                block.append(Touch(call.func.attr, text_of(call.func.value), at))
+                block.append(GradientCall(call.func.attr, text_of(call.func.value), at))
     return block
 
 
@@ -446,7 +446,7 @@ def _may_leave_by(node: ast.AST, in_loop: bool = False) -> bool:
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def _touch(chain: Chain, touch: Touch) -> None:
+def _touch(chain: Chain, touch: GradientCall) -> None:
     chain[-1].touches.append(touch)
     for facts in chain[:-1]:
         facts.inner_touches = True
@@ -555,7 +555,7 @@ def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) ->
 
 
 def _name(node: ast.Name, chain: Chain) -> None:
-    _touch(chain, Touch(node.id, ""))
+    _touch(chain, GradientCall(node.id, ""))
     if node.id in GRADIENT_NAMES:
         _mention(chain)
 
@@ -595,7 +595,7 @@ def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
     if node.attr in _NAMES_OR_CLIPS and (
         node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)
     ):
-        _touch(chain, Touch(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
+        _touch(chain, GradientCall(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
     if node.attr in GRADIENT_NAMES and (
         node.attr not in _IF_CALLED or not isinstance(node.ctx, ast.Load)
     ):
@@ -663,7 +663,7 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         if name.endswith(".step") or (scales and len(node.args) + len(node.keywords) > 1):
             _step(chain)
         if scales:
-            _touch(chain, Touch("scaler", name))
+            _touch(chain, GradientCall("scaler", name))
 
 
 _CALLED = ("caler", "amp", ".step", ".requires_grad_")

@@ -16,7 +16,7 @@ class Local(NamedTuple):
     name: str
 
 
-class Made(NamedTuple):
+class AllocationSite(NamedTuple):
     """An object that was made at this place."""
 
     call: int
@@ -30,7 +30,7 @@ class Item(NamedTuple):
     text: str
 
 
-class Mark:
+class KeyTag:
     """A part of a key that is not named in the code."""
 
     __slots__ = ("text",)
@@ -42,18 +42,18 @@ class Mark:
         return self.text
 
 
-ANY_ITEM = Mark("[*]")
+ANY_ITEM = KeyTag("[*]")
 """Any item of a collection."""
-CALLED = Mark("[?]")
+CALLED = KeyTag("[?]")
 """What a call gives back that cannot be seen: another object each time, perhaps."""
-BY_HAND = Mark("by hand:")
+BY_HAND = KeyTag("by hand:")
 """First part: what the code steps by hand, without an optimizer."""
 
-Part = Local | Made | Item | Mark | str
+KeyPart = Local | AllocationSite | Item | KeyTag | str
 """A string is an attribute."""
 
 
-class Key(tuple[Part, ...]):
+class Key(tuple[KeyPart, ...]):
     """The name of an object or a variable."""
 
     __slots__ = ()
@@ -116,7 +116,7 @@ class Key(tuple[Part, ...]):
     def object(self) -> Key:
         """The object that the first attribute belongs to."""
         for at, part in enumerate(self[1:], 1):
-            if isinstance(part, (str, Made)):
+            if isinstance(part, (str, AllocationSite)):
                 return Key(self[:at])
         return self
 
@@ -124,7 +124,7 @@ class Key(tuple[Part, ...]):
     def call(self) -> int:
         """The call in which the variable is, or the object was made."""
         first = self[0]
-        return first.call if isinstance(first, (Local, Made)) else 0
+        return first.call if isinstance(first, (Local, AllocationSite)) else 0
 
     @property
     def shown(self) -> str:
@@ -137,7 +137,7 @@ class Key(tuple[Part, ...]):
     def last_name(self) -> str:
         """The last attribute and what follows it; the whole key if it has none."""
         for at in range(len(self) - 1, 0, -1):
-            if isinstance(self[at], (str, Made)):
+            if isinstance(self[at], (str, AllocationSite)):
                 return "".join(map(part_shown, self[at:]))[1:]
         return str(self)
 
@@ -148,7 +148,7 @@ class Key(tuple[Part, ...]):
             return True
         if outer[-1] is not ANY_ITEM or self[: length - 1] != outer[:-1]:
             return False
-        return len(self) >= length and isinstance(self[length - 1], (Item, Mark))
+        return len(self) >= length and isinstance(self[length - 1], (Item, KeyTag))
 
     def overlaps(self, other: Key) -> bool:
         """Whether one of the two is inside the other."""
@@ -160,15 +160,15 @@ class Key(tuple[Part, ...]):
         return f"{BY_HAND}{shown}" if self.is_by_hand else shown
 
 
-def part_shown(part: Part) -> str:
+def part_shown(part: KeyPart) -> str:
     """A part of a key as it is in the code."""
     if isinstance(part, Local):
         return part.name
     if isinstance(part, Item):
         return f"[{part.text}]"
-    if isinstance(part, Made):
+    if isinstance(part, AllocationSite):
         return f".{part.line}:{part.column}"
-    return part.text if isinstance(part, Mark) else f".{part}"
+    return part.text if isinstance(part, KeyTag) else f".{part}"
 
 
 def local(name: str, call: int = 0) -> Key:
@@ -178,7 +178,7 @@ def local(name: str, call: int = 0) -> Key:
 
 def made(line: int, column: int, call: int = 0) -> Key:
     """The key of an object that is made at this place."""
-    return Key((Made(call, line, column),))
+    return Key((AllocationSite(call, line, column),))
 
 
 SELF = local("self")

@@ -30,7 +30,7 @@ Names = frozenset[bytes]
 NONE: Names = frozenset()
 
 
-class Part(NamedTuple):
+class Section(NamedTuple):
     """A function or a class at the top level of a file, or all else there, which has no name."""
 
     bases: list[bytes]
@@ -67,7 +67,7 @@ class Outline:
         }
 
     @cached_property
-    def parts(self) -> dict[bytes, Part]:
+    def parts(self) -> dict[bytes, Section]:
         """What the file defines at its top level, by name."""
         return _parts(self.data)
 
@@ -361,7 +361,7 @@ class _Block(NamedTuple):
     """A block of the file that is being read: where its lines belong."""
 
     indent: int
-    part: Part
+    part: Section
     function: bytes
     looped: bool
     lines: list[bytes]
@@ -374,8 +374,8 @@ class _Block(NamedTuple):
         return calls[self.function]
 
 
-def _parts(data: bytes) -> dict[bytes, Part]:
-    top = Part([], {b"": set()}, {b"": set()})
+def _parts(data: bytes) -> dict[bytes, Section]:
+    top = Section([], {b"": set()}, {b"": set()})
     parts = {b"": top}
     blocks = [_Block(-1, top, b"", False, [])]
     closed: list[_Block] = []
@@ -402,7 +402,7 @@ def _parts(data: bytes) -> dict[bytes, Part]:
         else:
             if not deep:
                 listed = re.findall(rb"\w+", bases or b"") if kind == b"class" else []
-                part = parts[name] = Part(listed, {b"": set()}, {b"": set()})
+                part = parts[name] = Section(listed, {b"": set()}, {b"": set()})
             if kind == b"def":
                 part.once.setdefault(name, set())
                 part.repeated.setdefault(name, set())

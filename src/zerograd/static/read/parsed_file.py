@@ -10,7 +10,7 @@ import ast
 from typing import Any, NamedTuple
 
 from zerograd.static.read import file_index
-from zerograd.static.read.file_index import FileFacts, Part
+from zerograd.static.read.file_index import FileFacts, StatementFacts
 from zerograd.static.read.source import OLD_ASYNC, Source, Unreadable, parse, parse_text
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -21,7 +21,7 @@ class _Piece(NamedTuple):
 
     text: str
     body: list[ast.stmt]
-    part: Part
+    part: StatementFacts
     places: list[dict[str, Any]]
     """The fields of all its nodes that have lines, once they were asked for."""
 

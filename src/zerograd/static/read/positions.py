@@ -16,7 +16,7 @@ from zerograd.static.read.load import read
 from zerograd.static.read.source import Source, Unreadable
 
 
-class Places:
+class PositionMap:
     """Changes the positions in one file's findings to those that the user sees."""
 
     def __init__(self, source: Source) -> None:

@@ -113,7 +113,7 @@ class Each:
 
 
 @dataclass(frozen=True)
-class Table:
+class KnownDict:
     """A dict whose entries are known."""
 
     items: tuple[tuple[object, Value], ...]
@@ -152,7 +152,7 @@ class Origin:
     """Of the project's module."""
 
 
-Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Each | Table | Fn | Origin | Bound
+Value = Lit | Klass | Thing | Params | Grad | Tensor | Many | Each | KnownDict | Fn | Origin | Bound
 
 
 @dataclass(eq=False)
@@ -196,7 +196,7 @@ NOTHING = Tensor(divided=None, scaled=None)
 
 def is_object(value: Value) -> bool:
     """Whether a value is something with an identity, not the result of a computation."""
-    return isinstance(value, (Thing, Many, Each, Params, Fn, Klass, Table))
+    return isinstance(value, (Thing, Many, Each, Params, Fn, Klass, KnownDict))
 
 
 def called(value: Value, key: Key) -> Value:
@@ -206,8 +206,8 @@ def called(value: Value, key: Key) -> Value:
     if isinstance(value, Many):
         items = enumerate(value.items)
         return Many(tuple(called(item, key.item(str(index))) for index, item in items))
-    if isinstance(value, Table):
-        return Table(
+    if isinstance(value, KnownDict):
+        return KnownDict(
             tuple((name, called(item, key.item(repr(name)))) for name, item in value.items)
         )
     if isinstance(value, (Params, Each, Klass, Fn, Origin, Bound)):
@@ -221,7 +221,7 @@ def parts(value: Value) -> Iterator[Value]:
     """What a collection, or a collection in it, holds; any other value is itself."""
     if isinstance(value, Many):
         yield from (part for item in value.items for part in parts(item))
-    elif isinstance(value, Table):
+    elif isinstance(value, KnownDict):
         yield from (part for _, item in value.items for part in parts(item))
     else:
         yield value
@@ -233,7 +233,7 @@ def parameters_of(value: Value) -> frozenset[Key] | None:
         return value.keys or None
     if isinstance(value, Thing):
         return frozenset({value.key})
-    if isinstance(value, Table):
+    if isinstance(value, KnownDict):
         found = [item for name, item in value.items if name == "params"]
         return parameters_of(found[0]) if found else None
     if isinstance(value, Each):
@@ -257,7 +257,7 @@ def roots(value: Value | None) -> tuple[frozenset[Key], frozenset[Key]]:
         return roots(value.item)
     if isinstance(value, Many):
         return _union(value.items)
-    if isinstance(value, Table):
+    if isinstance(value, KnownDict):
         return _union([item for _, item in value.items])
     return frozenset(), frozenset()
 
