@@ -17,9 +17,9 @@ from zerograd.runtime.subjects import Subject
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHARE, SOONEST, LATEST = 8, 4, 32
-"""The next look comes after an eighth of the backward calls so far, within these bounds."""
-FEW = 1024
+SHARE, SOONEST, LATEST = 2, 4, 32
+"""The next look comes after half as many backward calls as there were so far, within these bounds."""
+FEW = 64
 """How many numbers of a parameter are checked."""
 
 
