@@ -55,8 +55,7 @@ def _modules(flow: Flow, roles: dict[Key, Role]) -> Iterator[Key]:
 
 
 def _words(key: Key) -> frozenset[str]:
-    name = key.plain.last_name.rpartition("#")[2]
-    found = (word.lower() for word in _WORD.findall(name))
+    found = (word.lower() for word in _WORD.findall(key.last_name))
     return frozenset(found) - _COMMON
 
 

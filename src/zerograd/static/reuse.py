@@ -20,7 +20,7 @@ from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, field, replace
 from zerograd.static.entry_states import scales_only
 from zerograd.static.frameworks import registry
-from zerograd.static.interp.call_graph import CallGraph, KnownCalls
+from zerograd.static.interp.call_graph import QUESTIONS, CallGraph, KnownCalls
 from zerograd.static.interp.interpreter import Program
 from zerograd.static.read.budget import Budget, Cut
 from zerograd.static.read.parsed_file import ParsedFile
@@ -35,8 +35,6 @@ _PLACE = pattern(r"\.\d+:\d+")
 """An object that has no name is called by its line, which moves."""
 _STEPPED = pattern(r"\b(\w+)\.step\(|\.step\(\s*(\w+)")
 """What is stepped, by its name alone."""
-_ASKED = ("mentions", "steps", "grads", "updates")
-"""What interpreting asks about the functions that code may call."""
 Stamp = tuple[int, int]
 Named: TypeAlias = "tuple[Outcome, str]"
 """A violation, and the name of the optimizer that it is about."""
@@ -182,7 +180,7 @@ class Reuse:
             answers = []
             for klass, method in self._module.methods_named(name):
                 fn = Fn(method, self._module, name, None, None, Klass(klass, self._module))
-                facts = [graph.reaches(fn, what, 0) for what in _ASKED]
+                facts = [graph.reaches(fn, what, 0) for what in QUESTIONS]
                 answers.append((name, klass.name, *facts, graph.touches_gradients_here(fn)))
             self._answers[name] = tuple(answers)
         return self._answers[name]

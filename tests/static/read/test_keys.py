@@ -95,7 +95,8 @@ def test_the_object_of_a_key_is_what_its_first_attribute_belongs_to(key: Key, ow
         (X.attribute("a").attribute("Adam"), "Adam"),
         (X.attribute("opts").item("0"), "opts[0]"),
         (local("Adam"), "Adam"),
-        (local("Adam", 3), "3#Adam"),
+        (local("Adam", 3), "Adam"),
+        (local("weight", 3).by_hand(), "weight"),
     ],
 )
 def test_the_last_name_of_a_key_is_its_last_attribute(key: Key, name: str) -> None:

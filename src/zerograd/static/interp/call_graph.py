@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, get_args
 
 from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks.table import CALLED
@@ -17,6 +18,9 @@ from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
 DEEPEST = 6
 """Calls that are followed from one function to the next."""
+Question = Literal["mentions", "steps", "grads", "updates", "runs_backward"]
+"""A field of `Facts`: whether a function, or one that it calls, does this."""
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 
 
 @dataclass(eq=False)
@@ -108,12 +112,12 @@ class CallGraph:
     def may_step(self, fn: Fn | None) -> bool:
         """Whether a function, or the top level, or what it calls, may step, by a call or by hand."""
 
-        def reaches(what: str) -> bool:
+        def reaches(what: Question) -> bool:
             return self.reaches(fn, what, 0) if fn is not None else self.top_reaches(what)
 
         return reaches("steps") or (reaches("grads") and reaches("updates"))
 
-    def top_reaches(self, what: str) -> bool:
+    def top_reaches(self, what: Question) -> bool:
         """Whether a fact holds for the top level or for what it calls."""
         facts = self.top.top
         return getattr(facts, what) or any(
@@ -121,7 +125,7 @@ class CallGraph:
             for inner, deep in self.callees(self.top, facts, None, 0)
         )
 
-    def reaches(self, fn: Fn, what: str, depth: int) -> bool:
+    def reaches(self, fn: Fn, what: Question, depth: int) -> bool:
         """Whether a fact holds for a function or for one that it calls."""
         question = (fn.node, what)
         if not self.known.pending and question in self.known.reached:

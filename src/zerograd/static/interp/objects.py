@@ -270,7 +270,7 @@ class Objects:
             for base in self.classes.lineage(klass):
                 method = base.method(attr)
                 if method is not None:
-                    if any(text_of(d).endswith("property") for d in method.decorator_list):
+                    if _is_property(method):
                         return self.property_value(owner, base, method)
                     return Fn(method, base.module, attr, owner, None, base)
                 value = self.assigned(owner, base, attr)
@@ -290,8 +290,8 @@ class Objects:
         for base in self.classes.lineage(owner.klass) if owner.klass is not None else ():
             method = base.method(attr)
             if method is not None:
-                is_property = any(text_of(d).endswith("property") for d in method.decorator_list)
-                return Fn(method, base.module, attr, owner, None, base) if is_property else None
+                getter = Fn(method, base.module, attr, owner, None, base)
+                return getter if _is_property(method) else None
         return None
 
     def property_value(self, owner: Thing, klass: Klass, method: Function) -> Value | None:
@@ -504,6 +504,10 @@ class Objects:
 
     def _by_use(self, text: str) -> Role:
         return _by_use(text, self.env.frame.module, self.env.frame.klass)
+
+
+def _is_property(method: Function) -> bool:
+    return any(text_of(d).endswith("property") for d in method.decorator_list)
 
 
 def _unknown(value: Value) -> int:

@@ -135,11 +135,11 @@ class Key(tuple[KeyPart, ...]):
 
     @property
     def last_name(self) -> str:
-        """The last attribute and what follows it; the whole key if it has none."""
+        """The last attribute and what follows it; the name of the variable if there is none."""
         for at in range(len(self) - 1, 0, -1):
             if isinstance(self[at], (str, AllocationSite)):
                 return "".join(map(part_shown, self[at:]))[1:]
-        return str(self)
+        return self.plain.shown
 
     def is_inside(self, outer: Key) -> bool:
         """Whether the key is the other one, or is inside it."""
