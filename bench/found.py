@@ -14,7 +14,7 @@ from typing import Any
 import prove
 from corpus import progress
 from zerograd.check import check_session
-from zerograd.check.check_session import Options
+from zerograd.check.check_session import CheckOptions
 from zerograd.core.finding import Finding, Report
 from zerograd.fix.document import Document
 
@@ -63,7 +63,7 @@ def checkout(repos: Path, row: Row) -> Path:
 
 
 def _report(folder: Path) -> Report:
-    options = Options(
+    options = CheckOptions(
         paths=(str(folder),), pedantic=True, include_tests=True, cache=False, repair="show"
     )
     return check_session.run(options, lambda *_: None).report

@@ -354,7 +354,7 @@ def _counted() -> Iterator[list[None]]:
     """One entry for each time that hooks are registered on parameters."""
     calls: list[None] = []
 
-    class Counted(looks.Touch):
+    class Counted(looks.GradientHooks):
         def __init__(self, params: Sequence[torch.Tensor], heard: Callable[..., Any]) -> None:
             calls.append(None)
             super().__init__(params, heard)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import found
 import outcome
 from zerograd.check import check_session
-from zerograd.check.check_session import Options
+from zerograd.check.check_session import CheckOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -193,7 +193,7 @@ def check(task: tuple[Path, list[Row]]) -> Checked:
     repos, rows = task
     crash = ""
     began = time.perf_counter()
-    options = Options(
+    options = CheckOptions(
         paths=(str((repos / rows[0].checkout).resolve()),),
         pedantic=True,
         include_tests=True,

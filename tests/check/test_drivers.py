@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zerograd.check.cache import Cache, stamp
-from zerograd.check.check_session import Options, run
+from zerograd.check.check_session import CheckOptions, run
 from zerograd.check.drivers import drivers
 from zerograd.static.check_file import FileVerdict, verdict_on_file
 
@@ -59,14 +59,14 @@ def test_a_finding_names_the_loop_that_repeats_its_step(here: Path) -> None:
     put(here / "engine.py", ENGINE + "    def reset(self):\n        self.opt.zero_grad()\n")
     put(here / "bad.py", LOOP)
     put(here / "good.py", LOOP.replace("        engine", "        engine.reset()\n        engine"))
-    report = run(Options((".",), cache=False, jobs=1), lambda _done, _all: None).report
+    report = run(CheckOptions((".",), cache=False, jobs=1), lambda _done, _all: None).report
     (finding,) = report.findings
     assert finding.site.path == "engine.py"
     assert ("bad.py", 5) in [(note.site.path, note.site.line) for note in finding.notes]
 
 
 def found(*, cache: bool = True) -> list[tuple[str, str, int]]:
-    outcome = run(Options((".",), cache=cache, jobs=1), lambda _done, _all: None)
+    outcome = run(CheckOptions((".",), cache=cache, jobs=1), lambda _done, _all: None)
     assert not outcome.report.errors
     return [(one.code, one.site.path, one.site.line) for one in outcome.report.findings]
 
@@ -164,7 +164,7 @@ def test_a_loop_that_calls_a_scaler_of_another_file_is_told_once(here: Path) -> 
     put(here / "scaling.py", CALLABLE)
     put(here / "epoch.py", EPOCH)
     put(here / "main.py", MAIN)
-    report = run(Options((".",), cache=False, jobs=1), lambda _done, _all: None).report
+    report = run(CheckOptions((".",), cache=False, jobs=1), lambda _done, _all: None).report
     told = [(one.code, one.site.path, one.site.line) for one in report.findings]
     assert told == [("ZG101", "epoch.py", 6)]
 

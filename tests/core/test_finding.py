@@ -10,7 +10,7 @@ import pytest
 from support.event_sequences import at
 from zerograd.core.events import Measured, Site
 from zerograd.core.finding import (
-    Cell,
+    CellKey,
     Finding,
     Note,
     Problem,
@@ -55,7 +55,7 @@ def test_a_finding_of_one_rank_names_that_rank(ranks: tuple[int, ...], rank: int
 
 def test_lines_of_source_are_known_by_the_file_or_by_the_cell() -> None:
     assert source_key(at(3)) == "train.py"
-    assert source_key(Site("a.ipynb", 3, cell=2)) == Cell("a.ipynb", 2)
+    assert source_key(Site("a.ipynb", 3, cell=2)) == CellKey("a.ipynb", 2)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from zerograd.explore.decisions import (
     Decisions,
     weight,
 )
-from zerograd.explore.explore import Result, Window, explore
+from zerograd.explore.explore import Result, WindowTrial, explore
 from zerograd.explore.flow import (
     RAISE,
     Alt,
@@ -346,9 +346,9 @@ def test_exploring_twice_gives_the_same(flow: Flow, rules: list[Rule]) -> None:
 
 
 @tiers.random(2000)
-@given(flows, groups, st.sampled_from([None, Window(2, 5), Window(3, 7)]))
+@given(flows, groups, st.sampled_from([None, WindowTrial(2, 5), WindowTrial(3, 7)]))
 def test_what_a_sweep_finds_clean_an_exploration_does(
-    flow: Flow, rules: list[Rule], window: Window | None
+    flow: Flow, rules: list[Rule], window: WindowTrial | None
 ) -> None:
     swept = explore(flow, rules, window=window)
     with pytest.MonkeyPatch.context() as patch:
@@ -358,9 +358,9 @@ def test_what_a_sweep_finds_clean_an_exploration_does(
 
 
 @tiers.random(2000)
-@given(flows, groups, st.sampled_from([None, Window(2, 5), Window(3, 7)]))
+@given(flows, groups, st.sampled_from([None, WindowTrial(2, 5), WindowTrial(3, 7)]))
 def test_what_is_found_in_a_slice_is_found_in_the_whole(
-    flow: Flow, rules: list[Rule], window: Window | None
+    flow: Flow, rules: list[Rule], window: WindowTrial | None
 ) -> None:
     part = explore(flow, rules, window=window)
     with pytest.MonkeyPatch.context() as patch:
@@ -622,7 +622,7 @@ def executed(test: str, length: int, batches: int) -> set[tuple[int, int, bool]]
             ),
         ]
     )
-    window = Window(length, batches, frozenset({Name("N")}), counters=frozenset())
+    window = WindowTrial(length, batches, frozenset({Name("N")}), counters=frozenset())
     result = explore(Seq([Set(Name("batches"), Const(batches)), flow]), [TELL], window=window)
     assert not result.cut
     assert all(out.decisions == (frozenset(),) for out in result.outcomes)
@@ -711,7 +711,7 @@ def test_a_counter_that_is_set_back_is_executed(test: str, back: str) -> None:
     for length in (1, 2, 3):
         batches = 2 * length + 1
         flow = Seq([ZERO, Loop(body, 1, at(60), counted=True)])
-        window = Window(
+        window = WindowTrial(
             length,
             batches,
             frozenset({Name("N")}),

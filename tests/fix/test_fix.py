@@ -449,7 +449,7 @@ def test_a_file_that_changes_after_its_check_is_shown_no_fix(
         return verdicts
 
     monkeypatch.setattr(check_session, "_verdicts", then_changes)
-    options = check_session.Options((str(path),), cache=False, repair="show")
+    options = check_session.CheckOptions((str(path),), cache=False, repair="show")
     (finding,) = check_session.run(options, lambda *_: None).report.findings
     assert finding.code == "ZG101"
     assert (finding.fix is not None) == (after == "")

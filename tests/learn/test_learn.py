@@ -28,7 +28,7 @@ from zerograd.cli.main import main
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Note, Report
 from zerograd.learn import content, web_pages
-from zerograd.learn.content import Part, Question, Table, Verdict
+from zerograd.learn.content import CommandReport, Part, Question, Table
 from zerograd.learn.contents import LESSONS, Lesson, find
 from zerograd.learn.presenter import Terminal as Shown
 from zerograd.learn.snippet import Snippet
@@ -318,8 +318,8 @@ def test_a_lesson_is_the_same_in_a_terminal_and_on_its_page_and_ends_with_a_verd
     # One test, because a lesson takes long to compute.
     given = computed(lesson)
     shown = [part for part in flatten(given) if not isinstance(part, content.Pause)]
-    assert isinstance(shown[-1], Verdict)
-    verdicts = [part.report for part in shown if isinstance(part, Verdict)]
+    assert isinstance(shown[-1], CommandReport)
+    verdicts = [part.report for part in shown if isinstance(part, CommandReport)]
     found = [" ".join(one.code for one in report.findings) for report in verdicts]
     assert found == SAYS[lesson.name]
     assert not any(report.errors for report in verdicts)
@@ -551,13 +551,13 @@ def test_a_question_is_answered_only_after_one_commits(tmp_path: Path) -> None:
 
 
 def test_the_buckets_of_your_turn_have_the_scale_of_the_lesson() -> None:
-    from zerograd.learn.content import Try
+    from zerograd.learn.content import TryOut
     from zerograd.learn.lessons.bucket import Bucket
     from zerograd.learn.presenter import Terminal as Presenter
 
     shown = io.StringIO()
     presenter = Presenter(shown, io.StringIO("b\nb\n\n"), color=False)
-    presenter.show(Try(Bucket(2.0, 0.1, (3.0, 5.0))))
+    presenter.show(TryOut(Bucket(2.0, 0.1, (3.0, 5.0))))
     three, eight = shown.getvalue().split("b, z, s or Enter: ")[1:3]
     assert "8" in eight
     assert eight.count("█") == 4 * 5, "8 is full"
@@ -674,8 +674,8 @@ def hostile() -> tuple[Part, ...]:
         content.Bars(((HOSTILE, 1.0, HOSTILE),), HOSTILE),
         content.Curves(((HOSTILE, (1.0, 2.0)),), HOSTILE),
         content.Buckets((content.Moment(HOSTILE, 1.0, 1.0, HOSTILE),)),
-        content.Try(lab),
-        Verdict(HOSTILE, report),
+        content.TryOut(lab),
+        CommandReport(HOSTILE, report),
         content.Pause(),
     )
     return (*plain, Question(HOSTILE, True, plain))

@@ -1,4 +1,4 @@
-"""Who may import whom, that stems are unique, and that the checker never loads torch."""
+"""Who may import whom, that stems and classes are unique, and that the checker never loads torch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,6 @@ ENTRANCES = {"zerograd", "zerograd.__main__"}
 """The public API and `python -m zerograd` may import everything, and nothing imports them."""
 
 MAY_LOAD_TORCH = {"runtime", "runtime.ranks", "stepper", "learn", "learn.lessons"}
-
-KNOWN_CYCLES: tuple[frozenset[str], ...] = ()
-"""Modules that import each other. This list only shrinks."""
-
-KNOWN_BREACHES: set[tuple[str, str]] = set()
-"""Packages that import what their docstring does not name. This set only shrinks."""
 
 SHARED_STEMS = {"rules", "fix", "cli", "integrations"}
 """A fix is named like its rule, a command like what it does, an integration like its library; other stems
@@ -105,7 +99,7 @@ def test_a_module_imports_what_its_package_may_import(module: str) -> None:
     home = package(module)
     assert home, f"{module} lies flat: it belongs into a package"
     seen = {package(name) for name in own_imports(module) - ENTRANCES} - {home}
-    upwards = {name for name in seen - may_import(home) if (home, name) not in KNOWN_BREACHES}
+    upwards = seen - may_import(home)
     assert not upwards, f"{home} may import {sorted(may_import(home))}, not {sorted(upwards)}"
     assert not own_imports(module) & ENTRANCES
 
@@ -118,9 +112,7 @@ def test_a_package_names_only_packages_that_it_imports(name: str) -> None:
         if package(module) == name
         for seen in own_imports(module) - ENTRANCES
     }
-    assert may_import(name) == used - {name} - {
-        seen for home, seen in KNOWN_BREACHES if home == name
-    }
+    assert may_import(name) == used - {name}
     assert len((ast.get_docstring(MODULES[f"zerograd.{name}"]) or "").splitlines()) >= 3
 
 
@@ -132,22 +124,7 @@ def test_packages_import_each_other_one_way() -> None:
 
 
 def test_no_module_is_part_of_an_import_cycle() -> None:
-    found = cycles({name: own_imports(name) for name in MODULES})
-    short = [frozenset(name.removeprefix("zerograd.") for name in cycle) for cycle in found]
-    new = [sorted(cycle) for cycle in short if not any(cycle <= known for known in KNOWN_CYCLES)]
-    assert not new
-    assert len(short) == len(KNOWN_CYCLES), "a cycle is gone: take it off the list"
-
-
-def test_known_breaches_are_still_there() -> None:
-    for home, seen in KNOWN_BREACHES:
-        breach = any(
-            package(name) == seen
-            for module in INSIDE
-            if package(module) == home
-            for name in own_imports(module)
-        )
-        assert breach, f"{home} does not import {seen} any more: take it off the list"
+    assert cycles({name: own_imports(name) for name in MODULES}) == []
 
 
 def test_stems_of_modules_are_unique() -> None:
@@ -157,6 +134,18 @@ def test_stems_of_modules_are_unique() -> None:
         if name.removeprefix("zerograd.") not in PACKAGES and package(name) not in SHARED_STEMS
     )
     assert [stem for stem, count in stems.items() if count > 1] == []
+
+
+def test_names_of_classes_are_unique() -> None:
+    # The stepper shares no code with the rest, and each integration has the callback of its library.
+    names = Counter(
+        node.name
+        for module in INSIDE
+        if package(module) not in ("stepper", "integrations")
+        for node in ast.walk(MODULES[module])
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

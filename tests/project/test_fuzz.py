@@ -18,7 +18,7 @@ from support import tiers
 from support.command import FORGOTTEN_ZERO
 from support.paths import ROOT
 from zerograd.check import settings
-from zerograd.check.check_session import Options
+from zerograd.check.check_session import CheckOptions
 from zerograd.launch.replay import judged
 from zerograd.server.editor_checks import Checker, Text, allowing, with_repair
 from zerograd.static.check_file import verdict_on_bytes
@@ -137,7 +137,7 @@ def test_an_editor_gets_an_answer_to_every_text(
     """One checker for texts that are damaged more and more, alone and as the cells of a notebook."""
     source = random.Random(seed)
     folder = tmp_path_factory.mktemp("project")
-    checker = Checker(Options(()))
+    checker = Checker(CheckOptions(()))
     data = source.choice([*corpus, FORGOTTEN_ZERO.encode()])
     for _ in range(3):
         shown = data.decode("utf-8", "replace")

@@ -23,7 +23,7 @@ from zerograd.core.interruptions import Tolerating, interrupts
 from zerograd.recording.writer import Recorder
 from zerograd.runtime.call_sites import OURS
 from zerograd.runtime.gradient_probe import GradientProbe
-from zerograd.runtime.looks import Touch
+from zerograd.runtime.looks import GradientHooks
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.steady_loop import SteadyLoop
 from zerograd.runtime.step_and_clear import StepAndClear
@@ -51,7 +51,7 @@ MOMENTS: list[tuple[type, str]] = [
     (Watcher, "zeroed"),
     (GradientProbe, "before"),
     (GradientProbe, "_meet"),
-    (Touch, "_note"),
+    (GradientHooks, "_note"),
     (StepAndClear, "step"),
     (Posting, "post"),
     (SteadyLoop, "backward_begins"),

@@ -8,7 +8,7 @@ import pytest
 
 from support import tiers
 from support.casefile import Case, load_all
-from zerograd.check.check_session import Options
+from zerograd.check.check_session import CheckOptions
 from zerograd.core.finding import Finding
 from zerograd.fix.document import Document
 from zerograd.server.editor_checks import Checked, Checker, Text, allowing
@@ -22,7 +22,7 @@ CASES = [
 
 
 def found(text: Text) -> Checked:
-    checker = Checker(Options((), pedantic=True))
+    checker = Checker(CheckOptions((), pedantic=True))
     return checker.check(text, str(Path(text.path).parent))
 
 

@@ -15,7 +15,7 @@ from zerograd.core.events import Backward, Clip, Event, Hold, Step, Zero
 from zerograd.core.lifecycle import State
 from zerograd.core.records import replace
 from zerograd.core.rule import Violation
-from zerograd.explore.explore import Window, explore
+from zerograd.explore.explore import WindowTrial, explore
 from zerograd.explore.flow import Alt, Continue, Emit, Flow, Jump, Loop, Seq, Set, walk
 from zerograd.explore.logic import (
     WINDOW_LENGTH,
@@ -323,7 +323,7 @@ def test_nothing_is_executed_where_nothing_counts() -> None:
 def test_a_window_begins_with_its_counters_at_zero_and_knows_its_length() -> None:
     test = Op("or", (read("(i + 1) % n == 0"), Op("==", (read("i + 1"), LOADER))))
     _, windows = pace(counted(BACKWARD, guard(test)))
-    assert windows[1] == Window(
+    assert windows[1] == WindowTrial(
         2, 5, frozenset({N, WINDOW_LENGTH}), frozenset({LOADER.fact}), frozenset({INDEX})
     )
     assert [(window.length, window.batches) for window in windows] == [(1, 3), (2, 5), (3, 7)]

@@ -18,7 +18,7 @@ from zerograd.static.read.load import from_bytes
 from zerograd.static.read.source import Unreadable
 
 
-class Changes:
+class ChangedFunctions:
     """The functions that differ from the merge base of a revision and HEAD."""
 
     def __init__(self, revision: str, folder: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from zerograd.check.baseline import Baseline
 from zerograd.check.baseline import write as write_baseline
 from zerograd.check.cache import Cache
-from zerograd.check.changes import Changes
+from zerograd.check.changes import ChangedFunctions
 from zerograd.check.discover import Discovery, Target, Targets, stamp_of
 from zerograd.check.function_texts import Files
 from zerograd.check.settings import DEFAULT, Settings
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
-class Options:
+class CheckOptions:
     """The arguments of the command; None where the settings decide."""
 
     paths: tuple[str, ...]
@@ -75,7 +75,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The report of a check, and whether it failed."""
 
     report: Report
@@ -93,7 +93,7 @@ class Outcome:
         return 2 if self.report.errors else int(self.failed or bool(self.diff))
 
 
-def run(options: Options, progress: Progress) -> Outcome:
+def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
     """Run a check.
 
     It raises `UsageError` for a rule, a baseline or a revision that does not exist or cannot be used.
@@ -156,14 +156,14 @@ def run(options: Options, progress: Progress) -> Outcome:
         add_sources(report)
     if options.write_baseline is not None:
         write_baseline(options.write_baseline, report.findings, chooser.files)
-        return Outcome(report, failed=False, used=used)
+        return CheckOutcome(report, failed=False, used=used)
     if rewriter is None:
-        return Outcome(report, chooser.failed, used=used)
+        return CheckOutcome(report, chooser.failed, used=used)
     report.fixed = rewriter.fixed if rewriter.mode != "show" else None
-    return Outcome(report, chooser.failed, rewriter.diff, stdin, used)
+    return CheckOutcome(report, chooser.failed, rewriter.diff, stdin, used)
 
 
-def chosen(verdict: FileVerdict, settings: Settings, path: str, options: Options) -> Report:
+def chosen(verdict: FileVerdict, settings: Settings, path: str, options: CheckOptions) -> Report:
     """The findings of one file that the options and the settings select."""
     chooser = _Chooser(options)
     chooser.add(verdict, settings, path)
@@ -187,7 +187,7 @@ def _lines(path: str, data: bytes) -> dict[SourceKey, list[str]]:
         return {}
 
 
-def _rewriter(options: Options) -> Rewriter | None:
+def _rewriter(options: CheckOptions) -> Rewriter | None:
     if not options.repair:
         return None
     from zerograd.fix.rewrite import Rewriter
@@ -217,7 +217,7 @@ def _rewritten(
 
 
 def _with_fixes(
-    options: Options,
+    options: CheckOptions,
     targets: Targets,
     verdicts: list[FileVerdict],
     chooser: _Chooser,
@@ -253,7 +253,7 @@ def _is_unchanged(target: Target) -> bool:
 
 
 def _verdicts(
-    targets: Targets, memory: Cache | None, options: Options, progress: Progress
+    targets: Targets, memory: Cache | None, options: CheckOptions, progress: Progress
 ) -> list[FileVerdict]:
     """The verdict on each file, from the cache if the file has not changed."""
     verdicts = [CLEAN] * len(targets)
@@ -326,7 +326,7 @@ def _reported_once(findings: list[Finding]) -> list[Finding]:
 class _Chooser:
     """Collects the selected findings in one report."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: CheckOptions) -> None:
         self.report = Report()
         self.failed = False
         self._options = options
@@ -497,10 +497,10 @@ class _Chooser:
         return tuple(known)
 
 
-def _changes(revision: str, options: Options) -> Changes:
+def _changes(revision: str, options: CheckOptions) -> ChangedFunctions:
     """What differs from a revision, in the repository of the first path."""
     first = os.path.abspath(next((path for path in options.paths if path != "-"), "."))
-    return Changes(revision, first if os.path.isdir(first) else os.path.dirname(first))
+    return ChangedFunctions(revision, first if os.path.isdir(first) else os.path.dirname(first))
 
 
 def _unknown(selector: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zerograd.core.events import Site
-from zerograd.core.finding import Cell, SourceKey
+from zerograd.core.finding import CellKey, SourceKey
 from zerograd.static.check_file import lines_of
 from zerograd.static.read.load import read
 from zerograd.static.read.source import Unreadable, parse_text
@@ -89,5 +89,5 @@ class Files:
                 self.give(site.path, lines_of(read(site.path)))
             except Unreadable:
                 self._read.add(site.path)
-        key = site.path if site.cell is None else Cell(site.path, site.cell)
+        key = site.path if site.cell is None else CellKey(site.path, site.cell)
         return self._lines.get(key, ())

@@ -31,7 +31,7 @@ from zerograd.cli.output import (
 from zerograd.report.formats import FORMATS
 
 if TYPE_CHECKING:
-    from zerograd.check.check_session import Options, Outcome
+    from zerograd.check.check_session import CheckOptions, CheckOutcome
     from zerograd.core.finding import Report
 
 _EXAMPLES = """\
@@ -203,7 +203,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if code == 1 and arguments.exit_zero else code
 
 
-def _baseline_written(outcome: Outcome, arguments: argparse.Namespace) -> int:
+def _baseline_written(outcome: CheckOutcome, arguments: argparse.Namespace) -> int:
     """Say what the baseline knows; the exit code."""
     path = arguments.write_baseline
     for problem in outcome.report.errors:
@@ -242,7 +242,7 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
     return 0 if write(account, arguments.output) else COULD_NOT
 
 
-def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
+def _print(outcome: CheckOutcome, arguments: argparse.Namespace) -> bool:
     """Print the findings, or what would change; False if that failed."""
     from zerograd.report.text import remaining
 
@@ -267,12 +267,12 @@ def _print(outcome: Outcome, arguments: argparse.Namespace) -> bool:
     return write(render(report, arguments), arguments.output)
 
 
-def _options(arguments: argparse.Namespace) -> Options:
-    from zerograd.check.check_session import Options
+def _options(arguments: argparse.Namespace) -> CheckOptions:
+    from zerograd.check.check_session import CheckOptions
 
     select, ignore = chosen(arguments)
     stdin = sys.stdin.buffer.read() if "-" in arguments.paths else None
-    return Options(
+    return CheckOptions(
         paths=tuple(arguments.paths),
         select=select,
         ignore=ignore,

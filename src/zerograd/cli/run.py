@@ -14,7 +14,7 @@ from zerograd.cli.output import COULD_NOT, render, say, silent
 from zerograd.core.usage_error import UsageError
 
 if TYPE_CHECKING:
-    from zerograd.launch.run_session import Options, Outcome
+    from zerograd.launch.run_session import RunOptions, RunOutcome
 
 _USAGE = """\
 zerograd run [options] SCRIPT [ARGUMENTS…]
@@ -124,10 +124,10 @@ def run(arguments: argparse.Namespace) -> int:
     return outcome.code
 
 
-def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> Outcome:
+def _page(arguments: argparse.Namespace, options: RunOptions, outcome: RunOutcome) -> RunOutcome:
     """Make the page of `--html`. Recordings are kept with `--record`, or if the page failed."""
     from zerograd.launch.html_report import make
-    from zerograd.launch.run_session import Outcome
+    from zerograd.launch.run_session import RunOutcome
 
     assert options.record is not None
     page, whole = (os.path.join(options.home, one) for one in (arguments.html, options.record))
@@ -135,7 +135,7 @@ def _page(arguments: argparse.Namespace, options: Options, outcome: Outcome) -> 
         make(outcome.recordings, page, options.select, options.ignore)
     except UsageError as error:
         _say(f"no page was made: {error}")
-        return Outcome(outcome.code or COULD_NOT, outcome.interrupted)
+        return RunOutcome(outcome.code or COULD_NOT, outcome.interrupted)
     if not arguments.record:
         for recording in (whole, *outcome.recordings):
             with contextlib.suppress(FileNotFoundError):
@@ -150,9 +150,9 @@ def _say(message: str) -> None:
         say(message)
 
 
-def _options(arguments: argparse.Namespace) -> Options:
-    from zerograd.launch.launch import Program
-    from zerograd.launch.run_session import Options
+def _options(arguments: argparse.Namespace) -> RunOptions:
+    from zerograd.launch.launch import LaunchTarget
+    from zerograd.launch.run_session import RunOptions
 
     if arguments.stop and not arguments.steps:
         raise UsageError("--stop ends the script after --steps N; name the number of steps")
@@ -167,8 +167,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     colors = {"always": True, "never": False}
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         colors["auto"] = False
-    return Options(
-        Program(name, tuple(rest), module),
+    return RunOptions(
+        LaunchTarget(name, tuple(rest), module),
         on=arguments.on,
         select=select,
         ignore=ignore,

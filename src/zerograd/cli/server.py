@@ -30,14 +30,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve one editor; the exit code."""
-    from zerograd.check.check_session import Options
+    from zerograd.check.check_session import CheckOptions
     from zerograd.rules.catalogue import PAGES
     from zerograd.rules.selection import expand
 
     select, ignore = chosen(arguments)
     for selector in (*(select or ()), *ignore):
         expand(selector, PAGES)
-    options = Options(
+    options = CheckOptions(
         (), select=select, ignore=ignore, pedantic=arguments.pedantic, config=arguments.config
     )
     try:

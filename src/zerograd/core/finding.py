@@ -138,20 +138,20 @@ class Watched:
     """The ranks that did not end, and how many steps each had taken. Their findings until then count."""
 
 
-class Cell(NamedTuple):
+class CellKey(NamedTuple):
     """A cell of a notebook."""
 
     path: str
     number: int
 
 
-SourceKey = str | Cell
+SourceKey = str | CellKey
 """What lines of source are known by: the path of a file, or a cell."""
 
 
 def source_key(site: Site) -> SourceKey:
     """What the lines of a site are known by in a report."""
-    return site.path if site.cell is None else Cell(site.path, site.cell)
+    return site.path if site.cell is None else CellKey(site.path, site.cell)
 
 
 @dataclass

@@ -107,7 +107,7 @@ def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowTrial:
     """The numbers with which guards are executed: micro-batches per window, and micro-batches in all."""
 
     length: int
@@ -162,7 +162,7 @@ class _Exploration:
     """Where guards are executed: the events as they are then."""
     live: Liveness
     enclosures: Enclosures
-    window: Window | None
+    window: WindowTrial | None
     constants: Known
     budget: int
     """How many configurations may still be gone through."""
@@ -462,7 +462,7 @@ def explore(
     rules: Iterable[Rule],
     *,
     start: State = START,
-    window: Window | None = None,
+    window: WindowTrial | None = None,
     budget: int = MOST_CONFIGURATIONS,
 ) -> Result:
     """All violations in all sequences of the flow; none where there are too many ways through it."""
@@ -482,7 +482,7 @@ def explore(
     return Result([] if search.cut else search.outcomes(), search.cut, spent)
 
 
-def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[Window]) -> bool:
+def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[WindowTrial]) -> bool:
     """Whether no sequence of the flow breaks a rule, however each test comes out."""
     for window in windows or (None,):
         executed = Executed(window.length) if window else None

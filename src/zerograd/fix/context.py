@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding
 from zerograd.core.rule import Windows
-from zerograd.fix.edits import Code, Function, Refused
+from zerograd.fix.edits import EditableCode, Function, Refused
 from zerograd.fix.syntax import (
     LOOPS,
     backwards,
@@ -63,7 +63,9 @@ class WindowStart:
 class Scene:
     """A finding in its code."""
 
-    def __init__(self, code: Code, finding: Finding, others: Sequence[Finding] = ()) -> None:
+    def __init__(
+        self, code: EditableCode, finding: Finding, others: Sequence[Finding] = ()
+    ) -> None:
         self.code = code
         self.finding = finding
         self.others = others

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from zerograd.core.finding import Edit
-from zerograd.fix.edits import Code
+from zerograd.fix.edits import EditableCode
 from zerograd.static.read.load import declared, decode, from_bytes
 from zerograd.static.read.source import Source, parse
 
@@ -39,9 +39,9 @@ class Document:
         return from_bytes(self.data, self.path)
 
     @cached_property
-    def code(self) -> Code:
+    def code(self) -> EditableCode:
         """The text and its tree, or `Unreadable`."""
-        return Code(self.source.text, parse(self.source), self.path)
+        return EditableCode(self.source.text, parse(self.source), self.path)
 
     @property
     def text(self) -> str:

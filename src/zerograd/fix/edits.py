@@ -35,7 +35,7 @@ class Span(NamedTuple):
     end_column: int
 
 
-class Code:
+class EditableCode:
     """The text of a module and its tree: where statements are, and the edits that change them."""
 
     def __init__(self, text: str, tree: ast.Module, path: str) -> None:

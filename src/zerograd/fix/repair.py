@@ -17,7 +17,7 @@ from zerograd.core.finding import Edit, Finding, Fix
 from zerograd.core.rule import Page, Windows
 from zerograd.fix.context import Repair, Scene
 from zerograd.fix.document import Document, Overlap
-from zerograd.fix.edits import Code, Refused
+from zerograd.fix.edits import EditableCode, Refused
 from zerograd.rules.catalogue import BY_CODE
 from zerograd.static.check_file import FileVerdict, verdict_on_bytes
 from zerograd.static.read.positions import edit_in_cell, in_text
@@ -173,7 +173,7 @@ def module_of(rule: Page) -> str | None:
     return name if find_spec(name) is not None else None
 
 
-def repairs(code: Code, finding: Finding, others: Sequence[Finding]) -> Iterator[Repair]:
+def repairs(code: EditableCode, finding: Finding, others: Sequence[Finding]) -> Iterator[Repair]:
     """Ways to repair a finding, the best first, none of them checked yet; or `Refused`."""
     name = module_of(BY_CODE[finding.code])
     if name is None:

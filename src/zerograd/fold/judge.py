@@ -14,7 +14,7 @@ from zerograd.core.rule import Rule, Violation, finding_of
 from zerograd.fold.window_statistics import Observations, WindowStatistics
 
 
-class Recorder(Protocol):
+class EventSink(Protocol):
     """Keeps the events of a run."""
 
     def write(self, subject: str, event: Event) -> None:
@@ -75,7 +75,7 @@ class Judge:
     ) -> None:
         """The automaton is one for these rules that an earlier judge has used."""
         self.report = Report()
-        self.recorder: Recorder | None = None
+        self.recorder: EventSink | None = None
         self._on_finding = on_finding
         self._automaton = automaton or Automaton(rules)
         self._tracks: dict[str, Track] = {}

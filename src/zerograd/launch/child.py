@@ -9,8 +9,8 @@ from __future__ import annotations
 import atexit
 import sys
 
-from zerograd.launch.launch import Ended, Finder, Program
-from zerograd.launch.run_session import Options, Session
+from zerograd.launch.launch import Ended, Finder, LaunchTarget
+from zerograd.launch.run_session import RunOptions, Session
 from zerograd.processes.child_options import from_parent
 from zerograd.processes.identity import identify
 
@@ -20,8 +20,8 @@ def listen() -> Finder | _Nobody:
     inherited = from_parent()
     if inherited is None:
         return _Nobody()  # the run is over
-    options = Options(
-        Program(_name("a child process")),
+    options = RunOptions(
+        LaunchTarget(_name("a child process")),
         on=inherited.on,
         select=inherited.codes,
         record=inherited.record if identify().one_of_many else None,
@@ -36,7 +36,7 @@ def listen() -> Finder | _Nobody:
 def begin(mode: str) -> Finder:
     """Wait for the import of torch in a program that its environment asks to watch."""
     return _waiting(
-        Options(Program(_name("a program")), on=mode, only_findings=True, exit_zero=True)
+        RunOptions(LaunchTarget(_name("a program")), on=mode, only_findings=True, exit_zero=True)
     )
 
 
@@ -45,7 +45,7 @@ def _name(unknown: str) -> str:
     return sys.argv[0] if sys.argv and sys.argv[0] not in ("-c", "-m", "") else unknown
 
 
-def _waiting(options: Options) -> Finder:
+def _waiting(options: RunOptions) -> Finder:
     session = Session(options, lambda _: "")
     finder = Finder(session)
     sys.meta_path.insert(0, finder)

@@ -65,7 +65,7 @@ def _any(done: Replayed) -> bool:
     return not done.report.errors or (timeline is not None and bool(timeline.lanes))
 
 
-def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
+def _page(shown: list[Replayed], problems: list[Problem]) -> html.RunPage:
     shown = sorted(shown, key=lambda one: (one.played.rank is None, one.played.rank or 0))
     several = len(shown) > 1
     findings: dict[Place, html.Shown] = {}
@@ -87,7 +87,7 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.Page:
         shown_one.finding = finding
     rules = {page.code: (page.name, page.summary) for page in PAGES}
     program = next((one.played.program for one in shown if one.played.program), shown[0].path)
-    return html.Page(program, ranks, ordered, problems, sources, rules, __version__)
+    return html.RunPage(program, ranks, ordered, problems, sources, rules, __version__)
 
 
 def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: str) -> int:
@@ -114,7 +114,7 @@ def _whose(done: Replayed, number: int) -> str:
     return lanes[at].called if at >= 0 and lanes[at].steps else ""
 
 
-def write_page(page: html.Page, output: str) -> None:
+def write_page(page: html.RunPage, output: str) -> None:
     """Write a page, or raise `UsageError`. A file is always complete."""
     is_device = os.path.exists(output) and not os.path.isfile(output)
     try:

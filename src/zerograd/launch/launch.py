@@ -29,7 +29,7 @@ TORCH = "torch"
 
 
 @dataclass(frozen=True)
-class Program:
+class LaunchTarget:
     """The program to run: a script, a directory or zip file with a `__main__.py`, or a module."""
 
     name: str
@@ -61,7 +61,7 @@ class Watching(Protocol):
         ...
 
 
-def run(program: Program, watching: Watching) -> Ended:
+def run(program: LaunchTarget, watching: Watching) -> Ended:
     """Run a program to its end: join its threads, and call its exit handlers."""
     start = _prepare(program)
     with _at_torch(watching), _clean_threads():
@@ -70,7 +70,7 @@ def run(program: Program, watching: Watching) -> Ended:
     return ended
 
 
-def _prepare(program: Program) -> Callable[[], object]:
+def _prepare(program: LaunchTarget) -> Callable[[], object]:
     """Prepare `__main__`, arguments and path for a program. Returns the function that starts it."""
     if program.module:
         return _prepare_module(program)
@@ -92,7 +92,7 @@ def _prepare(program: Program) -> Callable[[], object]:
     return lambda: _run_module("__main__", alter_argv=False)
 
 
-def _prepare_module(program: Program) -> Callable[[], object]:
+def _prepare_module(program: LaunchTarget) -> Callable[[], object]:
     _first_path(os.getcwd())
     top = program.name.partition(".")[0]
     try:
@@ -107,7 +107,7 @@ def _prepare_module(program: Program) -> Callable[[], object]:
     return lambda: _run_module(program.name, alter_argv=True)
 
 
-def _prepare_script(program: Program, path: str) -> Callable[[], object]:
+def _prepare_script(program: LaunchTarget, path: str) -> Callable[[], object]:
     try:
         with open(path, "rb") as stream:
             source = stream.read()
@@ -123,7 +123,7 @@ def _prepare_script(program: Program, path: str) -> Callable[[], object]:
     return lambda: exec(_compiled(source, path), main.__dict__)  # noqa: S102  # the user asked for it
 
 
-def _prepare_notebook(program: Program, path: str, main: ModuleType) -> Callable[[], object]:
+def _prepare_notebook(program: LaunchTarget, path: str, main: ModuleType) -> Callable[[], object]:
     from zerograd.launch.notebook_program import prepare
     from zerograd.static.read.source import Unreadable
 

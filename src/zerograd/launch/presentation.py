@@ -77,7 +77,7 @@ def _around(finding: Finding) -> Report:
     return report
 
 
-def _page(report: Report) -> html.Page:
+def _page(report: Report) -> html.RunPage:
     """The page of a report. It has no timeline: that needs a recording of the events."""
     watched = report.watched
     numbers = list(range(len(report.findings)))
@@ -86,6 +86,6 @@ def _page(report: Report) -> html.Page:
     ranks = [html.Rank("", None, Timeline(), watched, numbers)] if watched is not None else []
     shown = [html.Shown(one) for one in with_known_fixes(report.findings, report.sources)]
     rules = {one.code: (one.name, one.summary) for one in PAGES}
-    return html.Page(
+    return html.RunPage(
         "", ranks, shown, report.errors, report.sources, rules, __version__, report.files
     )

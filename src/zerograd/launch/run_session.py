@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from zerograd.core.finding import Finding, Place, Problem, Report
 from zerograd.core.usage_error import UsageError
 from zerograd.core.whole_file import whole
-from zerograd.launch.launch import Ended, Program
+from zerograd.launch.launch import Ended, LaunchTarget
 from zerograd.launch.launch import run as launch
 from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
 from zerograd.processes.identity import identify
@@ -44,10 +44,10 @@ _VERDICT = (
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """The options of the command line."""
 
-    program: Program
+    program: LaunchTarget
     on: str = "warn"
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How the run ended: the exit code, and whether by Ctrl-C."""
 
     code: int
@@ -86,7 +86,7 @@ class Outcome:
     """The path of the recording."""
 
 
-def run(options: Options, render: Render) -> Outcome:
+def run(options: RunOptions, render: Render) -> RunOutcome:
     """Run a program and watch it. Raises `UsageError` if it cannot start."""
     # A second watch of this process, which its environment may ask for, does not begin.
     sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "zerograd", False)]
@@ -102,7 +102,7 @@ def run(options: Options, render: Render) -> Outcome:
 class Session:
     """One process of a run. It is notified of torch and of findings, and the leader prints the summary."""
 
-    def __init__(self, options: Options, render: Render) -> None:
+    def __init__(self, options: RunOptions, render: Render) -> None:
         from zerograd.runtime.watch import Watch
 
         self._selection = chosen(options.select, options.ignore)
@@ -278,13 +278,15 @@ class Session:
             else:
                 os.environ.pop(name, None)
 
-    def close(self, ended: Ended) -> Outcome:
+    def close(self, ended: Ended) -> RunOutcome:
         """Stop watching, print the summary, and return the exit code."""
         if self._live is not None and os.getpid() == self._pid:
             self._live.stop()
         worker = self._started and not self._process.leads and self._watch.idle
         if self._closed or (worker and not self._process.opened):
-            return Outcome(ended.code, ended.interrupted, leads=False)  # this process did not train
+            return RunOutcome(
+                ended.code, ended.interrupted, leads=False
+            )  # this process did not train
         reported = self._early is not None and not self._options.ends and self._is_alone
         report = self._early or self._stopped(ended)
         self._process.ended(report, clean=ended.clean)
@@ -292,7 +294,7 @@ class Session:
             self._never_met()
         if not self._process.leads:
             self._leave()
-            return Outcome(ended.code, ended.interrupted, leads=False)  # another one reports
+            return RunOutcome(ended.code, ended.interrupted, leads=False)  # another one reports
         whole = self._process.wait()
         report = self._with_others(report)
         if not reported:
@@ -312,7 +314,7 @@ class Session:
             code = COULD_NOT if report.errors else int(failed)
             if failed and self._process.identity.one_of_many:
                 self._console.write(_VERDICT)
-        return Outcome(code, ended.interrupted, recordings=self._recordings())
+        return RunOutcome(code, ended.interrupted, recordings=self._recordings())
 
     def _recordings(self) -> tuple[str, ...]:
         if self._recorder is None or self._options.record is None:

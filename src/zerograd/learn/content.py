@@ -87,14 +87,14 @@ class Lab(Protocol):
 
 
 @dataclass(frozen=True)
-class Try:
+class TryOut:
     """Here the reader presses the buttons."""
 
     lab: Lab
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CommandReport:
     """A zerograd command and its report."""
 
     command: str
@@ -106,7 +106,7 @@ class Pause:
     """The presenter waits for Enter here."""
 
 
-Plain = Say | Code | Table | Bars | Curves | Buckets | Try | Verdict | Pause
+Plain = Say | Code | Table | Bars | Curves | Buckets | TryOut | CommandReport | Pause
 
 
 @dataclass(frozen=True)

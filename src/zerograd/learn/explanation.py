@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from zerograd.core.rule import Page
-from zerograd.learn.content import Code, Part, Say, Verdict
+from zerograd.learn.content import Code, CommandReport, Part, Say
 from zerograd.learn.presenter import Terminal
 from zerograd.learn.rule_pages import Explained, explained
 from zerograd.rules.catalogue import PAGES
@@ -36,7 +36,7 @@ def _parts(rule: Explained) -> Iterator[Part]:
     if rule.bad:
         yield Code(rule.bad, "bad")
         if rule.found is not None:
-            yield Verdict(*rule.found)
+            yield CommandReport(*rule.found)
         else:
             yield Say(
                 "The finding is not shown here: only a run with torch, and for some rules with ranks, has it."

@@ -18,6 +18,7 @@ from zerograd.learn.content import (
     Bars,
     Buckets,
     Code,
+    CommandReport,
     Curves,
     Lab,
     Part,
@@ -25,8 +26,7 @@ from zerograd.learn.content import (
     Question,
     Say,
     Table,
-    Try,
-    Verdict,
+    TryOut,
 )
 from zerograd.learn.contents import Lesson
 from zerograd.report import text
@@ -102,13 +102,15 @@ class Terminal:
             self._wait("Enter")
         elif isinstance(part, Question):
             self._ask(part)
-        elif isinstance(part, Try):
+        elif isinstance(part, TryOut):
             self._play(part.lab)
         else:
             self._lines(self._drawn(part))
             self._line()
 
-    def _drawn(self, part: Say | Code | Table | Bars | Curves | Buckets | Verdict) -> Iterable[str]:
+    def _drawn(
+        self, part: Say | Code | Table | Bars | Curves | Buckets | CommandReport
+    ) -> Iterable[str]:
         if isinstance(part, Say):
             return self._paragraph(part.text)
         if isinstance(part, Code):
@@ -143,7 +145,7 @@ class Terminal:
             yield f"│ {self._paint('label', line)}{' ' * (wide - len(line) - 1)}│"
         yield f"└{'─' * wide}┘"
 
-    def _verdict(self, part: Verdict) -> Iterator[str]:
+    def _verdict(self, part: CommandReport) -> Iterator[str]:
         yield self._paint("dim", f"$ {part.command}")
         yield from text.render(part.report, color=self._color).rstrip("\n").split("\n")
 

@@ -19,14 +19,14 @@ from zerograd.learn.content import (
     Bars,
     Buckets,
     Code,
+    CommandReport,
     Curves,
     Part,
     Pause,
     Question,
     Say,
     Table,
-    Try,
-    Verdict,
+    TryOut,
     number,
 )
 from zerograd.learn.contents import Lesson
@@ -200,7 +200,7 @@ def _buckets(part: Buckets) -> str:
     return f'<ol class="buckets">{drawn}</ol>\n'
 
 
-def _try(part: Try) -> str:
+def _try(part: TryOut) -> str:
     lab = part.lab
     given = {
         "weight": lab.weight,
@@ -228,7 +228,7 @@ def _json(given: object) -> str:
     return json.dumps(given).replace("<", "\\u003c")
 
 
-def _verdict(part: Verdict) -> str:
+def _verdict(part: CommandReport) -> str:
     report = text.render(part.report).rstrip("\n")
     return (
         f'<figure><figcaption>zerograd says</figcaption><pre tabindex="0"><code>$ {escape(part.command)}\n'
@@ -258,8 +258,8 @@ _RENDERERS: dict[type, Callable[[Any], str]] = {
     Bars: _bars,
     Curves: _curves,
     Buckets: _buckets,
-    Try: _try,
-    Verdict: _verdict,
+    TryOut: _try,
+    CommandReport: _verdict,
     Question: _question,
     Pause: _pause,
 }

@@ -24,7 +24,7 @@ TAB = "    "
 Paint = Callable[[str, str], str]
 
 
-class Mark(NamedTuple):
+class Annotation(NamedTuple):
     """A call to underline, the character to use, and a label."""
 
     site: Site
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 
 def excerpt(
-    marks: Sequence[Mark], sources: Mapping[SourceKey, Sequence[str]], paint: Paint
+    marks: Sequence[Annotation], sources: Mapping[SourceKey, Sequence[str]], paint: Paint
 ) -> Iterator[str]:
     """The marked lines, file by file, beginning with the file of the first mark."""
     files = list(dict.fromkeys(source_key(mark.site) for mark in marks))
@@ -51,7 +51,7 @@ def excerpt(
             yield from _block(here, lines, paint)
 
 
-def _block(marks: Sequence[Mark], lines: Sequence[str], paint: Paint) -> Iterator[str]:
+def _block(marks: Sequence[Annotation], lines: Sequence[str], paint: Paint) -> Iterator[str]:
     previous = 0
     for line, group in groupby(marks, key=lambda mark: mark.site.line):
         if not 1 <= line <= len(lines):
@@ -95,7 +95,7 @@ def _fit(line: str, column: int) -> tuple[str, int]:
     return ("…" if cut else "") + text + ("…" if len(line) > cut + WIDEST else ""), cut
 
 
-def _underline(mark: Mark, line: str, cut: int, paint: Paint) -> str:
+def _underline(mark: Annotation, line: str, cut: int, paint: Paint) -> str:
     site = mark.site
     start = max(cut, min(site.column - 1, len(line)))
     end = site.end_column - 1 if site.end_line in (0, site.line) else len(line.rstrip())

@@ -57,7 +57,7 @@ class Shown:
 
 
 @dataclass
-class Page:
+class RunPage:
     """The contents of a page."""
 
     program: str
@@ -72,7 +72,7 @@ class Page:
     """How many files were checked, for a page without a run."""
 
 
-def render(page: Page) -> Iterator[str]:
+def render(page: RunPage) -> Iterator[str]:
     """The page, part by part."""
     style, script = _asset("page.css"), _asset("page.js")
     yield _HEAD.format(
@@ -164,7 +164,7 @@ def _count(number: int, one: str, many: str = "") -> str:
     return f"{_number(number)} {one if number == 1 else many or one + 's'}"
 
 
-def _top(page: Page) -> str:
+def _top(page: RunPage) -> str:
     name = f"<span class=program>{escaped(page.program)}</span>" if page.program else ""
     return (
         '<a class=skip href="#main">Skip to the report</a>'
@@ -173,7 +173,7 @@ def _top(page: Page) -> str:
     )
 
 
-def _verdict(page: Page) -> tuple[str, str]:
+def _verdict(page: RunPage) -> tuple[str, str]:
     """The result, as a CSS class and a sentence."""
     levels = Counter(one.finding.level for one in page.findings)
     counts = [_count(levels["error"], "error")] if levels["error"] else []
@@ -189,7 +189,7 @@ def _verdict(page: Page) -> tuple[str, str]:
     return "good", "Nothing wrong"
 
 
-def _steps(page: Page) -> int:
+def _steps(page: RunPage) -> int:
     """How many steps there were: a step of all ranks is one step, as in the terminal."""
     ranked = [rank.watched.steps for rank in page.ranks if rank.number is not None]
     return max(ranked, default=0) + sum(
@@ -197,7 +197,7 @@ def _steps(page: Page) -> int:
     )
 
 
-def _hero(page: Page) -> str:
+def _hero(page: RunPage) -> str:
     kind, sentence = _verdict(page)
     optimizers = max((len(rank.watched.optimizers) for rank in page.ranks), default=0)
     windows: Counter[int] = Counter()
@@ -230,7 +230,7 @@ def _hero(page: Page) -> str:
     )
 
 
-def _lead(page: Page, kind: str) -> str:
+def _lead(page: RunPage, kind: str) -> str:
     if not page.ranks:
         first = f"{escaped(page.findings[0].finding.message)}. " if page.findings else ""
         return f"{first}{_count(page.files, 'file')} checked."
@@ -247,7 +247,7 @@ def _lead(page: Page, kind: str) -> str:
     return f"{steps} watched.{_remarks(page)}{stopped}"
 
 
-def _remarks(page: Page) -> str:
+def _remarks(page: RunPage) -> str:
     said = dict.fromkeys(one for rank in page.ranks for one in rank.watched.remarks)
     return "".join(f" {escaped(one)}." for one in said)
 
@@ -259,7 +259,7 @@ def _stop(rank: Rank) -> str:
     return f"{rank.name.capitalize() or 'The run'} stopped {when}."
 
 
-def _problems(page: Page) -> Iterator[str]:
+def _problems(page: RunPage) -> Iterator[str]:
     if page.errors:
         yield "<section class=problems aria-labelledby=h-problems><h2 id=h-problems>Problems</h2><ul>"
         for one in page.errors:
@@ -267,7 +267,7 @@ def _problems(page: Page) -> Iterator[str]:
         yield "</ul></section>"
 
 
-def _findings(page: Page) -> Iterator[str]:
+def _findings(page: RunPage) -> Iterator[str]:
     if not page.findings:
         return
     yield "<section aria-labelledby=h-findings><div class=head><h2 id=h-findings>Findings</h2></div>"
@@ -276,7 +276,7 @@ def _findings(page: Page) -> Iterator[str]:
     yield "</section>"
 
 
-def _finding(number: int, shown: Shown, page: Page) -> Iterator[str]:
+def _finding(number: int, shown: Shown, page: RunPage) -> Iterator[str]:
     one = shown.finding
     summary = page.rules.get(one.code, ("", ""))[1]
     yield (
@@ -305,7 +305,7 @@ def _with_code(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
-def _fix(fix: Fix, page: Page) -> Iterator[str]:
+def _fix(fix: Fix, page: RunPage) -> Iterator[str]:
     """The fix as a diff, and a button that copies it."""
     lines = list(fix_diff(fix, page.sources))
     review = "" if fix.safe else ", review it"
@@ -365,7 +365,7 @@ def _numbers(measured: Measured) -> str:
     )
 
 
-def _norms(page: Page) -> str:
+def _norms(page: RunPage) -> str:
     if not any(lane.norms for rank in page.ranks for lane in rank.timeline.lanes):
         return ""
     return (
@@ -380,7 +380,7 @@ def _norms(page: Page) -> str:
     )
 
 
-def _windows(page: Page) -> Iterator[str]:
+def _windows(page: RunPage) -> Iterator[str]:
     rows = [(rank, lane) for rank in page.ranks for lane in rank.timeline.lanes if lane.windows]
     if not rows:
         return
@@ -411,7 +411,7 @@ def _histogram(rank: Rank, lane: Lane) -> str:
     )
 
 
-def _watched(page: Page) -> Iterator[str]:
+def _watched(page: RunPage) -> Iterator[str]:
     if not page.ranks:
         return
     yield (
@@ -423,7 +423,7 @@ def _watched(page: Page) -> Iterator[str]:
     yield "</div></details></section>"
 
 
-def _scope(page: Page) -> str:
+def _scope(page: RunPage) -> str:
     """What the folded part contains, in a few words."""
     ran = {code for rank in page.ranks for code in rank.watched.ran}
     could_not = {code for rank in page.ranks for code in rank.watched.could_not} - ran
@@ -431,7 +431,7 @@ def _scope(page: Page) -> str:
     return f"{_count(len(ran), 'rule')} that applied{off}"
 
 
-def _rank(rank: Rank, page: Page) -> Iterator[str]:
+def _rank(rank: Rank, page: RunPage) -> Iterator[str]:
     watched = rank.watched
     yield f"<div>{f'<h3>{escaped(rank.name)}</h3>' if rank.name else ''}<dl class=facts>"
     titles = optimizers(watched)
@@ -460,13 +460,13 @@ def _fact(name: str, values: Sequence[str]) -> str:
     return f"<dt>{name}</dt>" + "".join(f"<dd>{escaped(value)}</dd>" for value in values)
 
 
-def _rule(code: str, page: Page, why: str = "") -> str:
+def _rule(code: str, page: RunPage, why: str = "") -> str:
     name, summary = page.rules.get(code, ("", ""))
     more = f" <small>{escaped(why)}</small>" if why else ""
     return f"<li title='{escaped(summary)}'><span class=code>{escaped(code)}</span> {escaped(name)}{more}</li>"
 
 
-def _data(page: Page) -> dict[str, object]:
+def _data(page: RunPage) -> dict[str, object]:
     """The data that the script draws."""
     findings = [
         {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from zerograd.core.finding import Finding, Fix, Problem, Report, Watched, source_key
 from zerograd.core.rule import Feature
 from zerograd.core.training_loop import LoopVerdict, VerdictName
-from zerograd.report.excerpt import Mark, Paint, excerpt
+from zerograd.report.excerpt import Annotation, Paint, excerpt
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.loop_text import listing
 from zerograd.rules.catalogue import BY_CODE
@@ -58,8 +58,8 @@ def _finding(finding: Finding, report: Report, paint: Paint) -> Iterator[str]:
     rule = paint(finding.level, finding.code) + " " + paint("bold", finding.name)
     doubt = "" if finding.certain else " (possible)"
     yield f"{paint('bold', where(finding.site))}  {rule}{doubt}  {visible(finding.message)}"
-    marks = [Mark(finding.site, "^", finding.label)]
-    marks += [Mark(note.site, "-", note.message) for note in finding.notes]
+    marks = [Annotation(finding.site, "^", finding.label)]
+    marks += [Annotation(note.site, "-", note.message) for note in finding.notes]
     yield from excerpt(marks, report.sources, paint)
     if finding.optimizer and _one_of_several(finding, report) and not _is_marked(finding, report):
         yield _row("opt ", visible(finding.optimizer), paint)

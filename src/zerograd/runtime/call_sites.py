@@ -59,7 +59,7 @@ def no_frame(error: ValueError) -> Any:
     return Bottom
 
 
-class Places:
+class CallSites:
     """The calls seen so far."""
 
     def __init__(self, torch_home: str, here: str) -> None:

@@ -22,7 +22,7 @@ from zerograd.processes.run_process import RunProcess
 from zerograd.recording.writer import Recorder
 from zerograd.rules.catalogue import RULES
 from zerograd.runtime import orphans
-from zerograd.runtime.call_sites import Places
+from zerograd.runtime.call_sites import CallSites
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.norms import Meter
 from zerograd.runtime.patches import Hooks, code_of, hide_from_compiler, load_torch
@@ -279,7 +279,7 @@ class Learned:
     """What earlier watches found out about the code of the program, for the next one."""
 
     def __init__(self, torch_home: str, home: str) -> None:
-        self.events = EventCache(Places(torch_home, home))
+        self.events = EventCache(CallSites(torch_home, home))
         self.automaton = Automaton(WATCHABLE)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from zerograd.core.events import Backward, Event, Site, Step, Zero
 from zerograd.core.records import replace
-from zerograd.runtime.call_sites import Places
+from zerograd.runtime.call_sites import CallSites
 
 MOST_EVENTS = 4096
 
@@ -20,7 +20,7 @@ E = TypeVar("E", bound=Event)
 class EventCache:
     """The events made so far, with the rules that the program allows now."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: CallSites) -> None:
         self.places = places
         self._allowed: tuple[str, ...] = ()
         self._events: dict[object, tuple[object, Any]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from zerograd.core.events import Assign, Step, Unscale, Update
 from zerograd.core.lifecycle import Scale
 from zerograd.runtime import autograd_graph
-from zerograd.runtime.call_sites import NOWHERE, Places
+from zerograd.runtime.call_sites import NOWHERE, CallSites
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import plain
 from zerograd.runtime.lanes import Lanes
@@ -25,7 +25,9 @@ ENOUGH_WALKS = 3
 class Scaling:
     """Posts what scalers do to subjects. The frames are those of the user's calls."""
 
-    def __init__(self, places: Places, events: EventCache, posting: Posting, lanes: Lanes) -> None:
+    def __init__(
+        self, places: CallSites, events: EventCache, posting: Posting, lanes: Lanes
+    ) -> None:
         self._places = places
         self._event = events.event
         self._posting = posting

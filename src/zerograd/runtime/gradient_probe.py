@@ -17,8 +17,8 @@ from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero
-from zerograd.runtime.lanes import Lane
-from zerograd.runtime.looks import Look, Touch, Versions, close
+from zerograd.runtime.lanes import ThreadLane
+from zerograd.runtime.looks import GradientHooks, Look, Versions, close
 from zerograd.runtime.posting import Posting
 from zerograd.runtime.ranks.sync import RankSync
 from zerograd.runtime.subjects import NOBODY, USUAL, Meeting, Subject
@@ -41,7 +41,7 @@ class GradientProbe:
         self.thorough = False
         """Whether nothing is left out that was harmless before: a recording has the numbers of every step."""
 
-    def before(self, lane: Lane, event: Backward) -> list[Look]:
+    def before(self, lane: ThreadLane, event: Backward) -> list[Look]:
         """A backward is about to run: what the subjects of its thread hold that was used."""
         for subject in lane.probed:
             probe, used = subject.probe, subject.used
@@ -158,7 +158,7 @@ class GradientProbe:
         all_ = None if used.left is None else Versions(subject.params, subject.probe.version)
         if self._begins_sum(subject, event):
             used.sum.begin(filled)
-        return Look(subject, filled, Touch(filled, self._heard), all_)
+        return Look(subject, filled, GradientHooks(filled, self._heard), all_)
 
     def _begins_sum(self, subject: Subject, event: Backward) -> bool:
         """Whether nothing that is there is meant for the next step, as far as is known."""

@@ -32,7 +32,7 @@ MOST_PROBES = 16
 """With more subjects than that, backward calls are not distinguished by subject."""
 
 
-class Lane:
+class ThreadLane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
     def __init__(self, loop: SteadyLoop) -> None:
@@ -63,7 +63,7 @@ class Here(threading.local):
     ) -> None:
         self.loop = loop()
         self.fault = fault
-        self.lane = Lane(self.loop)
+        self.lane = ThreadLane(self.loop)
 
 
 class Lanes:
@@ -105,7 +105,7 @@ class Lanes:
         """Whether a backward is running in this thread."""
         return bool(self._graph_task() != OUTSIDE)
 
-    def register(self, lane: Lane) -> None:
+    def register(self, lane: ThreadLane) -> None:
         """Take up the optimizers that were made since: their gradients begin here."""
         pending, lane.pending = lane.pending, []
         for ref in pending:
@@ -118,7 +118,7 @@ class Lanes:
                 if not holding(subject.params):
                     self._post(subject, self._event(New, NOWHERE))
 
-    def search(self, lane: Lane, leaves: list[Tensor]) -> None:
+    def search(self, lane: ThreadLane, leaves: list[Tensor]) -> None:
         """Look for optimizers made before the watch began, among those whose parameters these are."""
         self.searched = True
         reached = set(map(id, leaves))

@@ -31,13 +31,13 @@ class Look:
 
     subject: Subject
     params: list[Tensor]
-    _means: Touch | Versions
+    _means: GradientHooks | Versions
     _all: Versions | None = None
 
     @property
-    def exact(self) -> Touch | None:
+    def exact(self) -> GradientHooks | None:
         """The hooks, if there are some on each of the parameters that hold used gradients."""
-        return self._means if isinstance(self._means, Touch) else None
+        return self._means if isinstance(self._means, GradientHooks) else None
 
     def reached(self) -> list[Tensor]:
         """The parameters that hold used gradients and were reached."""
@@ -55,7 +55,7 @@ def close(looks: Sequence[Look]) -> None:
             look.exact.remove()
 
 
-class Touch:
+class GradientHooks:
     """Hooks for one backward: which of some parameters it reaches, and with how much."""
 
     def __init__(self, params: Sequence[Tensor], heard: Callable[..., Any]) -> None:

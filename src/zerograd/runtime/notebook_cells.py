@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
-from zerograd.core.finding import Cell
+from zerograd.core.finding import CellKey
 from zerograd.core.interruptions import Tolerating
 
 IN_KERNEL = "notebook"
@@ -25,7 +25,7 @@ _TIMED = ("<timed exec>", "<timed eval>")
 class Spot(NamedTuple):
     """The cell that code is from, and how many lines of the cell come before the code."""
 
-    cell: Cell
+    cell: CellKey
     before: int = 0
 
 
@@ -38,16 +38,16 @@ class Notebook:
     """By execution count: the number of the cell in the file, where a file is run."""
     names: dict[str, int] = field(default_factory=dict)
     """By the name that it was compiled under: the number of a cell that was run without IPython."""
-    shown: dict[Cell, list[str]] = field(default_factory=dict)
+    shown: dict[CellKey, list[str]] = field(default_factory=dict)
     """The lines of cells that something has happened in, as the user wrote them."""
-    python: dict[Cell, list[str]] = field(default_factory=dict)
+    python: dict[CellKey, list[str]] = field(default_factory=dict)
     """The same lines without IPython's own syntax."""
 
     def locate(self, code: CodeType) -> Spot | None:
         """The cell that code is from; None if it is from none."""
         name = code.co_filename
         if name in self.names:
-            cell = Cell(self.path, self.names[name])
+            cell = CellKey(self.path, self.names[name])
             self._keep(cell, [], linecache.getlines(name), 0)
             return Spot(cell)
         shell = running_shell()
@@ -78,11 +78,11 @@ class Notebook:
             return None
         raw = _raw(shell, found)
         before = max(0, len(raw) - len(lines)) if raw[0].startswith("%%") else 0
-        cell = Cell(self.path, self.numbers.get(found, found))
+        cell = CellKey(self.path, self.numbers.get(found, found))
         self._keep(cell, raw, lines, before)
         return Spot(cell, before)
 
-    def _keep(self, cell: Cell, raw: list[str], lines: list[str], before: int) -> None:
+    def _keep(self, cell: CellKey, raw: list[str], lines: list[str], before: int) -> None:
         python = [""] * before + [line.rstrip("\n") for line in lines]
         self.python[cell] = python
         self.shown[cell] = raw if len(raw) >= len(python) else python

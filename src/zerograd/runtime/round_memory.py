@@ -15,7 +15,7 @@ from zerograd.runtime.looks import Look, Versions
 from zerograd.runtime.subjects import Subject
 
 
-class Memory:
+class SubjectMemory:
     """What one subject remembers after a call."""
 
     def __init__(self, subject: Subject) -> None:
@@ -92,7 +92,7 @@ def is_calm(subject: Subject) -> bool:
     )
 
 
-class Part:
+class BackwardOnSubject:
     """One subject of a backward that several subjects are compared with: what the backward did to it."""
 
     def __init__(self, subject: Subject, look: Look | None) -> None:

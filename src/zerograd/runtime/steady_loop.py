@@ -29,7 +29,7 @@ from zerograd.fold.judge import Judge, Track
 from zerograd.runtime.call_sites import Position
 from zerograd.runtime.gradient_values import GRAD, VERSION, has_only_zero_bytes, holding, nonzero
 from zerograd.runtime.looks import Look
-from zerograd.runtime.round_memory import Memory, Part, is_calm
+from zerograd.runtime.round_memory import BackwardOnSubject, SubjectMemory, is_calm
 from zerograd.runtime.subjects import LastBackward, Subject, UsedGradients
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class ExpectedCall:
         position: Position,
         of: object,
         noted: Sequence[Post] = (),
-        parts: Sequence[Part] = (),
-        memories: Sequence[Memory] = (),
+        parts: Sequence[BackwardOnSubject] = (),
+        memories: Sequence[SubjectMemory] = (),
     ) -> None:
         self.subject: Subject = subject
         self.event: Any = event
@@ -265,7 +265,7 @@ class SteadyLoop:
         self._tries, self._rest = TRIES, REST
         self._remembers = False
         """Whether the round that is noted was begun with memories, and each call is noted with them."""
-        self._began: Sequence[Memory] = ()
+        self._began: Sequence[SubjectMemory] = ()
         """The memories that it was begun with."""
 
     @property
@@ -477,7 +477,7 @@ class SteadyLoop:
         event: Event,
         position: Position | None,
         of: object = 0,
-        parts: Sequence[Part] = (),
+        parts: Sequence[BackwardOnSubject] = (),
         beside: Sequence[Subject] = (),
     ) -> None:
         """Note the call that has posted the last events; without a position it cannot be followed.
@@ -492,10 +492,10 @@ class SteadyLoop:
             elif len(self.round) == LONGEST_ROUND:
                 self.round, self._steps = None, {}
             else:
-                memories: Sequence[Memory] = ()
+                memories: Sequence[SubjectMemory] = ()
                 if beside and self._remembers:
                     if all(map(is_calm, beside)):
-                        memories = list(map(Memory, beside))
+                        memories = list(map(SubjectMemory, beside))
                     else:
                         self._remembers = False
                 self.round.append(
@@ -533,7 +533,7 @@ class SteadyLoop:
                 return
         if beside and not remembered:
             if all(map(is_calm, beside)):
-                self._remembers, self._began = True, list(map(Memory, beside))
+                self._remembers, self._began = True, list(map(SubjectMemory, beside))
             return
         if beside and [one.key for one in self._began] != [one.key for one in this[-1].memories]:
             return

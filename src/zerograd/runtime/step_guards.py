@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from zerograd.core.events import Decided, Site
-from zerograd.runtime.call_sites import Places
+from zerograd.runtime.call_sites import CallSites
 from zerograd.runtime.program_source import ProgramSource
 
 MOST_FRAMES = 8
@@ -46,11 +46,11 @@ class _Read(NamedTuple):
 class StepGuards:
     """What the files that were read so far say about calls."""
 
-    def __init__(self, places: Places, source: ProgramSource) -> None:
+    def __init__(self, places: CallSites, source: ProgramSource) -> None:
         self._places = places
         self._source = source
         self._calls: dict[tuple[int, int], _Read | None] = {}
-        """By the identity of a code object, which `Places` keeps alive, and an instruction."""
+        """By the identity of a code object, which `CallSites` keeps alive, and an instruction."""
 
     def of(self, frame: FrameType | None) -> Decided | None:
         """What decides about the call that runs in a frame; None if its source cannot be read."""

@@ -244,7 +244,7 @@ class Subject:
         self.cleared = False
         """Whether the program has ever cleared gradients of it."""
         self.lane: Any = None
-        """The thread that drives it, as a `lanes.Lane`; None until one does."""
+        """The thread that drives it, as a `lanes.ThreadLane`; None until one does."""
         self.probe = Probe(params)
         self.used = UsedGradients()
         self.last_backward = LastBackward()

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from zerograd.core import suppressions
 from zerograd.core.events import Site
-from zerograd.core.finding import Cell, Finding, Report, source_key
+from zerograd.core.finding import CellKey, Finding, Report, source_key
 from zerograd.core.help_text import helped
 from zerograd.core.records import replace
 from zerograd.processes.identity import identify
@@ -240,7 +240,7 @@ class Watch:
         """The lines of the file or the cell of a site; of a cell as the user sees it, or its Python."""
         if site.cell is not None:
             kept = NOTEBOOK.python if python else NOTEBOOK.shown
-            return kept.get(Cell(site.path, site.cell), [])
+            return kept.get(CellKey(site.path, site.cell), [])
         # Paths are relative to the directory in which the watch began.
         there = os.path.join(self._home, site.path)
         name = there if os.path.isfile(there) else site.path

@@ -24,7 +24,7 @@ from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import SOONEST, FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe
-from zerograd.runtime.lanes import Lane, Lanes
+from zerograd.runtime.lanes import Lanes, ThreadLane
 from zerograd.runtime.looks import Look, close
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
@@ -34,7 +34,7 @@ from zerograd.runtime.posting import Posting
 from zerograd.runtime.program_source import ProgramSource
 from zerograd.runtime.ranks.replicas import Replicas
 from zerograd.runtime.ranks.sync import RankSync
-from zerograd.runtime.round_memory import Part, is_calm
+from zerograd.runtime.round_memory import BackwardOnSubject, is_calm
 from zerograd.runtime.steady_loop import OUTSIDE, BackwardCount, ExpectedCall
 from zerograd.runtime.step_and_clear import StepAndClear
 from zerograd.runtime.step_guards import StepGuards
@@ -230,7 +230,7 @@ class Watcher:
         return self._backward_begins(lane, frame, outputs, gradients)
 
     def _backward_begins(
-        self, lane: Lane, frame: Any, outputs: Any, gradients: Any
+        self, lane: ThreadLane, frame: Any, outputs: Any, gradients: Any
     ) -> RunningBackward | None:
         if self._failed:
             return None
@@ -258,7 +258,7 @@ class Watcher:
                 self._note(lane.probed[0], clear, frame)
         return event, looks, lane.probed, frame
 
-    def _look(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
+    def _look(self, lane: ThreadLane, number: int, outputs: Any, frame: Any) -> None:
         """What is looked at before few of all backward calls."""
         if self._most_steps and self._judge.steps >= self._most_steps:
             self._most_steps = 0
@@ -292,7 +292,7 @@ class Watcher:
             number + 1 if self._most_steps else min(self._next_walk, self._next_finite)
         )
 
-    def _walk(self, lane: Lane, number: int, outputs: Any, frame: Any) -> None:
+    def _walk(self, lane: ThreadLane, number: int, outputs: Any, frame: Any) -> None:
         """Follow the graph to the parameters that it reaches and no optimizer has."""
         if lane.pending:
             self.lanes.register(lane)
@@ -359,11 +359,11 @@ class Watcher:
         """A backward that several subjects were compared with has run."""
         loop = self.here.lane.loop
         if loop.round is not None:
-            parts: list[Part] = []
+            parts: list[BackwardOnSubject] = []
             if frame is not None and all(look.exact is None for look in looks):
                 of = {look.subject.name: look for look in looks}
                 if all(one.name in of or one.probe.misses_all(event) for one in subjects):
-                    parts = [Part(one, of.get(one.name)) for one in subjects]
+                    parts = [BackwardOnSubject(one, of.get(one.name)) for one in subjects]
             self._note(subjects[0], event, frame if parts else None, parts=parts)
 
     # Steps
@@ -404,7 +404,7 @@ class Watcher:
                     beside = lane.probed if several else ()
                     subject.lane.loop.follow(self._subjects.groups, beside)
 
-    def _stepped_unseen(self, lane: Lane) -> None:
+    def _stepped_unseen(self, lane: ThreadLane) -> None:
         """Compiled code has stepped: what is known of gradients that it may have used ends here."""
         self.unseen.stepped = False
         self.lanes.leave_loops()
@@ -576,7 +576,7 @@ class Watcher:
         event: Event,
         frame: Any,
         of: object = 0,
-        parts: Sequence[Part] = (),
+        parts: Sequence[BackwardOnSubject] = (),
     ) -> None:
         """An event has gone the ordinary way: its call may be one of a loop that repeats itself."""
         lane = subject.lane
@@ -587,7 +587,7 @@ class Watcher:
             beside = lane.probed if len(lane.probed) > 1 else ()
             lane.loop.add(subject, event, position, of, parts, beside)
 
-    def _is_plain(self, subject: Subject, lane: Lane, *, several: bool) -> bool:
+    def _is_plain(self, subject: Subject, lane: ThreadLane, *, several: bool) -> bool:
         """Whether there is nothing about a subject that has to be looked at in every round."""
         windows, used = subject.track.windows, subject.used
         return (windows.steady or (windows.even and not several)) and not (

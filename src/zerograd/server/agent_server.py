@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from zerograd import __version__
 from zerograd.check import check_session
-from zerograd.check.check_session import Options, Outcome
+from zerograd.check.check_session import CheckOptions, CheckOutcome
 from zerograd.core.usage_error import UsageError
 from zerograd.learn.explanation import explanation
 from zerograd.report import agent
@@ -81,13 +81,13 @@ def _run(
     pedantic: bool = False,
     diff_base: str | None = None,
     **repair: object,
-) -> Outcome:
+) -> CheckOutcome:
     if not paths:
         raise ToolError("name at least one file or directory")
     missing = [path for path in paths if not os.path.exists(path)]
     if missing:
         raise ToolError(f"there is no {', '.join(missing)} in {os.getcwd()}")
-    options = Options(
+    options = CheckOptions(
         tuple(paths),
         select=tuple(select) if select else None,
         pedantic=pedantic,

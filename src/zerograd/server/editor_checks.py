@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zerograd.check.check_session import Options, chosen
+from zerograd.check.check_session import CheckOptions, chosen
 from zerograd.check.discover import Discovery
 from zerograd.core.finding import Edit, Finding, Problem
 from zerograd.core.records import replace
@@ -69,7 +69,7 @@ class Checked:
 class Checker:
     """Checks texts, and repairs findings in them."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: CheckOptions) -> None:
         self._options = options
         self._memories: dict[str, FileMemory] = {}
         self._checked: set[str] = set()

@@ -23,7 +23,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument, Workspace
 
 from zerograd import __version__
-from zerograd.check.check_session import Options
+from zerograd.check.check_session import CheckOptions
 from zerograd.core.finding import Edit, Finding
 from zerograd.rules.catalogue import PAGES
 from zerograd.server.client_positions import Positions
@@ -102,7 +102,7 @@ class _Open:
 class _Server(LanguageServer):
     """The open texts, and what is known about them. All but the jobs runs in the protocol's thread."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: CheckOptions) -> None:
         super().__init__(
             "zerograd",
             __version__,
@@ -347,7 +347,7 @@ def _page(name: str) -> str:
     return ""
 
 
-def create(options: Options) -> _Server:
+def create(options: CheckOptions) -> _Server:
     """A server that answers; it is not started yet."""
     server = _Server(options)
 
@@ -421,7 +421,7 @@ def create(options: Options) -> _Server:
     return server
 
 
-def serve(options: Options) -> int:
+def serve(options: CheckOptions) -> int:
     """Serve one client on standard input and output, until it ends or goes away; the exit code."""
     server = create(options)
     # What anybody prints goes to standard error: standard output belongs to the protocol.

@@ -14,7 +14,7 @@ from functools import lru_cache
 from zerograd.core.events import Backward, Decided, Event, Hold, Site, Step, Zero
 from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
-from zerograd.explore.explore import Window
+from zerograd.explore.explore import WindowTrial
 from zerograd.explore.flow import (
     Alt,
     Emit,
@@ -315,7 +315,9 @@ def _instead_of(guard: Alt, loop: Loop) -> set[int]:
     return found
 
 
-def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, tuple[Window, ...]]:
+def pace(
+    flow: Flow, lengths: frozenset[Variable] = frozenset()
+) -> tuple[Flow, tuple[WindowTrial, ...]]:
     """The flow with its paced loops marked, and the windows to execute: none if nothing accumulates.
 
     `lengths` is what the flow calls N where its guards cannot be read.
@@ -338,7 +340,7 @@ def pace(flow: Flow, lengths: frozenset[Variable] = frozenset()) -> tuple[Flow, 
     ends_seen = not lengths and started is marked and not whole
     several = any(_backwards(guards.loops[loop].body) > 1 for loop in paced)
     windows = (
-        Window(n, 2 * n + 1, symbols, sizes, counters, ends_seen, several)
+        WindowTrial(n, 2 * n + 1, symbols, sizes, counters, ends_seen, several)
         for n in (LENGTHS if literal else (SINGLE, *LENGTHS))
     )
     return started, tuple(windows)

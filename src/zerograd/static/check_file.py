@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from zerograd.core.finding import Cell, Finding, Problem, Report, SourceKey
+from zerograd.core.finding import CellKey, Finding, Problem, Report, SourceKey
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.read.load import from_bytes, from_text, read, read_bytes
@@ -242,7 +242,7 @@ def _report(source: Source, pedantic: bool, *, whole: bool = True) -> Report:
 
 def add_sources(report: Report) -> None:
     """Read the files that the findings point into and that the report does not hold yet."""
-    held = {key.path if isinstance(key, Cell) else key for key in report.sources}
+    held = {key.path if isinstance(key, CellKey) else key for key in report.sources}
     for finding in report.findings:
         for site in (finding.site, *(note.site for note in finding.notes)):
             if site.path in held:
@@ -259,4 +259,4 @@ def lines_of(source: Source) -> dict[SourceKey, list[str]]:
     """The source as a report keeps it for excerpts."""
     if source.cells is None:
         return {source.path: source.lines}
-    return {Cell(source.path, cell.number): list(cell.lines) for cell in source.cells}
+    return {CellKey(source.path, cell.number): list(cell.lines) for cell in source.cells}

@@ -12,7 +12,7 @@ from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Violation, Windows
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.decisions import Decision
-from zerograd.explore.explore import Outcome, Window, explore
+from zerograd.explore.explore import Outcome, WindowTrial, explore
 from zerograd.explore.flow import Emit, Flow, Loop, Seq, walk
 from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
@@ -178,7 +178,7 @@ class RootSearch:
         self,
         flow: Flow,
         rules: list[Rule],
-        windows: tuple[Window, ...] = (),
+        windows: tuple[WindowTrial, ...] = (),
         subject: SubjectKeys | None = None,
         provided: Callable[[], bool] = lambda: True,
     ) -> bool:

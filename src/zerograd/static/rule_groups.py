@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from zerograd.core.events import Event
 from zerograd.core.rule import Rule
-from zerograd.explore.explore import Outcome, Window, explore, never_breaks
+from zerograd.explore.explore import Outcome, WindowTrial, explore, never_breaks
 from zerograd.explore.flow import Emit, Flow
 from zerograd.rules.catalogue import RULES
 
 
 def breakable(
-    flow: Flow, events: list[Event], windows: tuple[Window, ...] = ()
+    flow: Flow, events: list[Event], windows: tuple[WindowTrial, ...] = ()
 ) -> list[list[Rule]]:
     """The rules that a flow of these events may break, in groups; none for most flows.
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.command import FORGOTTEN_ZERO
 from support.notebooks import notebook
-from zerograd.core.finding import Cell
+from zerograd.core.finding import CellKey
 from zerograd.static.check_file import check_text
 from zerograd.static.read.load import from_text
 from zerograd.static.read.source import Source, Unreadable
@@ -114,5 +114,5 @@ def test_a_finding_names_the_cell_and_the_line_in_it(indent: int | None) -> None
 def test_the_report_holds_the_lines_of_each_cell_as_they_were_written() -> None:
     head, loop = FORGOTTEN_ZERO.split("for ")
     report = check_text(notebook("%matplotlib inline\n" + head, f"for {loop}"), "train.ipynb")
-    assert report.sources[Cell("train.ipynb", 1)][0] == "%matplotlib inline"
-    assert "loss.backward()" in report.sources[Cell("train.ipynb", 2)][2]
+    assert report.sources[CellKey("train.ipynb", 1)][0] == "%matplotlib inline"
+    assert "loss.backward()" in report.sources[CellKey("train.ipynb", 2)][2]

@@ -16,7 +16,7 @@ from zerograd.learn.content import (
     Pause,
     Say,
     Table,
-    Try,
+    TryOut,
     number,
 )
 from zerograd.learn.lessons.shared import checked, watched
@@ -111,7 +111,7 @@ def lesson() -> Iterator[Part]:
         "days tomorrow."
     )
     rate = CLEARED.run()["optimizer"].param_groups[0]["lr"]
-    yield Try(Bucket(right[0].weight, rate, tuple(clean)))
+    yield TryOut(Bucket(right[0].weight, rate, tuple(clean)))
     yield Pause()
     yield Say("zerograd finds the mistake in the source, without running it:")
     yield checked(FORGOTTEN)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from zerograd.learn.content import Verdict
+from zerograd.learn.content import CommandReport
 from zerograd.learn.snippet import Names, Snippet
 
 REGRESSION = """\
@@ -37,27 +37,27 @@ wanted = torch.tensor([[1.0, 0.0]])
 """One layer that is trained on one example."""
 
 
-def checked(snippet: Snippet) -> Verdict:
+def checked(snippet: Snippet) -> CommandReport:
     """The report of `zerograd check` for a snippet."""
-    return Verdict(f"zerograd check {snippet.name}", snippet.check())
+    return CommandReport(f"zerograd check {snippet.name}", snippet.check())
 
 
-def watched(snippet: Snippet, raises: tuple[type[Exception], ...] = ()) -> Verdict:
+def watched(snippet: Snippet, raises: tuple[type[Exception], ...] = ()) -> CommandReport:
     """The report of `zerograd run` for a snippet."""
-    return Verdict(f"zerograd run {snippet.name}", snippet.watch(raises))
+    return CommandReport(f"zerograd run {snippet.name}", snippet.watch(raises))
 
 
 @dataclass(frozen=True)
-class Step:
+class StepGradients:
     """The gradient that a step used, and the gradient of the last backward before it."""
 
     own: torch.Tensor
     held: torch.Tensor
 
 
-def steps(snippet: Snippet) -> tuple[list[Step], Names]:
+def steps(snippet: Snippet) -> tuple[list[StepGradients], Names]:
     """Run a snippet and record the gradient that each step of its optimizer uses."""
-    found: list[Step] = []
+    found: list[StepGradients] = []
     latest: dict[int, torch.Tensor] = {}
 
     def before(names: Names) -> None:
@@ -69,7 +69,7 @@ def steps(snippet: Snippet) -> tuple[list[Step], Names]:
         def note(*_: object) -> None:
             held = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
             own = [latest[index] for index in range(len(parameters))]
-            found.append(Step(torch.cat(own), torch.cat([one.flatten() for one in held])))
+            found.append(StepGradients(torch.cat(own), torch.cat([one.flatten() for one in held])))
 
         names["optimizer"].register_step_pre_hook(note)
 

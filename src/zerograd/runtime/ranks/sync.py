@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerograd.core import events
 from zerograd.core.events import Backward, Event, Excuse, Site
-from zerograd.runtime.call_sites import NOWHERE, Places
+from zerograd.runtime.call_sites import NOWHERE, CallSites
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.live_objects import instances
 from zerograd.runtime.ranks import groups
@@ -89,7 +89,7 @@ class RankSync:
     def __init__(
         self,
         torch: Any,
-        places: Places,
+        places: CallSites,
         cache: EventCache,
         *,
         met: Callable[[], None],
