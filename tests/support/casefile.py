@@ -183,7 +183,10 @@ def _case(topic: str, claim: str, line: int, fenced: list[tuple[str, str]]) -> C
             cell = 1 + sum(block.cell is not None for block in blocks)
             blocks.append(Block(NOTEBOOK, text, cell, info.startswith("python")))
             continue
-        named = _FILE.match(text.partition("\n")[0])
+        first, _, rest = text.partition("\n")
+        if any(map(_FILE.match, rest.splitlines())):
+            raise CaseError(f"{where}: two files in one block")
+        named = _FILE.match(first)
         name = named["path"] if named else DEFAULT_FILE
         if any(block.path == name for block in blocks):
             raise CaseError(f"{where}: two blocks for {name}")

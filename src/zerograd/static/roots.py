@@ -90,7 +90,7 @@ class Roots:
             # A function that is right itself, or does nothing to gradients, may still repeat what others do.
             if (
                 is_right
-                and all(map(self._is_right, _stepping_callees(fn, scout.graph)))
+                and all(self._is_right(inner, fn) for inner in _stepping_callees(fn, scout.graph))
                 and not _hands_on(fn, scout.graph)
             ):
                 if here:
@@ -188,7 +188,8 @@ class Roots:
         if fn is not None and round_ is not None:
             yield self._in_round(fn, round_, interpreter)
         else:
-            per_batch = with_inner and fn is not None and self._is_driven(fn)
+            own = with_inner or klass is not None
+            per_batch = own and fn is not None and self._is_driven(fn)
             yield self._interpret(fn, interpreter, per_batch=per_batch)
         if with_inner:
             for inner in interpreter.env.closures:
@@ -198,10 +199,25 @@ class Roots:
         if reuse is not None:
             reuse.keep(interpreter.nesting.inlined, len(self.cut))
 
-    def _is_right(self, fn: Fn) -> bool:
-        """Whether a function of another file is obviously right."""
-        packages = fn.module.packages
-        return registry.MANAGING.isdisjoint(packages) and self.scout.obviously_right.is_right(fn)
+    def _is_right(self, fn: Fn, caller: Fn) -> bool:
+        """Whether a function of another file is obviously right, for the objects that its caller knows."""
+        if not registry.MANAGING.isdisjoint(fn.module.packages):
+            return False
+        return self.scout.obviously_right.is_right(fn) and not self._is_overridden(fn, caller)
+
+    def _is_overridden(self, fn: Fn, caller: Fn) -> bool:
+        """Whether an object of the caller's class, or one that it makes, has other methods than this one calls."""
+        scout = self.scout
+        if fn.klass is None:
+            return False
+        known = {base.node for base in scout.classes.lineage(fn.klass)}
+        owners = [*scout.graph.classes_called(caller), *([caller.klass] if caller.klass else ())]
+        return any(
+            method.klass is not None and method.klass.node not in known
+            for owner in owners
+            if any(base.node is fn.klass.node for base in scout.classes.lineage(owner)[1:])
+            for method in scout.graph.methods_reached(owner, fn.name)
+        )
 
     def _interpret(
         self, fn: Fn | None, interpreter: Interpreter, *, per_batch: bool = False
@@ -298,6 +314,15 @@ class _OpenMethods:
             self.owner.update(dict.fromkeys(base.module.methods_of(base.node), base))
         self.bases = lineage[1:]
         self.known: dict[str, bool] = {}
+        touches = (
+            touch
+            for base in lineage
+            for method in base.module.methods_of(base.node).values()
+            for touch in base.module.facts[method].touches
+        )
+        stepped = {touch.what for touch in touches if touch.kind == "step"}
+        self.has_several_steps = len(stepped) > 1
+        """Several optimizers are stepped: it matters whose gradients a loss fills."""
 
     def roots(self, me: Thing) -> Iterator[Fn]:
         """The open methods that no other one calls."""
@@ -313,7 +338,7 @@ class _OpenMethods:
                 yield fn
 
     def is_open(self, name: str) -> bool:
-        """Whether a method calls one that its own class does not have, and that touches gradients."""
+        """Whether a method calls one that its own class does not have, and that touches gradients or computes losses."""
         known = self.known.get(name)
         if known is None:
             self.known[name] = False
@@ -336,9 +361,11 @@ class _OpenMethods:
         return all(one.node is not owner for one in self.scout.classes.lineage(base))
 
     def touches(self, name: str) -> bool:
-        """Whether a method does something to gradients."""
-        methods = self.scout.graph.methods_named(self.owner[name], name)
-        return any(map(self.scout.graph.touches_gradients, methods))
+        """Whether a method does something to gradients, or decides which of several optimizers a loss fills."""
+        methods = [*self.scout.graph.methods_named(self.owner[name], name)]
+        return any(map(self.scout.graph.touches_gradients, methods)) or (
+            self.has_several_steps and any(one.module.facts[one.node].returns for one in methods)
+        )
 
 
 def _stepping_callees(fn: Fn, graph: CallGraph) -> list[Fn]:

@@ -87,7 +87,7 @@ class CallGraph:
             todo, known = [name], []
             while todo:
                 name = todo.pop()
-                for method in self.methods_named(klass, name) if name not in seen else ():
+                for method in self.method_chain(klass, name) if name not in seen else ():
                     known.append(method)
                     todo += sorted(method.module.facts[method.node].called)
                 seen.add(name)
@@ -236,6 +236,17 @@ class CallGraph:
             if (first or last) in fn.module.imports:
                 self.names.open(fn.module, first or last)
 
+    def classes_called(self, fn: Fn) -> list[Klass]:
+        """The classes of the project that a function makes objects of."""
+        module = fn.module
+        names = {
+            last
+            for first, _, last in module.facts[fn.node].call_parts
+            if not first and (last in module.imports or last in module.classes)
+        }
+        values = (self.names.of_module(module, name) for name in sorted(names))
+        return [value for value in values if isinstance(value, Klass)]
+
     def classes_made(self, klass: Klass) -> list[Klass]:
         """The classes of other files that the methods of a class make objects of."""
         known = self.known.made.get(klass.node)
@@ -286,6 +297,15 @@ class CallGraph:
             if method is not None:
                 yield Fn(method, base.module, name, None, None, base)
                 return
+
+    def method_chain(self, klass: Klass, name: str) -> Iterator[Fn]:
+        """The method of this name that objects of a class have, and those that it calls through `super()`."""
+        for base in self.classes.lineage(klass):
+            method = base.method(name)
+            if method is not None:
+                yield Fn(method, base.module, name, None, None, base)
+                if not base.module.facts[method].called >= {"super", name}:
+                    return
 
     def near_callees(self, module: Module, facts: Facts, klass: Klass | None) -> Iterator[Fn]:
         """Functions of the same file, and inherited methods, that code with these facts may call."""

@@ -113,15 +113,18 @@ class Calls:
         return handled if handled is not None else NOTHING
 
     def is_opened_for(self, node: ast.Call) -> bool:
-        """Reads the file of a function that says nothing of gradients, if it runs modules for a loss, or a step."""
+        """Reads the file of a function or class that says nothing of gradients, if it runs modules for a loss, or a step."""
         module = self.env.frame.module
-        first = text_of(node.func).partition(".")[0]
+        name = text_of(node.func)
+        first = name.partition(".")[0]
         if first not in module.imports or not self.names.is_closed(module, first):
             return False
         given = [self.evaluator.peek(arg) for arg in node.args if not isinstance(arg, ast.Call)]
         wanted = self.functions.runs_models(given) or any(
             isinstance(one, Fn) and self.graph.touches_gradients(one) for one in given
         )
+        if not wanted and vocabulary.is_class_name(name.rpartition(".")[2]):
+            wanted = self.functions.shares_models(given)
         return wanted and self.names.open(module, first)
 
     def method_call(self, node: ast.Call, func: ast.Attribute) -> Value:

@@ -196,6 +196,7 @@ class Functions:
                     self.graph.class_touches_gradients(klass)
                     or any(map(self._steps, arguments))
                     or self._collects(klass)
+                    or self.shares_models(arguments)
                 ):
                     self.call(fn, node, arguments, force=True)
                 break
@@ -262,12 +263,19 @@ class Functions:
 
     def runs_models(self, arguments: list[Value]) -> bool:
         """Whether there are several optimizers, and a function gets a module of one: it matters what its result runs through."""
+        return self._has_several_optimizers() and any(map(self.objects.is_stepped, arguments))
+
+    def shares_models(self, arguments: list[Value]) -> bool:
+        """Whether there are several optimizers, and a new object may be handed their modules: its losses run through them."""
+        objects = any(isinstance(one, Thing) and not one.role for one in arguments)
+        return objects and self._has_several_optimizers()
+
+    def _has_several_optimizers(self) -> bool:
         klass = self.env.frame.klass
         roles = (self.known.roles.get(key) for key in self.known.params)
-        several = sum(role is Role.OPTIMIZER for role in roles) > 1 or (
+        return sum(role is Role.OPTIMIZER for role in roles) > 1 or (
             klass is not None and self.objects.has_several_optimizers(klass)
         )
-        return several and any(map(self.objects.is_stepped, arguments))
 
     def _of_factory(self, made: Value, arguments: list[Value]) -> Value:
         """An optimizer that a factory makes steps the parameters that the factory is handed, or fewer."""
@@ -515,4 +523,4 @@ def _gives_optimizer(fn: Fn) -> bool:
     facts = fn.module.facts[fn.node]
     if isinstance(fn.node, ast.Lambda) or not facts.returns:
         return False
-    return any(vocabulary.role_of_call(name) is Role.OPTIMIZER for name in facts.calls)
+    return any(vocabulary.role_of_call(name) is Role.OPTIMIZER for name in (fn.name, *facts.calls))
