@@ -125,6 +125,14 @@ def test_a_linked_file_is_taken(here: Path, tmp_path: Path) -> None:
     assert taken(".") == ["a.py"]
 
 
+def test_a_file_that_is_linked_in_other_directories_is_taken_once(here: Path) -> None:
+    write(here, {"a/b.py": CODE, "c/d.py": CODE})
+    (here / "c" / "b.py").symlink_to("../a/b.py")
+    assert taken(".") == ["a/b.py", "c/d.py"]
+    assert taken("c") == ["c/b.py", "c/d.py"]
+    assert taken("c/b.py") == ["c/b.py"]
+
+
 def test_a_link_to_nowhere_is_said_but_for_an_editors_lock(here: Path) -> None:
     (here / ".#a.py").symlink_to("nobody@nowhere")
     assert "no Python file" in problem(".")

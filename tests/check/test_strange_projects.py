@@ -89,6 +89,18 @@ def test_a_tree_that_is_linked_twice_is_reported_once(tmp_path: Path) -> None:
     assert found(printed(tmp_path)) == [("ZG101", "lab/engine.py", 10)]
 
 
+def test_a_loop_is_read_through_a_linked_file(tmp_path: Path) -> None:
+    right = "        self.optimizer.zero_grad()\n        self.model(batch)"
+    files = {
+        "a/engine.py": STEP.replace("        self.model(batch)", right),
+        "b/main.py": DRIVE.format(module="engine"),
+    }
+    write(tmp_path, files)
+    (tmp_path / "b" / "engine.py").symlink_to("../a/engine.py")
+    loops = {one["path"]: one["verdict"] for one in printed(tmp_path)["loops"]}
+    assert loops["b/main.py"] == "right"
+
+
 def test_a_step_is_found_under_fifty_classes(tmp_path: Path) -> None:
     classes = [STEP.replace("Engine", "C0")]
     classes += [f"class C{at}(C{at - 1}):\n    pass\n" for at in range(1, 51)]

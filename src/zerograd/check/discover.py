@@ -1,7 +1,7 @@
 """Finds the files of a check: walks directories, obeys .gitignore and excludes, skips tests.
 
 A file that the user names is always checked. Symbolic links to directories are not followed, so a walk
-always ends. Each file is examined once: the cache uses the same time and size.
+always ends, and a link to a file of the same walk is not a second file. Each file is examined once: the cache uses the same time and size.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ class Discovery:
         self._taken: set[str] | None = None
         """The paths of all targets, from the second path on: below one folder, none is met twice."""
         self._met = 0
+        self._inside = ""
         self._tests_left_out = False
         self._fixed: Settings | None = None
         """The settings of all files, where the user has named them."""
@@ -236,6 +237,7 @@ class Discovery:
         todo = [self._top(absolute, prefix)]
         problems = len(self.found.problems)
         self._met = 0
+        self._inside = os.path.join(os.path.realpath(top), "")
         self._tests_left_out = False
         while todo:
             # Depth first and in order, so that a report reads like a listing.
@@ -285,7 +287,8 @@ class Discovery:
                 path = here.prefix + name
                 status = self._status(entry, path)
                 if status is not None and self._is_new(path):
-                    files.append((name, status))
+                    if not (entry.is_symlink() and self._is_inside(path)):
+                        files.append((name, status))
         self.found.targets.add(here.prefix, files, here.settings)
 
     def _entered(self, here: _Directory, names: AbstractSet[str]) -> _Directory:
@@ -310,6 +313,10 @@ class Discovery:
                 self._problem(path, _why_not(error))
             return None
         return status if stat.S_ISREG(status.st_mode) else None
+
+    def _is_inside(self, link: str) -> bool:
+        """Whether a link leads to a file of the directory that is walked: it is checked where it lies."""
+        return os.path.realpath(link).startswith(self._inside)
 
     def _is_new(self, path: str) -> bool:
         """Whether a file is met for the first time."""
