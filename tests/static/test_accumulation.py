@@ -84,6 +84,19 @@ def symbols(flow: Flow) -> set[Variable]:
 # Guards
 
 
+@pytest.mark.parametrize(
+    ("values", "length"),
+    [(["4"], 4), (["4", "4"], 4), (["4", "8"], 0), (["4", "other"], 0), (["1"], 0), ([], 0)],
+    ids=str,
+)
+def test_the_length_is_known_if_the_code_gives_it_one_number(
+    values: list[str], length: int
+) -> None:
+    test = read("(i + 1) % n == 0")
+    flow = Seq([*(assign("n", value) for value in values), counted(BACKWARD, guard(test))])
+    assert Counting.of(flow).length(test) == length
+
+
 Windows = dict[int, set[tuple[int, bool]]]
 """By the length of the executed windows: how long they were, and whether they came last."""
 

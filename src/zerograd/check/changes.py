@@ -28,7 +28,7 @@ class ChangedFunctions:
         except FileNotFoundError:
             raise UsageError("--diff-base needs git, which was not found") from None
         if top is None:
-            raise UsageError(f"--diff-base needs a git repository, and {folder} is in none")
+            raise UsageError(f"--diff-base needs a git repository, but {folder} is not in one")
         self._top = os.path.realpath(os.fsdecode(top.rstrip(b"\n")))
         self._base = self._merge_base(revision)
         self._functions: dict[str, frozenset[Function]] = {}

@@ -143,7 +143,7 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
             chooser.understood(target.settings)
         if verdict.findings or verdict.problems or verdict.loops or verdict.skipped:
             chooser.add(verdict, target.settings, target.path)
-    del verdicts  # the loops and findings in them are needed, the rest takes room
+    del verdicts  # the loops and findings in them are needed, the rest takes memory
     if memory:
         memory.save()
     report = chooser.report
@@ -288,7 +288,7 @@ def _verdicts(
         unread = {at: verdicts[at] for at in repeating}
         check(repeating, parse=True)
         for at in repeating:
-            # A file that nobody named, and that does not parse, is as it was.
+            # A file that was not named on the command line and does not parse stays as it was.
             if any(problem.skippable for problem in verdicts[at].problems):
                 verdicts[at] = unread[at]
     return verdicts

@@ -83,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
     """The parser of the called subcommand."""
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """End with a message about arguments that nobody knows."""
+        """End with a message about unknown arguments."""
         options = list(self._option_string_actions)
         hints = [
             _similar(argument.partition("=")[0], options)

@@ -70,7 +70,7 @@ class WindowStatistics:
 
     @property
     def even(self) -> bool:
-        """All were alike so far, and nobody says how long they are meant to be: another one says nothing new."""
+        """All windows had the same length so far, and no length was declared: another one adds nothing new."""
         return not self.declared and self._run == sum(self.counts.values())
 
     def repeated(self, times: int) -> None:

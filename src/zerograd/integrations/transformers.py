@@ -1,7 +1,7 @@
 """transformers: `Trainer(…, callbacks=[WatchGradients()])`.
 
 Findings go to the log of transformers; the gradient norm that steps used, the length of windows and the
-number of findings are added to what the trainer logs, so they are wherever it reports to.
+number of findings are added to what the trainer logs, so all of its loggers show them.
 """
 
 from __future__ import annotations

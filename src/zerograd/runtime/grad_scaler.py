@@ -39,7 +39,7 @@ class Scaling:
         self._unused = 0
         """How often something was scaled since the last backward of something scaled."""
         self._handed_on = False
-        """In this round, a scaled backward has filled tensors that are no parameters."""
+        """In this round, a scaled backward has filled tensors that are not parameters."""
         self._walks: dict[object, list[bool | None]] = {}
         """By call: whether the last losses that no scaler had marked were scaled all the same."""
         self._to_parameters: dict[object, list[bool]] = {}
@@ -61,7 +61,7 @@ class Scaling:
             self._unused = 0
             filled = self._to_parameters.setdefault(call, [])
             if len(filled) < ENOUGH_WALKS:
-                # What it leaves in a tensor that is no parameter may be handed on by the program.
+                # What it leaves in a tensor that is not a parameter may be handed on by the program.
                 filled.append(all(map(self._is_parameter, autograd_graph.leaves(outputs))))
             self._handed_on |= not all(filled)
             return True

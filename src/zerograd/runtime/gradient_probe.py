@@ -168,7 +168,7 @@ class GradientProbe:
         return state.mixed is None or (state.others is not None and state.others[0] == state.mixed)
 
     def _narrow(self, subject: Subject, params: list[Tensor]) -> None:
-        """Notes the parameters that may still hold used gradients: from here on there are no others."""
+        """Notes the parameters that may still hold used gradients; no others can from now on."""
         if len(params) < len(subject.params):
             subject.used.left = params
             self._keep_mixed(subject, params)

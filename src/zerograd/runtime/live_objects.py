@@ -12,9 +12,9 @@ def instances(is_wanted: Callable[[type], bool]) -> list[Any]:
     """Every object whose type is wanted.
 
     No other thread may run while something here refers to every object: if that thread is just building a
-    tuple from a generator, CPython raises SystemError in it, because it resizes a tuple that somebody else
-    refers to. So everything that goes through all objects, the call of `get_objects` too, happens inside
-    one call of a C function, and no other thread gets its turn in there.
+    tuple from a generator, CPython raises SystemError in it, because it resizes a tuple that has a second
+    reference. So one call of a C function makes and reads the list of all objects: no other thread runs
+    meanwhile.
     """
     wanted = {id(kind) for kind in set(map(type, _all())) if is_wanted(kind)}
     twice = chain.from_iterable(map(repeat, _all(), repeat(2)))

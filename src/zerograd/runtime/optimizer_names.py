@@ -21,7 +21,7 @@ from zerograd.runtime.call_sites import is_installed
 from zerograd.runtime.program_source import ProgramSource
 
 LONGEST = 60
-"""A longer expression is no name."""
+"""A longer expression is not used as a name."""
 MOST_OPTIMIZERS = 1024
 """Only this many are named: a program that makes more makes them all alike."""
 

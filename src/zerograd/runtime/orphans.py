@@ -1,8 +1,8 @@
 """Parameters that receive gradients and belong to no optimizer.
 
-The graph is walked when a backward call runs first, and later at one backward in EVERY. A parameter that was not
-known makes it be walked again after each of the next steps, so that one that the program has made or
-unfrozen late is soon known, too. A parameter is reported after three sightings, with steps in between,
+The graph is walked when a backward call runs first, and later at one backward in EVERY. If that
+finds a new parameter, the graph is walked again after each of the next steps, so that parameters that are
+made or unfrozen late are found soon, too. A parameter is reported after three sightings, with steps in between,
 of a gradient that nobody has cleared; and only after a search for optimizers that have not been seen yet.
 """
 

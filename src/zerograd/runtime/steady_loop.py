@@ -9,8 +9,8 @@ call goes the ordinary way. A step of the MLP of `bench/loops.py` costs a third 
 without that.
 
 If the first round that was followed came out differently, the loop is followed again only after two rounds
-that were alike. So are several subjects, which remember something of each other (`round_memory`), and
-only if they remember the same at the end of a round as at its beginning.
+that were alike. The same is true of loops with several subjects, which remember something of each other
+(`round_memory`): these must remember the same at the end of a round as at its beginning.
 """
 
 from __future__ import annotations

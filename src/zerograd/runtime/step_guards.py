@@ -2,6 +2,9 @@
 
 A run shows that a step is left out, not why. Where the source can be read, it shows whether a counter
 decides, or something that was computed: a loss, a norm, an exception. Nothing of the program is called.
+
+`static.accumulation` reads guards, too, but in a flow, which needs the interpreter: 90 modules, 6 MB and 0.2 s of
+processor time in the program that is watched. Here the syntax around one call is enough.
 """
 
 from __future__ import annotations

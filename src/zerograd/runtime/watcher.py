@@ -89,7 +89,7 @@ class Host(Protocol):
 
 
 RunningBackward = tuple[Backward, Sequence[Look], list[Subject], Any]
-"""A backward that is running: what is to be asked when it has ended, of whom, and who called it."""
+"""A backward that is running: what to ask when it has ended, which subject, and the call site."""
 
 
 class Watcher:

@@ -15,7 +15,7 @@ def entered(flow: Flow, module: Module) -> Flow:
     """A function as a flow, with the scaled backward before it that the file counts on.
 
     The function clips and lets a scaler step, and runs no backward itself. If the file makes the scaler, scales
-    the loss with it and never unscales, then the gradients are scaled, whoever runs the backward.
+    the loss with it and never unscales, then the gradients are scaled, wherever the backward runs.
     """
     if not _clips_then_steps(flow) or not scales_only(module):
         return flow

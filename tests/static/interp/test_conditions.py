@@ -95,6 +95,18 @@ def test_an_inequality_is_the_opposite_of_an_equality(text: str, denied: Expr) -
     assert expression(text) == Op("not", (denied,), text)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_true"),
+    [("x is True", True), ("x == True", True), ("x is not False", True), ("x != False", True),
+     ("x is False", False), ("x == False", False), ("x is not True", False), ("x != True", False)],
+)  # fmt: skip
+def test_a_comparison_with_true_or_false_is_the_flag_or_its_opposite(
+    text: str, is_true: bool
+) -> None:
+    flag = Name("x")
+    assert expression(text) == (flag if is_true else Op("not", (flag,), text))
+
+
 def test_a_chain_of_comparisons_is_all_of_them() -> None:
     text = "0 < x < 3"
     assert expression(text) == Op(

@@ -124,7 +124,7 @@ class Classes:
         return Role.NONE
 
     def _steps_nothing(self, parent: Value) -> bool:
-        """Whether a class of the project has no step, and so is no optimizer, whatever its name is."""
+        """Whether a class of the project has no step, so that it is not an optimizer, even if its name says so."""
         return isinstance(parent, Klass) and not self.defines(parent, "step")
 
     def is_optimizer_method(self, method: Fn) -> bool:
@@ -213,7 +213,7 @@ class Objects:
             return owner
         if isinstance(owner, Tensor):
             if attr == "grad":
-                # A computed tensor is nobody's parameter; one that came from somewhere may be.
+                # A computed tensor is not a parameter; one that came from unseen code may be.
                 return Grad(frozenset({RESULT}) if owner.roots else frozenset())
             return Tensor() if attr in vocabulary.CUT else owner
         if isinstance(owner, Origin):

@@ -164,7 +164,7 @@ def _is_plain(call: ast.Call, module: Module) -> bool:
 
 
 def _is_collection(node: ast.expr) -> bool:
-    """Whether a value is a new dictionary, list or meter: what holds losses is no loss."""
+    """Whether a value is a new dictionary, list or meter: a container of losses is not a loss."""
     name = text_of(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
     return name in ("dict", "list", "zip") or name.endswith(("Dict", "dict", "Meter"))
 

@@ -57,7 +57,7 @@ class Facts:
     inner_touches: bool = False
     """An inner function does something to gradients."""
     repeated: frozenset[str] | None = None
-    """The last names of what it calls in loops, once somebody has asked."""
+    """The last names of what it calls in loops, after the first request."""
 
     @cached_property
     def called(self) -> set[str]:

@@ -47,7 +47,7 @@ class Project:
     _checked: tuple[str, str] = ("", "")
     """The path and the text of the module that is checked."""
     leading: frozenset[bytes] | None = None
-    """The names of functions that lead to a step, once somebody has asked."""
+    """The names of functions that lead to a step, after the first request."""
 
     def add(self, source: Source, parsed: ParsedFile | None = None) -> Module:
         """The module that is checked; `Unreadable` if it does not parse. `parsed` has its earlier texts."""
