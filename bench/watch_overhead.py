@@ -359,7 +359,7 @@ def _counted() -> Iterator[list[None]]:
             calls.append(None)
             super().__init__(params, heard)
 
-    with _patched(gradient_probe, "Touch", lambda _: Counted):
+    with _patched(gradient_probe, "GradientHooks", lambda _: Counted):
         yield calls
 
 
