@@ -224,5 +224,5 @@ def test_a_check_of_a_plain_script_goes_through_few_modules_and_functions() -> N
         timeout=60,
     )
     walk = json.loads(done.stdout)["check"]
-    assert walk["modules"] <= 26
-    assert walk["functions"] <= 140
+    assert walk["modules"] <= 25
+    assert walk["functions"] <= 131

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 
 from zerograd.core.events import Backward, End, Event, Hold, Site, Step, Unknown, Zero
 from zerograd.core.finding import Note
 from zerograd.core.records import replace
-from zerograd.core.rule import Rule, Violation, Windows
+from zerograd.core.rule import Rule, Windows
 from zerograd.core.training_loop import NotFollowed
-from zerograd.explore.decisions import Decision
 from zerograd.explore.explore import Outcome, WindowTrial, explore
 from zerograd.explore.flow import Emit, Flow, Loop, Seq, walk
 from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
 from zerograd.static.chosen_arms import accumulating, programs, with_chosen_arms
-from zerograd.static.entry_states import acts_in_order, begins_with_clip, entered
+from zerograd.static.doubts import Doubts
+from zerograd.static.entry_states import begins_with_clip, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
@@ -26,7 +25,6 @@ from zerograd.static.named_parameters import with_named_parameters
 from zerograd.static.outcomes import Outcomes
 from zerograd.static.projection import SubjectKeys, View, leaves, parts, subjects
 from zerograd.static.read.budget import PATHS, Budget, Cut
-from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import AllocationSite
 from zerograd.static.read.module import Module
 from zerograd.static.repeated_calls import counts_calls, repeated
@@ -68,8 +66,7 @@ class RootSearch:
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated
         """Whether the flow shows where windows end."""
-        self.own_backwards: frozenset[Site] | None = None
-        """Those that are taken to reach the subject that is explored; None if none has to."""
+        self.doubts = Doubts(root, module, self.repeated)
 
     def explore_root(self) -> None:
         """Explores the flow for each of its subjects."""
@@ -114,7 +111,7 @@ class RootSearch:
         """Follows the gradients of one subject through the flow."""
         flow, windows = pace(*counted(self.view(subject, others).of(self.flow), self.flow))
         self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
-        self.own_backwards = frozenset(
+        self.doubts.own_backwards = frozenset(
             part.event.site
             for part in walk(flow)
             if isinstance(part, Emit) and isinstance(part.event, Backward)
@@ -212,116 +209,10 @@ class RootSearch:
                     if subject is not None:
                         self.loops.leave(subject, *unseen)
                     continue
-                doubted = self.doubted(outcome, subject)
+                doubted = self.doubts.applied(outcome, subject, self.flow)
                 self.outcomes.add(self.with_loop(doubted), self.optimizer_of(subject))
                 self.loops.add_outcome(doubted, subject)
         return True
-
-    def doubted(self, outcome: Outcome, subject: SubjectKeys | None) -> Outcome:
-        """The violation. It is only possible where it rests on what was not seen."""
-        doubt = self.doubt(outcome.rule, outcome.violation, subject) if subject is not None else ""
-        if not doubt:
-            return outcome
-        decision = Decision(doubt, outcome=False, weight=2)
-        return replace(outcome, decisions=tuple(path | {decision} for path in outcome.decisions))
-
-    def doubt(self, rule: Rule, violation: Violation, subject: SubjectKeys) -> str:
-        """What speaks against a violation; empty if nothing does."""
-        if self.is_tried(subject):
-            return "it is made here and stepped only once"
-        if rule.pairs_scaling and self.trains_both_ways(subject):
-            return "one setting chooses both the backward and the step"
-        if not rule.misses_backward or self.own_backwards is None:
-            return ""
-        if doubt := self.other_backward(violation, self.own_backwards):
-            return doubt
-        if subject.key.is_by_hand:
-            return "it is moved and moved back by hand" if self.is_moved_twice(violation) else ""
-        return "gradients are used by hand" if self.is_by_hand(violation) else ""
-
-    def is_moved_twice(self, violation: Violation) -> bool:
-        """Whether a violation is about two steps in the code: a search along the gradient writes both on purpose."""
-        acts = (act for act in walk(self.flow) if isinstance(act, Act))
-        steps = {act.event.site for act in acts if isinstance(act.event, Step)}
-        return len({violation.site, *(note.site for note in violation.notes)} & steps) > 1
-
-    def trains_both_ways(self, subject: SubjectKeys) -> bool:
-        """Whether there are a backward and a step with a scaler, and a backward and a step without."""
-        acts = [act for act in walk(self.flow) if isinstance(act, Act)]
-        losses = {act.event.scaled for act in acts if isinstance(act.event, Backward)}
-        mine = (act.event for act in acts if subject.key in act.whose)
-        steps = {event.scaled for event in mine if isinstance(event, Step)}
-        return len(losses) > 1 and len(steps) > 1
-
-    def is_tried(self, subject: SubjectKeys) -> bool:
-        """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
-        if self.root.fn is None or self.repeated or not isinstance(subject.key[0], AllocationSite):
-            return False
-        steps = (act for act in walk(self.flow) if isinstance(act, Act))
-        return not any(
-            act.event.loop
-            for act in steps
-            if isinstance(act.event, Step) and subject.key in act.whose
-        )
-
-    def other_backward(self, violation: Violation, own: frozenset[Site]) -> str:
-        """A backward that runs where one is missed, and is taken to reach other optimizers only."""
-        if violation.proven:
-            return ""
-        start = violation.notes[0].site if violation.notes else None
-        end = violation.site
-        if violation.step is not None:
-            start, end = violation.site, violation.step
-        acts = [act.event for act in acts_in_order(self.flow)]
-        sites = [event.site for event in acts]
-        if end not in sites or (start is not None and start not in sites):
-            return ""
-        first = 0 if start is None else sites.index(start)
-        for event in acts[first : sites.index(end)]:
-            if isinstance(event, Backward) and event.site not in own:
-                return f"`{event.call}` in line {event.site.line} reaches it, too"
-        return ""
-
-    def is_by_hand(self, violation: Violation) -> bool:
-        """Whether gradients are set by hand where a backward is missed, or used before they are cleared."""
-        if not violation.notes or violation.notes[0].site.path != violation.site.path:
-            return False
-        start, end = violation.notes[0].site.line, violation.site.line
-        lines = self.lines_that_use if violation.step is not None else self.lines_that_set
-        if start <= end:
-            return any(start <= line < end for line in lines)
-        return any(line >= start or line < end for line in lines)
-
-    @cached_property
-    def lines_that_set(self) -> list[int]:
-        """Where code that was followed sets gradients by hand."""
-        found = (node for node in self.followed() if isinstance(node, (ast.stmt, ast.expr)))
-        return [node.lineno for node in found if _sets_gradient(node)]
-
-    @cached_property
-    def lines_that_use(self) -> list[int]:
-        """Where code that was followed computes with gradients by hand."""
-        found = [node for node in self.followed() if isinstance(node, (ast.Attribute, ast.Call))]
-        looked_at = {
-            _without_views(node.func.value)
-            for node in found
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-            if node.func.attr in _LOOKS
-        }
-        compared = {node.left for node in self.followed() if isinstance(node, ast.Compare)}
-        return [
-            node.lineno
-            for node in found
-            if isinstance(node, ast.Attribute) and node.attr == "grad"
-            if isinstance(node.ctx, ast.Load) and node not in looked_at | compared
-        ]
-
-    def followed(self) -> Iterator[ast.AST]:
-        """The nodes of the root and of the functions of its file that it calls."""
-        fn = self.root.fn
-        top = [fn.node] if fn is not None else _statements(self.module.tree)
-        own = {*self.module.facts} & self.root.interpreter.nesting.inlined
-        return nodes(*top, *own)
 
     def unseen_part(self, rule: Rule) -> tuple[NotFollowed, str] | None:
         """The call of what cannot be seen, and may do what a rule misses."""
@@ -403,7 +294,7 @@ class RootSearch:
         }
         if self.module.facts[self.module.tree].grads:
             return
-        self.own_backwards = None
+        self.doubts.own_backwards = None
         for key, site in known.made.items():
             if key in keys or key in known.handed or key not in cleared:
                 continue
@@ -437,48 +328,3 @@ class RootSearch:
 def _is_in(site: Site, around: Site) -> bool:
     """Whether a place is inside of another one."""
     return site.path == around.path and around.line <= site.line <= around.end_line
-
-
-def _statements(tree: ast.Module) -> list[ast.stmt]:
-    """What a file does when it is executed."""
-    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [one for one in tree.body if not isinstance(one, defined)]
-
-
-_LOOKS = frozenset(
-    {"zero_", "norm", "isnan", "isfinite", "isinf", "abs", "max", "mean", "detach_", "clamp_", "mul_", "div_"}
-)  # fmt: skip
-"""Methods of a gradient that look at it, clear it or change its size."""
-_ADDS = frozenset({"add_", "sub_", "copy_"})
-_EMPTY = frozenset({"zeros_like", "zeros"})
-
-
-def _sets_gradient(node: ast.AST) -> bool:
-    """Whether a node gives a gradient other values than a backward does."""
-    if isinstance(node, ast.Assign):
-        value = node.value
-        if isinstance(value, ast.Constant) and value.value is None:
-            return False
-        if isinstance(value, ast.Call) and text_of(value.func).rpartition(".")[2] in _EMPTY:
-            return False
-        return any(map(_is_gradient, node.targets))
-    if isinstance(node, ast.AugAssign):
-        return _is_gradient(node.target) and isinstance(node.op, (ast.Add, ast.Sub))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in _ADDS and _is_gradient(_without_views(node.func.value))
-    return False
-
-
-def _without_views(node: ast.expr) -> ast.expr:
-    """The tensor of `x.data` and `x.detach()`."""
-    while True:
-        if isinstance(node, ast.Call) and not node.args and isinstance(node.func, ast.Attribute):
-            node = node.func.value
-        elif isinstance(node, ast.Attribute) and node.attr == "data":
-            node = node.value
-        else:
-            return node
-
-
-def _is_gradient(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "grad"

@@ -1,0 +1,193 @@
+"""What speaks against a violation that rests on something that was not seen: then it is only possible.
+
+A backward that is taken to reach other optimizers only, gradients that are set or used by hand, a setting that
+chooses both the backward and the step, an optimizer that is made and stepped once, as in a test.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from zerograd.core.events import Backward, Site, Step
+from zerograd.core.records import replace
+from zerograd.core.rule import Rule, Violation
+from zerograd.explore.decisions import Decision
+from zerograd.explore.explore import Outcome
+from zerograd.explore.flow import Flow, walk
+from zerograd.static.entry_states import acts_in_order
+from zerograd.static.interp.emitter import Act
+from zerograd.static.projection import SubjectKeys
+from zerograd.static.read.file_index import nodes, text_of
+from zerograd.static.read.keys import AllocationSite
+from zerograd.static.read.module import Module
+from zerograd.static.roots import Root
+
+
+class Doubts:
+    """What speaks against the violations of one root."""
+
+    def __init__(self, root: Root, module: Module, repeated: bool) -> None:
+        self.root = root
+        self.module = module
+        self.repeated = repeated
+        """Whether the root is read as called again and again."""
+        self.own_backwards: frozenset[Site] | None = None
+        """Those that are taken to reach the subject that is explored; None if none has to."""
+
+    def applied(self, outcome: Outcome, subject: SubjectKeys | None, flow: Flow) -> Outcome:
+        """The violation; with two decisions more, so that it is only possible, if something speaks against it."""
+        if subject is None:
+            return outcome
+        doubt = self.doubt(outcome.rule, outcome.violation, subject, flow)
+        if not doubt:
+            return outcome
+        decision = Decision(doubt, outcome=False, weight=2)
+        return replace(outcome, decisions=tuple(path | {decision} for path in outcome.decisions))
+
+    def doubt(self, rule: Rule, violation: Violation, subject: SubjectKeys, flow: Flow) -> str:
+        """What speaks against a violation; empty if nothing does."""
+        if self.is_tried(subject, flow):
+            return "it is made here and stepped only once"
+        if rule.pairs_scaling and _trains_both_ways(subject, flow):
+            return "one setting chooses both the backward and the step"
+        if not rule.misses_backward or self.own_backwards is None:
+            return ""
+        if doubt := _other_backward(violation, self.own_backwards, flow):
+            return doubt
+        if subject.key.is_by_hand:
+            return "it is moved and moved back by hand" if _is_moved_twice(violation, flow) else ""
+        return "gradients are used by hand" if self.is_by_hand(violation) else ""
+
+    def is_tried(self, subject: SubjectKeys, flow: Flow) -> bool:
+        """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
+        if self.root.fn is None or self.repeated or not isinstance(subject.key[0], AllocationSite):
+            return False
+        steps = (act for act in walk(flow) if isinstance(act, Act))
+        return not any(
+            act.event.loop
+            for act in steps
+            if isinstance(act.event, Step) and subject.key in act.whose
+        )
+
+    def is_by_hand(self, violation: Violation) -> bool:
+        """Whether gradients are set by hand where a backward is missed, or used before they are cleared."""
+        if not violation.notes or violation.notes[0].site.path != violation.site.path:
+            return False
+        start, end = violation.notes[0].site.line, violation.site.line
+        lines = self.lines_that_use if violation.step is not None else self.lines_that_set
+        if start <= end:
+            return any(start <= line < end for line in lines)
+        return any(line >= start or line < end for line in lines)
+
+    @cached_property
+    def lines_that_set(self) -> list[int]:
+        """Where code that was followed sets gradients by hand."""
+        found = (node for node in self.followed() if isinstance(node, (ast.stmt, ast.expr)))
+        return [node.lineno for node in found if _sets_gradient(node)]
+
+    @cached_property
+    def lines_that_use(self) -> list[int]:
+        """Where code that was followed computes with gradients by hand."""
+        found = [node for node in self.followed() if isinstance(node, (ast.Attribute, ast.Call))]
+        looked_at = {
+            _without_views(node.func.value)
+            for node in found
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            if node.func.attr in _LOOKS
+        }
+        compared = {node.left for node in self.followed() if isinstance(node, ast.Compare)}
+        return [
+            node.lineno
+            for node in found
+            if isinstance(node, ast.Attribute) and node.attr == "grad"
+            if isinstance(node.ctx, ast.Load) and node not in looked_at | compared
+        ]
+
+    def followed(self) -> Iterator[ast.AST]:
+        """The nodes of the root and of the functions of its file that it calls."""
+        fn = self.root.fn
+        top = [fn.node] if fn is not None else _statements(self.module.tree)
+        own = {*self.module.facts} & self.root.interpreter.nesting.inlined
+        return nodes(*top, *own)
+
+
+def _is_moved_twice(violation: Violation, flow: Flow) -> bool:
+    """Whether a violation is about two steps in the code: a search along the gradient writes both on purpose."""
+    acts = (act for act in walk(flow) if isinstance(act, Act))
+    steps = {act.event.site for act in acts if isinstance(act.event, Step)}
+    return len({violation.site, *(note.site for note in violation.notes)} & steps) > 1
+
+
+def _trains_both_ways(subject: SubjectKeys, flow: Flow) -> bool:
+    """Whether there are a backward and a step with a scaler, and a backward and a step without."""
+    acts = [act for act in walk(flow) if isinstance(act, Act)]
+    losses = {act.event.scaled for act in acts if isinstance(act.event, Backward)}
+    mine = (act.event for act in acts if subject.key in act.whose)
+    steps = {event.scaled for event in mine if isinstance(event, Step)}
+    return len(losses) > 1 and len(steps) > 1
+
+
+def _other_backward(violation: Violation, own: frozenset[Site], flow: Flow) -> str:
+    """A backward that runs where one is missed, and is taken to reach other optimizers only."""
+    if violation.proven:
+        return ""
+    start = violation.notes[0].site if violation.notes else None
+    end = violation.site
+    if violation.step is not None:
+        start, end = violation.site, violation.step
+    acts = [act.event for act in acts_in_order(flow)]
+    sites = [event.site for event in acts]
+    if end not in sites or (start is not None and start not in sites):
+        return ""
+    first = 0 if start is None else sites.index(start)
+    for event in acts[first : sites.index(end)]:
+        if isinstance(event, Backward) and event.site not in own:
+            return f"`{event.call}` in line {event.site.line} reaches it, too"
+    return ""
+
+
+def _statements(tree: ast.Module) -> list[ast.stmt]:
+    """What a file does when it is executed."""
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return [one for one in tree.body if not isinstance(one, defined)]
+
+
+_LOOKS = frozenset(
+    {"zero_", "norm", "isnan", "isfinite", "isinf", "abs", "max", "mean", "detach_", "clamp_", "mul_", "div_"}
+)  # fmt: skip
+"""Methods of a gradient that look at it, clear it or change its size."""
+_ADDS = frozenset({"add_", "sub_", "copy_"})
+_EMPTY = frozenset({"zeros_like", "zeros"})
+
+
+def _sets_gradient(node: ast.AST) -> bool:
+    """Whether a node gives a gradient other values than a backward does."""
+    if isinstance(node, ast.Assign):
+        value = node.value
+        if isinstance(value, ast.Constant) and value.value is None:
+            return False
+        if isinstance(value, ast.Call) and text_of(value.func).rpartition(".")[2] in _EMPTY:
+            return False
+        return any(map(_is_gradient, node.targets))
+    if isinstance(node, ast.AugAssign):
+        return _is_gradient(node.target) and isinstance(node.op, (ast.Add, ast.Sub))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in _ADDS and _is_gradient(_without_views(node.func.value))
+    return False
+
+
+def _without_views(node: ast.expr) -> ast.expr:
+    """The tensor of `x.data` and `x.detach()`."""
+    while True:
+        if isinstance(node, ast.Call) and not node.args and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            node = node.value
+        else:
+            return node
+
+
+def _is_gradient(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "grad"
