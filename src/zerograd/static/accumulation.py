@@ -1,7 +1,7 @@
 """Gradient accumulation: where the code steps every N batches, so that its windows can be executed.
 
 A guard is the test that decides whether a window closes: a test on a counter, `(i + 1) % N == 0`, or on a
-count that is set back to 0 or wraps around. A loop is paced if guards of its own decide about all of its
+count that is set back to 0, wraps around, or counts down from N. A loop is paced if guards of its own decide about all of its
 steps, and not about a backward that fills the gradients for them.
 """
 
@@ -17,9 +17,11 @@ from zerograd.explore import logic
 from zerograd.explore.explore import WindowTrial
 from zerograd.explore.flow import (
     Alt,
+    Continue,
     Emit,
     Flow,
     Loop,
+    Return,
     Seq,
     Set,
     children,
@@ -54,6 +56,8 @@ class Counting:
 
     counters: set[Variable]
     """Loop counters, and variables that are counted up or down."""
+    downward: set[Variable]
+    """Those of them that are counted down."""
     meanings: dict[Variable, list[Expr]]
     """All that each variable is set to."""
     wraps: dict[Variable, frozenset[Variable]]
@@ -64,6 +68,7 @@ class Counting:
     def of(cls, flow: Flow) -> Counting:
         """The counting of a flow."""
         counters: set[Variable] = set()
+        downward: set[Variable] = set()
         meanings: dict[Variable, list[Expr]] = {}
         wraps: dict[Variable, frozenset[Variable]] = {}
         for part in walk(flow):
@@ -77,11 +82,36 @@ class Counting:
                     counters.add(part.variable)
                 elif _counts_up(value, part):
                     counters.add(part.variable)
-        return cls(counters, meanings, wraps)
+                    if isinstance(value, Op) and value.op == "-":
+                        downward.add(part.variable)
+        return cls(counters, downward, meanings, wraps)
 
     def lengths(self, test: Expr) -> set[Variable] | None:
         """What a test calls N, if it is a guard; None if it is not."""
+        if self.used_up(test) is not None:
+            return self.starts(*logic.reads(test))
         return self.modulo(test) or self.set_back(test) or self.wrapped(test)
+
+    def starts(self, counter: Variable) -> set[Variable]:
+        """What a counter is set to that is not itself counted."""
+        held = self.meanings.get(counter, ())
+        return {one for one in held if isinstance(one, Name) and one not in self.counters}
+
+    def used_up(self, test: Expr) -> bool | None:
+        """How a test comes out where the count that goes down from N is used up; None if it asks for no such count."""
+        read = logic.reads(test)
+        if len(read) != 1 or not read <= self.downward or not self.starts(*read):
+            return None
+        at_first, at_last = (logic.truth_of(test, dict.fromkeys(read, n)) for n in (99, 0))
+        return None if at_first == at_last else at_last
+
+    def closes(self, alt: Alt) -> bool:
+        """Whether a branch can close windows; that of a count that goes down does where it is used up."""
+        used_up = self.used_up(alt.test)
+        if used_up is None:
+            return self.lengths(alt.test) is not None
+        closing, other = (alt.then, alt.orelse) if used_up else (alt.orelse, alt.then)
+        return has_step(closing) or isinstance(leaves_by(other), (Continue, Return))
 
     def length(self, test: Expr) -> int:
         """The N of a guard, if the code says one number; else 0."""
@@ -230,13 +260,14 @@ class _Guards:
             loops = (*loops, flow.ident)
         for part in children(flow):
             self.visit(part, loops, guards)
-            if isinstance(part, Alt) and loops and leaves_by(part.then) and self.is_guard(part):
+            skips = isinstance(part, Alt) and isinstance(leaves_by(part.then), (Continue, Return))
+            if isinstance(part, Alt) and loops and skips and self.is_guard(part):
                 # The test of `if …: continue` also decides about what follows it.
                 guards = (*guards, (loops[-1], (part, False)))
 
     def is_guard(self, alt: Alt) -> bool:
         """Whether a branch closes windows: its test counts, and only one of its arms steps."""
-        if self.counting.lengths(alt.test) is None:
+        if not self.counting.closes(alt):
             return False
         return not (has_step(alt.then) and has_step(alt.orelse))
 
@@ -334,8 +365,9 @@ def pace(
     sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
     literal = any(isinstance(name, WindowLength) and name.literal for name in called)
     paced = guards.paced()
-    marked = _not_resumed(_mark(flow, guards, paced), guards.counted())
-    started = _from_zero(marked, guards.counted())
+    upward = guards.counted() - counting.downward
+    marked = _not_resumed(_mark(flow, guards, paced), upward)
+    started = _from_zero(marked, upward)
     whole = any(_ends_with_window(guards.loops[loop], alt) for loop, (alt, _) in paced.items())
     ends_seen = not lengths and started is marked and not whole
     several = any(_backwards(guards.loops[loop].body) > 1 for loop in paced)
@@ -343,7 +375,12 @@ def pace(
         WindowTrial(n, 2 * n + 1, symbols, sizes, counters, ends_seen, several)
         for n in (LENGTHS if literal else (SINGLE, *LENGTHS))
     )
-    return started, tuple(windows)
+    begun = [
+        Set(one, length)
+        for one in guards.counted() & counting.downward
+        for length in counting.starts(one)
+    ]
+    return Seq([*begun, started]) if begun else started, tuple(windows)
 
 
 def _backwards(flow: Flow) -> int:
@@ -415,11 +452,15 @@ def _named(flow: Flow, counting: Counting) -> Flow:
 
 
 def _sizes(flow: Flow, guards: _Guards) -> frozenset[Fact]:
-    """`len(…)` is the number of batches in guards, and where it is compared with a count."""
+    """`len(…)` is the number of batches in guards, and where it is compared with a count or asked for a remainder."""
     found = set()
     counting = guards.counting
     exprs: list[Expr] = [alt.test for alt in guards.alts.values()]
-    exprs += [test for test in _tests(flow) if logic.reads(test) & counting.counters]
+    exprs += [
+        test
+        for test in _tests(flow)
+        if logic.reads(test) & counting.counters or _remainder(test, guards.lengths)
+    ]
     for _ in range(3):
         names = frozenset[Variable]().union(*map(logic.reads, exprs))
         exprs += [value for name in names for value in counting.meanings.get(name, ())]
@@ -428,6 +469,15 @@ def _sizes(flow: Flow, guards: _Guards) -> frozenset[Fact]:
             if isinstance(part, Opaque) and _is_size(part):
                 found.add(part.fact)
     return frozenset(found)
+
+
+def _remainder(test: Expr, lengths: set[Variable]) -> bool:
+    """Whether a test asks for what is left of the batches: `len(loader) % N`."""
+    return any(
+        isinstance(part, Op) and part.op == "%" and _is_size(part.args[0])
+        for part in logic.parts(test)
+        if logic.reads(part) & lengths
+    )
 
 
 def _tests(flow: Flow) -> Iterator[Expr]:

@@ -1,4 +1,4 @@
-"""Optimizers that a file makes, that gradients are computed for, and that nobody steps.
+"""Optimizers that a file makes or is handed, that gradients are computed for, and that nobody steps.
 
 An optimizer is followed through the names that it gets. Whatever else is done with it than to clear, save or
 schedule it may step it: then nothing is known.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zerograd.core.events import End
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.torch import SCALER_NAME, SCHEDULER
+from zerograd.static.frameworks.torch import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import (
     Facts,
@@ -49,6 +49,13 @@ _ONCE = pattern(
     re.IGNORECASE,
 )
 """Functions and classes with such names may compute gradients and need no step."""
+_STEPS = pattern(
+    r"step|optimi[sz]|train(?!ing_loss|_loss)|learn|fit|apply|hook|callback|closure|backward|^(on|after|before)_"
+    r"|^update_|accumulat|(^|_)grad",
+    re.IGNORECASE,
+)
+"""Calls of such names may step an optimizer, or use gradients."""
+_HARMLESS = frozenset({"train", "eval", "zero_grad", "no_grad", "enable_grad", "set_grad_enabled"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -61,10 +68,22 @@ def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
         return
     if any(name.startswith("register_") and name.endswith("hook") for name in whole.called):
         return  # a hook may step
-    if not any(_is_optimizer(name, module) for name in whole.calls):
-        return
-    if not _are_stepped(module):
-        yield from _Optimizers(module, read).found()
+    makes = any(_is_optimizer(name, module) for name in whole.calls) and not _are_stepped(module)
+    cleared = _only_cleared(module)
+    if makes or cleared:
+        optimizers = _Optimizers(module, read)
+        yield from optimizers.found()
+        yield from optimizers.found_handed(cleared)
+
+
+def _only_cleared(module: Module) -> set[str]:
+    """The last names of what a file calls an optimizer, and clears, and never steps by that name."""
+    return {
+        text.rpartition(".")[2]
+        for text, called in module.methods.items()
+        if "zero_grad" in called and "step" not in called
+        if OPTIMIZER_NAME.search(text.rpartition(".")[2])
+    }
 
 
 def _are_stepped(module: Module) -> bool:
@@ -180,6 +199,22 @@ class _Optimizers:
                 path = self.module.path
                 yield End(site_of(call, path), idle_loss=site_of(filling, path))
 
+    def found_handed(self, names: set[str]) -> Iterator[End]:
+        """The optimizers that a function is handed under one of these names, clears in a loop, and never steps."""
+        given = [arg for name in sorted(names) for arg in self.nodes.parameters.get(name, ())]
+        if not given or self.reads_gradients():
+            return
+        for arg in given:
+            try:
+                followed = _Followed(self, arg)
+            except _Used:
+                continue
+            path = self.module.path
+            for clear, backward in followed.dropped():
+                if not followed.is_used_elsewhere():
+                    yield End(site_of(clear, path), idle_loss=site_of(backward, path))
+                break
+
     def makes(self, call: ast.Call) -> bool:
         """Whether a call makes an optimizer of torch that gets parameters."""
         if not call.args and not call.keywords:
@@ -264,14 +299,18 @@ class _Optimizers:
 class _Followed:
     """One optimizer: all the names that it has, and what is done with them."""
 
-    def __init__(self, file: _Optimizers, call: ast.Call) -> None:
+    def __init__(self, file: _Optimizers, origin: ast.Call | ast.arg) -> None:
         self.file = file
         self.slots: dict[_Slot, None] = {}
-        self.is_cleared = False
+        self.clears: list[ast.AST] = []
+        """Where it is cleared."""
         self.results: list[_Slot] = []
         """The functions that have given it back."""
-        self.mentions: list[ast.AST] = [call]
-        self.follow(call)
+        self.mentions: list[ast.AST] = [origin]
+        if isinstance(origin, ast.arg):
+            self.slots[_Slot(origin.arg, file.nodes.function(origin))] = None
+        else:
+            self.follow(origin)
         todo = list(self.slots)
         while todo:
             before = len(self.slots)
@@ -378,7 +417,8 @@ class _Followed:
             return
         elif node.attr not in _READS:
             raise _Used
-        self.is_cleared |= node.attr == "zero_grad"
+        if node.attr == "zero_grad" and called:
+            self.clears.append(call)
 
     def follow_call(self, call: ast.Call, value: ast.expr, keyword: str | None = None) -> None:
         """The optimizer is handed to a call."""
@@ -475,10 +515,25 @@ class _Followed:
             return self.filling_of_its_own(homes)
         fillings = [one for one in file.fillings() if self.is_in(one, homes)]
         fillings.sort(key=lambda one: getattr(one, "lineno", 0))
-        least = 1 if self.is_cleared or self.clears_or_clips(homes) else 2
+        least = 1 if self.clears or self.clears_or_clips(homes) else 2
         if least == 2 and any(self.is_public(slot) for slot in self.slots):
             return None  # other code that has the object may clear and step
         return next((one for one in fillings if self.is_repeated(one, least)), None)
+
+    def dropped(self) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """The clears that drop, in each iteration of a loop, what a backward of the loop has computed."""
+        file = self.file
+        for clear in self.clears:
+            around = [*file.nodes.around(clear)]
+            function = file.nodes.function(clear)
+            loop = next((one for one in around if isinstance(one, _LOOPS)), None)
+            if loop is None or file.nodes.function(loop) is not function:
+                continue
+            if _ONCE.search(getattr(function, "name", "")) or _may_step(loop):
+                continue
+            for backward in file.fillings():
+                if loop in file.nodes.around(backward):
+                    yield clear, backward
 
     def filling_of_its_own(self, homes: list[ast.AST]) -> ast.AST | None:
         """Where a backward runs through the one module that the optimizer has, and no other optimizer has."""
@@ -595,6 +650,28 @@ class _Followed:
             one.partition(".")[0] == "torch" or is_class(module.path, one.rpartition(".")[2])
             for one in imported
         )
+
+
+def _may_step(loop: ast.AST) -> bool:
+    """Whether a loop calls anything that may step an optimizer which it is not handed, or use gradients."""
+    if any(isinstance(one, (ast.Yield, ast.YieldFrom, ast.Await)) for one in nodes(loop)):
+        return True
+    calls = [one for one in nodes(loop) if isinstance(one, ast.Call)]
+    called = {text_of(one.func) for one in calls}
+    backwards = [one for one in calls if text_of(one.func).endswith(".backward")]
+    filled = min((one.lineno for one in backwards), default=0)
+    if any(one.args for one in backwards):
+        return True  # that of an engine, which may step
+    for call in calls:
+        owner, _, name = text_of(call.func).rpartition(".")
+        if call in backwards or name in registry.CLIPS or name in _HARMLESS:
+            continue
+        if _STEPS.search(name) and not SCHEDULER.search(owner.rpartition(".")[2]):
+            return True
+        for given in map(text_of, call.args):
+            if given == "self" or (call.lineno > filled and given.split(".param")[0] in called):
+                return True
+    return False
 
 
 def _module_of(made: ast.AST) -> str:

@@ -35,7 +35,7 @@ def _guards(flow: Flow) -> Iterator[Alt]:
     counting = Counting.of(flow)
     for alt, decided in _tests(flow):
         asks = any(isinstance(part, logic.Op) and part.op == "%" for part in logic.parts(alt.test))
-        if (asks or counting.lengths(alt.test)) and any(map(has_step, decided)):
+        if (asks or counting.closes(alt)) and any(map(has_step, decided)):
             yield alt
 
 

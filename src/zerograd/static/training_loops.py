@@ -148,7 +148,10 @@ class LoopsOfRoot:
         events = [part.event for part in walk(flow) if isinstance(part, Emit)]
         if self._explain:
             self._account(subject, flow, events)
-        if not any(isinstance(event, (Backward, Assign, Unknown)) for event in events):
+        filling = [e.loop for e in events if isinstance(e, (Backward, Assign, Unknown))]
+        around = {ident for loop in filling for ident in self._outwards(loop)}
+        stepped = {e.loop for e in events if isinstance(e, Step) and not e.foreign}
+        if not filling or stepped.isdisjoint(around):
             self.leave(subject, NotFollowed.NO_BACKWARD)
             return 0
         if not any(map(_is_unsure, events)):

@@ -37,7 +37,7 @@ def described(facts: Facts) -> dict[str, Any]:
     found.pop("stored", None)
     for name in ("assigns", "returns"):
         found[name] = [shown(node) for node in found[name]]
-    found["grown"] = [(shown(one), shown(other)) for one, other in facts.grown]
+    found["grown"] = [(shown(one), type(op), shown(other)) for one, op, other in facts.grown]
     found["locals"] = {
         name: [(*one[:3], shown(one[3])) for one in values] for name, values in facts.locals.items()
     }

@@ -13,6 +13,7 @@ from zerograd.static.interp.environment import Environment, KnownObjects, Nestin
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
+from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     NOTHING,
@@ -70,8 +71,9 @@ class Constructors:
             return self.built_object(node, arguments)  # it is handed no parameters to step
         handed = self.evaluator.peek(given) if given is not None else NOTHING
         if given is not None and (built or isinstance(handed, Params)):
-            # A factory may leave some out; it steps nothing else.
-            params = parameters_of(handed)
+            # A factory may leave some out; it steps nothing else. A wrapper steps what the optimizer inside does.
+            wraps = isinstance(handed, Thing) and _is_called_optimizer(given)
+            params = None if wraps else parameters_of(handed)
             for key_of in params if params and len(params) == 1 else ():
                 if self.known.roles.get(key_of) is Role.OPTIMIZER:
                     # Made from another one's `param_groups`.
@@ -145,6 +147,10 @@ class Constructors:
             if isinstance(index, Lit):
                 return self.env.key(node.value).item(repr(index.value))
         return self.env.key(node)
+
+
+def _is_called_optimizer(node: ast.expr) -> bool:
+    return vocabulary.role_of_use(text_of(node), frozenset({"step"})) is Role.OPTIMIZER
 
 
 def _is_named_only(node: ast.Call) -> bool:

@@ -20,7 +20,8 @@ from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Facts, reached, text_of
+from zerograd.static.read.file_index import Facts, nodes, reached, text_of
+from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -315,8 +316,17 @@ class ParameterCalls:
             given = mix([value])
             if given.grads & keys:
                 self.effects.step_by_hand(node, keys)
-            elif not given.roots & keys:
+            elif not given.roots & keys and not self._is_moved(keys, source):
                 self.effects.restored(node, keys)
+
+    def _is_moved(self, keys: frozenset[Key], source: ast.expr | None) -> bool:
+        """Whether new weights are computed from the old ones: `p.data = p.data.clamp(0, 1)`."""
+        return any(
+            isinstance(part, ast.Attribute)
+            and part.attr in ("data", "detach", "clone")
+            and keys & roots(self.evaluator.peek(part.value))[0]
+            for part in (nodes(source) if source is not None else ())
+        )
 
     def made_leaf(self, owner: Value, target: ast.Attribute, value: Value) -> Thing | None:
         """`x.requires_grad = True` makes a leaf of a computed tensor."""

@@ -9,7 +9,13 @@ from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.flow import Flow
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
 from zerograd.static.interp.emitter import Emitter, Gate
-from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
+from zerograd.static.interp.environment import (
+    Environment,
+    KnownObjects,
+    LoopNode,
+    Mode,
+    Nesting,
+)
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, KnownClasses, Objects
@@ -145,8 +151,8 @@ class Interpreter:
 
     def idle_loss(self, step: Event) -> Site | None:
         """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""
-        loop = self.nesting.loop_nodes.get(step.loop)
-        if loop is not None and loop.path == step.site.path and _holds(loop.node, step.site.line):
+        loop = self._loop_around(step)
+        if loop is not None:
             found = idle_loss(loop.node, self._module_at(loop.path))
             return self._site_in(found, loop.path) if found is not None else None
         # A loss that the loop of a helper computes may go on to other helpers.
@@ -164,15 +170,18 @@ class Interpreter:
                 if len(callers) != 1:
                     break
                 node = callers[0]
+        loop = self.nesting.loop_nodes.get(step.loop)
         if loop is None or not stepping:
             return None
         found = idle_loss(loop.node, stepping=stepping)
         return self._site_in(found, loop.path) if found is not None else None
 
     def called_around(self, step: Event) -> set[str]:
-        """The last names of what the loop of a step, and the function around it, call."""
+        """The last names of what the loop of a step calls, and of what a function between the two calls."""
         loop = self.nesting.loop_nodes.get(step.loop)
-        around = [*([loop.node] if loop is not None else ()), *self._functions_around(step)]
+        around = [loop.node] if loop is not None else []
+        if self._loop_around(step) is None:
+            around += self._functions_around(step)
         return {_called(call) for node in around for call in calls_in(node)}
 
     def _module_at(self, path: str) -> Module | None:
@@ -195,13 +204,17 @@ class Interpreter:
     def clears_before(self, step: Event) -> list[Site]:
         """The clears from which an iteration goes straight on to a step: it has nothing to use."""
         path = step.site.path
-        loop = self.nesting.loop_nodes.get(step.loop)
-        if loop is not None and loop.path == path and _holds(loop.node, step.site.line):
-            around = [loop.node]
-        else:
-            around = self._functions_around(step)
+        loop = self._loop_around(step)
+        around = [loop.node] if loop is not None else self._functions_around(step)
         found = (clear for node in around for clear in clears_before(node, step.site.line))
         return [replace(self.emitter.site(node), path=path) for node in found]
+
+    def _loop_around(self, event: Event) -> LoopNode | None:
+        """The loop that repeats an event, if the event is written in it."""
+        loop = self.nesting.loop_nodes.get(event.loop)
+        if loop is None or loop.path != event.site.path:
+            return None
+        return loop if _holds(loop.node, event.site.line) else None
 
     def _functions_around(self, event: Event) -> list[ast.AST]:
         """The innermost function that an event is in, if it was entered."""

@@ -22,7 +22,7 @@ from zerograd.static.read.file_index import Function, nodes, parameters, strippe
 from zerograd.static.read.module import Module
 
 _RUNS_BACKWARD = pattern(
-    r"backward|train_|training|_step$|closure|fit|learn|pipeline", re.IGNORECASE
+    r"backward|train_(?!loss)|training(?!_loss)|_step$|closure|fit|learn|pipeline", re.IGNORECASE
 )
 """Unseen functions with such names may run the backward themselves."""
 _CRITERION = pattern(r"(^|\.|_)(crit(erion)?|loss_(fn|func\w*))$", re.IGNORECASE)
@@ -80,18 +80,21 @@ def idle_loss(
                 if isinstance(node.value, _COMPUTED) and not _is_collection(node.value):
                     assigned[name] = node
                 elif isinstance(node.value, (ast.Attribute, ast.Subscript)):
-                    parts.append((name, text_of(node.value).partition(".")[0], node))
+                    parts.append((name, re.split(r"[.\[]", text_of(node.value))[0], node))
         elif isinstance(node, ast.Expr) and (
             _is_computed(node.value) or _gives_loss(node.value, module)
         ):
             bare = bare or node
         if isinstance(node, ast.Call) and _may_run_backward(node):
+            if (given := _silent_closure(node, module)) is not None:
+                bare = bare or given
+                continue
             name = text_of(node.func).rpartition(".")[2]
             if name not in silent and not _runs_none(node, module):
                 return None
     if bare is not None:
         return bare
-    # `loss = out.loss` is computed if `out` is.
+    # `loss = out.loss` and `loss = out["loss"]` are computed if `out` is.
     assigned.update((name, node) for name, whole, node in parts if whole in assigned)
     calls = (node for node in nodes(around) if isinstance(node, ast.Call))
     clear = module is not None and all(_is_plain(node, module) for node in calls)
@@ -99,6 +102,22 @@ def idle_loss(
     used = _Uses(around, silent).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def _silent_closure(step: ast.Call, module: Module | None) -> ast.AST | None:
+    """What the closure of a step gives back, if it is a function of the file that may run no backward."""
+    given = step.args[0] if len(step.args) == 1 and not step.keywords else None
+    if (
+        module is None
+        or not isinstance(given, ast.Name)
+        or not text_of(step.func).endswith(".step")
+    ):
+        return None
+    named = [one for one in module.facts if getattr(one, "name", "") == given.id]
+    if len(named) != 1 or not only_steps(named[0]):
+        return None
+    returns = [one for one in nodes(named[0]) if isinstance(one, ast.Return) and one.value]
+    return returns[-1] if returns else None
 
 
 def only_steps(function: ast.AST, stepping: Sequence[ast.AST] = ()) -> bool:
@@ -236,7 +255,7 @@ def _runs_none(call: ast.Call, module: Module | None) -> bool:
         if not found or asked == "backward":
             return False
         called = set().union(*(module.facts[one].called for one in found)) - seen
-        if not called.isdisjoint(("step", "zero_grad")):
+        if "step" in called:
             return False
         todo += [one for one in sorted(called) if _RUNS_BACKWARD.search(one)]
     return True

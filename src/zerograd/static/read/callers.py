@@ -59,8 +59,13 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
             if not (file == own and piece.name in known)
         ]
 
-    helpers = {piece.name for piece in pieces_with(()) if piece.clears} - _COMMON
     wanted = {name.encode() for name in names}
+    # Another class's method of the same name is called instead of this one, unless it calls that of its base.
+    helpers = {
+        piece.name
+        for piece in pieces_with(())
+        if piece.clears and not (piece.name in wanted and piece.name not in piece.names)
+    } - _COMMON
     # Too many things have a method of a common name for the calls of it to say anything.
     common = bool(wanted & _COMMON)
     asked: set[bytes] = set()
@@ -97,7 +102,7 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
 
 def one_runs_backward(path: str, names: Collection[str]) -> bool:
     """Whether a function of the project that has one of these names runs a backward."""
-    wanted = {name.encode() for name in names} - _COMMON
+    wanted = {name.encode() for name in names if name} - _COMMON
     return any(
         piece.name in wanted and b"backward" in piece.names
         for file in (_project_files(path) or [] if wanted else [])
@@ -263,7 +268,7 @@ def _cut(data: bytes) -> Iterator[Piece]:
 def _piece(name: bytes, lines: Iterable[bytes]) -> Piece:
     text = b"\n".join(lines)
     clears = _CLEAR.search(text) is not None
-    own = clears and b"backward(" in text and b"step(" in text
+    own = clears and b"step(" in text and _FILL.search(text) is not None
     names, handed = frozenset(_NAMES.findall(text)), frozenset(_HANDED.findall(text))
     return Piece(name, names, clears and not own, handed)
 
@@ -278,6 +283,7 @@ _ATTRIBUTE = rb"([\w)\]]+)\.%s\b(?!\.(?:zero_grad|state_dict|load_state_dict|par
 _CLEAR = re.compile(
     rb"(?:zero|clear|reset|clean)_?grad|\.grad\s*=\s*None|grad(?:\.data)?\.zero_|\.grad\s*\*=\s*0"
 )
+_FILL = re.compile(rb"backward\w*\(")
 _COMMON = frozenset(
     b"train step update forward backward fit run main learn optimize test __init__ __call__ call zero_grad"
     b" setup reset init".split()

@@ -46,8 +46,8 @@ class Facts:
     """The names, and attributes of `self`, that it hands to what it calls, inner functions left out."""
     assigned: set[str] = field(default_factory=set)
     assigns: list[ast.Assign | ast.AnnAssign] = field(default_factory=list)
-    grown: list[tuple[ast.Name, ast.expr]] = field(default_factory=list)
-    """Variables that something is added to, and what."""
+    grown: list[tuple[ast.Name, ast.operator, ast.expr]] = field(default_factory=list)
+    """Variables that something is added to, or taken from, and what."""
     returns: list[ast.expr] = field(default_factory=list)
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """Name and attribute of every `name.attribute`."""
@@ -102,8 +102,8 @@ class Facts:
             if isinstance(target, ast.Name) and node.value is not None:
                 one = (node.lineno, node.lineno, target.id, node.value)
                 found.setdefault(target.id, []).append(one)
-        for name, added in self.grown:
-            whole = ast.BinOp(ast.Name(name.id, ast.Load()), ast.Add(), added)
+        for name, op, added in self.grown:
+            whole = ast.BinOp(ast.Name(name.id, ast.Load()), op, added)
             ast.copy_location(whole.left, name)
             one = (name.lineno, name.lineno, name.id, ast.copy_location(whole, name))
             found.setdefault(name.id, []).append(one)
@@ -538,8 +538,8 @@ def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -
 
 
 def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
-    if isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add):
-        chain[-1].grown.append((node.target, node.value))
+    if isinstance(node.target, ast.Name):
+        chain[-1].grown.append((node.target, node.op, node.value))
     elif isinstance(node.target, ast.Attribute):
         file.counted.add(node.target.attr)
     _division(file, node, chain)
@@ -649,7 +649,7 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         chain[-1].calls.add(later)
     if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
         if isinstance(node.func.value, ast.Name):
-            chain[-1].grown.append((node.func.value, node.args[0]))
+            chain[-1].grown.append((node.func.value, ast.Add(), node.args[0]))
     if name in ("range", "trange", "enumerate") or node.keywords:
         asked = (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)
         file.asked += [argument for argument in given if isinstance(argument, asked)]
@@ -724,7 +724,7 @@ def _for(file: FileFacts, node: ast.For, chain: Chain) -> None:
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             if inner.func.attr == "append" and isinstance(inner.func.value, ast.Name):
                 if isinstance(last, ast.Name) and [text_of(one) for one in inner.args] == [last.id]:
-                    chain[-1].grown.append((inner.func.value, given))
+                    chain[-1].grown.append((inner.func.value, ast.Add(), given))
 
 
 def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> None:
