@@ -8,6 +8,8 @@ import pytest
 
 from support.event_sequences import EVENTS, at
 from zerograd.core.events import KINDS, Event, Excuse, Observation, Step, Zero
+from zerograd.core.records import NamedReason
+from zerograd.core.training_loop import NotFollowed
 
 
 def classes(base: type[Event] = Event) -> list[type[Event]]:
@@ -25,6 +27,12 @@ def test_every_kind_has_the_fast_hash_and_the_fast_comparison(kind: type[Event])
 def test_a_hash_does_not_look_at_what_differs_between_variants() -> None:
     event = Step(at(3), call="opt.step()")
     assert hash(event) == hash(replace(event, scaled=True, guard=at(9), allowed=("ZG101",)))
+
+
+@pytest.mark.parametrize("reasons", [Excuse, NotFollowed])
+def test_no_two_reasons_have_the_same_name(reasons: type[NamedReason]) -> None:
+    assert [one.name for one in reasons] == list(reasons.__members__)
+    assert all(one.value and one.reason for one in reasons)
 
 
 def test_every_kind_is_in_the_events_that_random_tests_draw() -> None:

@@ -215,6 +215,18 @@ def test_the_report_of_a_watched_function_is_that_of_its_last_call() -> None:
     assert len(first.findings) == 1
 
 
+def test_the_report_of_a_watched_function_that_calls_itself_is_that_of_the_outer_call() -> None:
+    @zerograd.watch(on="collect")
+    def train(counts: list[int]) -> None:
+        forget_to_clear(counts[0])
+        if counts[1:]:
+            train(counts[1:])
+            assert train.report.findings == []
+
+    train([4, 1])
+    assert [(finding.code, finding.seen) for finding in train.report.findings] == [("ZG101", 3)]
+
+
 def test_the_report_of_a_watched_function_is_there_after_an_error() -> None:
     @zerograd.watch(on="raise")
     def train() -> None:

@@ -170,11 +170,10 @@ class Watch:
             again = copy.copy(self)
             again._open, again._comments, again.report = 0, {}, Report()
             with again as report:
-                this.report = report
                 try:
                     return function(*args, **kwargs)
                 finally:
-                    this.report = report  # a call inside this one has put its own there
+                    this.report = report
 
         this = cast("WatchedFunction[Parameters, Result_co]", watched)
         this.report = Report()
