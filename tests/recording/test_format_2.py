@@ -54,6 +54,11 @@ def read(**fields: object) -> Event:
 def test_a_field_of_another_kind_is_dropped() -> None:
     assert read(kind="update", scaled=True, subject="SGD") == Update(parsed_site())
     assert read(kind="step", scaled=True, inner=True) == Step(parsed_site(), scaled=True)
+    of_some_kinds = (
+        "foreign to_none bare fed idle_loss alone own_gradient bypasses divisor length last guard "
+        "leftover measured orphan part inner again synced unsynced off volume diverged"
+    )
+    assert read(kind="update", **dict.fromkeys(of_some_kinds.split(), 1)) == Update(parsed_site())
 
 
 def test_an_excuse_without_a_name_stays_an_excuse() -> None:
