@@ -229,6 +229,25 @@ class Net(pl.LightningModule):
 """
 
 
+def test_a_step_with_a_closure_is_one_step_of_its_optimizer(tmp_path: Path) -> None:
+    source = """\
+import torch
+def train_step(model, opt, x):
+    def closure():
+        opt.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+    opt.step(closure)
+def train(model, loader, optimizer):
+    for x in loader:
+        train_step(model, optimizer, x)
+"""
+    write(tmp_path, {"a.py": source})
+    (loop,) = loops(tmp_path, "a.py")
+    assert [step["subject"] for step in loop["steps"]] == ["opt"]
+
+
 def test_loops_over_optimizers_and_parameters_do_not_count(tmp_path: Path) -> None:
     source = (
         "import torch\na, b = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)\n"

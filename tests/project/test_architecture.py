@@ -148,6 +148,19 @@ def test_names_of_classes_are_unique() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_only_the_automaton_moves_states_and_checks_rules() -> None:
+    """A lesson shows the table of the transitions."""
+    movers, checkers = set(), set()
+    for module, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                movers |= {module} if called == "advance" else set()
+                checkers |= {module} if called == "rule.check" else set()
+    assert movers == {"zerograd.core.automaton", "zerograd.learn.lessons.bucket"}
+    assert checkers == {"zerograd.core.automaton"}
+
+
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_no_import_names_torch_outside_the_parts_that_run_it(module: str) -> None:
     if package(module) not in MAY_LOAD_TORCH:

@@ -154,7 +154,7 @@ class Effects:
         self.known.roles.setdefault(key, Role.OPTIMIZER)
         self.scales |= bool(scaled)
         event = self.emitter.event(Step, node, scaled=scaled)
-        self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key)))
+        self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key, scaled)))
         if key in self.known.kept:
             event = self.emitter.event(Unknown, node)
             self.emitter.emit(Act(event, whose=frozenset({key}), gap=NotFollowed.UNSEEN_STEP))
@@ -311,14 +311,14 @@ def _done_by(node: ast.Call, index: int) -> str:
     return f" {short_text(node.func)}({', '.join(others)})"
 
 
-def _named(node: ast.AST, key: Key) -> str:
+def _named(node: ast.AST, key: Key, scaled: bool | None) -> str:
     """The optimizer of a step, as the code names it: `self.opt` of `scaler.step(self.opt)`."""
     if not isinstance(node, ast.Call):
         return key.plain.shown
     texts = [text_of(argument) for argument in node.args]
     if isinstance(node.func, ast.Attribute):
         owner = text_of(node.func.value)
-        texts = [*texts, owner] if texts and node.func.attr == "step" else [owner, *texts]
+        texts = [*texts, owner] if texts and scaled else [owner, *texts]
     same = (text for text in texts if text.rpartition(".")[2] == key.last_name)
     return next(same, texts[0] if texts else key.plain.shown)
 
