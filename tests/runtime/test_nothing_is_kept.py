@@ -329,6 +329,29 @@ def alive(train: Train) -> int:
     return sum(one() is not None for one in dropped)
 
 
+def test_a_model_is_freed_at_once_also_after_a_loop_that_was_followed() -> None:
+    """No search for garbage is needed, so that its memory serves the next model."""
+
+    def train(steps: int) -> list[weakref.ref[Any]]:
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
+        for x in batches(steps):
+            optimizer.zero_grad()
+            loss_of(model, x).backward()
+            optimizer.step()
+        return list(map(weakref.ref, model.parameters()))
+
+    gc.collect()
+    gc.disable()
+    try:
+        with zerograd.watch(on="collect"):
+            dropped = train(6)
+        dropped += train(1)
+        assert [one() for one in dropped] == [None] * len(dropped)
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("recorded", tiers.sample([True, False]), ids=["recorded", ""])
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=tiers.long if one in SLOW else ()) for one in EVENTS]

@@ -461,8 +461,14 @@ class SteadyLoop:
     def forget(self) -> None:
         """Leave the loop, and keep nothing of it."""
         self.leave()
+        self._unlink()
         self.round, self._rounds, self._calls = None, (None, None), ()
         self._posts, self._steps_in_round, self._began, self._remembers = [], (), (), False
+
+    def _unlink(self) -> None:
+        """The calls of a round lead to each other: else they would keep the parameters until Python looks for garbage."""
+        for call in self._calls:
+            call.next = call.running = NOTHING
 
     def posted(self, subject: Subject, event: Event) -> None:
         """An event goes the ordinary way."""
@@ -542,6 +548,7 @@ class SteadyLoop:
             for call in calls:
                 if call.kind is Step:
                     call.groups, call.groups_number, call.params = groups(call.of)
+            self._unlink()
             self._calls, self.expected, self._tries = calls, calls[0], TRIES
             self._steps_in_round = _steps_in(calls) if beside else ()
 
