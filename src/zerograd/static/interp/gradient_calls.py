@@ -87,18 +87,31 @@ class ClearCalls:
 
 def seen_to_clear(method: Fn) -> bool:
     """Whether a method visibly clears gradients."""
-    for node in reached(method.node):
-        if isinstance(node, ast.Attribute) and node.attr in (
-            "zero_grad",
-            "zero_",
-            "_foreach_zero_",
-        ):
-            return True
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Attribute) and target.attr == "grad" for target in node.targets
-        ):
-            return True
-    return False
+    return any(map(_clears, reached(method.node)))
+
+
+def seen_to_clear_after_use(method: Fn) -> bool:
+    """The same of the step of an optimizer: what it clears before the step that it inherits, it does not use."""
+    nodes = list(reached(method.node))
+    uses = [node.lineno for node in nodes if isinstance(node, ast.Call) and _is_inherited(node)]
+    first = min(uses, default=0)
+    return any(_clears(node) and node.lineno >= first for node in nodes)  # type: ignore[attr-defined]
+
+
+def _clears(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("zero_grad", "zero_", "_foreach_zero_")
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Attribute) and target.attr == "grad" for target in node.targets
+    )
+
+
+def _is_inherited(node: ast.Call) -> bool:
+    """Whether a call is `super().step(…)`."""
+    func = node.func
+    if not isinstance(func, ast.Attribute) or func.attr != "step":
+        return False
+    return isinstance(func.value, ast.Call) and text_of(func.value.func) == "super"
 
 
 def _spans(node: ast.AST, line: int) -> bool:

@@ -16,7 +16,7 @@ from zerograd.static.interp.environment import KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
-from zerograd.static.interp.gradient_calls import seen_to_clear
+from zerograd.static.interp.gradient_calls import seen_to_clear_after_use
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read.file_index import parameters, reached, text_of
@@ -85,7 +85,9 @@ class StepCalls:
         self.objects.role(replace(owner, role=Role.OPTIMIZER))
         self.effects.step(node, owner.key)
         unseen = bool(arguments) and not isinstance(arguments[0], (Fn, Lit))
-        if seen_to_clear(method) or (unseen and _runs_what_it_is_handed(method)):
+        if seen_to_clear_after_use(method):
+            self.effects.unknown(node, owner.key, NotFollowed.UNCLEAR_CLEAR)
+        elif unseen and _runs_what_it_is_handed(method):
             self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         return Lit(None)
 
