@@ -69,21 +69,16 @@ def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
     if any(name.startswith("register_") and name.endswith("hook") for name in whole.called):
         return  # a hook may step
     makes = any(_is_optimizer(name, module) for name in whole.calls) and not _are_stepped(module)
-    cleared = _only_cleared(module)
+    cleared: set[str] = set()
+    """The last names of what the file calls an optimizer, and clears, and never steps by that name."""
+    for text, called in module.methods.items():
+        name = text.rpartition(".")[2]
+        if "zero_grad" in called and "step" not in called and OPTIMIZER_NAME.search(name):
+            cleared.add(name)
     if makes or cleared:
         optimizers = _Optimizers(module, read)
         yield from optimizers.found()
         yield from optimizers.found_handed(cleared)
-
-
-def _only_cleared(module: Module) -> set[str]:
-    """The last names of what a file calls an optimizer, and clears, and never steps by that name."""
-    return {
-        text.rpartition(".")[2]
-        for text, called in module.methods.items()
-        if "zero_grad" in called and "step" not in called
-        if OPTIMIZER_NAME.search(text.rpartition(".")[2])
-    }
 
 
 def _are_stepped(module: Module) -> bool:
