@@ -163,7 +163,9 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
     return CheckOutcome(report, chooser.failed, rewriter.diff, stdin, used)
 
 
-def chosen(verdict: FileVerdict, settings: Settings, path: str, options: CheckOptions) -> Report:
+def selected_report(
+    verdict: FileVerdict, settings: Settings, path: str, options: CheckOptions
+) -> Report:
     """The findings of one file that the options and the settings select."""
     chooser = _Chooser(options)
     chooser.add(verdict, settings, path)

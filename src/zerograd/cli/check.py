@@ -13,18 +13,18 @@ from zerograd.cli.options import (
     add_check_rules,
     add_exit_zero,
     add_output,
-    chosen,
     listed,
     number_of,
+    rule_options,
 )
 from zerograd.cli.output import (
     COULD_NOT,
     Progress,
-    colored,
     detail,
     inform,
     render,
     say,
+    wants_color,
     write,
     write_bytes,
 )
@@ -237,7 +237,7 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
         return COULD_NOT
     if arguments.format == "json":
         return 0 if write(json.explanation(report, found), arguments.output) else COULD_NOT
-    paint = text.colored if colored(arguments) else text.plain
+    paint = text.colored if wants_color(arguments) else text.plain
     account = loop_text.explanation(found, report.findings, paint)
     return 0 if write(account, arguments.output) else COULD_NOT
 
@@ -270,7 +270,7 @@ def _print(outcome: CheckOutcome, arguments: argparse.Namespace) -> bool:
 def _options(arguments: argparse.Namespace) -> CheckOptions:
     from zerograd.check.check_session import CheckOptions
 
-    select, ignore = chosen(arguments)
+    select, ignore = rule_options(arguments)
     stdin = sys.stdin.buffer.read() if "-" in arguments.paths else None
     return CheckOptions(
         paths=tuple(arguments.paths),

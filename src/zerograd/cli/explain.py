@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from zerograd.cli.options import add_color
-from zerograd.cli.output import colored
+from zerograd.cli.output import wants_color
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the page of a rule, or the list of all rules; the exit code."""
     from zerograd.learn.explanation import explanation
 
-    sys.stdout.write(explanation(arguments.rule, color=colored(arguments)))
+    sys.stdout.write(explanation(arguments.rule, color=wants_color(arguments)))
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zerograd.cli.options import add_color
-from zerograd.cli.output import COULD_NOT, INTERRUPTED, colored, say
+from zerograd.cli.output import COULD_NOT, INTERRUPTED, say, wants_color
 
 if TYPE_CHECKING:
     from zerograd.learn.contents import Lesson
@@ -81,7 +81,7 @@ def _terminal(arguments: argparse.Namespace) -> Terminal:
     there = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     answer = None if arguments.answer is None else arguments.answer == "yes"
     return Terminal(
-        sys.stdout, sys.stdin if there else None, color=colored(arguments), answer=answer
+        sys.stdout, sys.stdin if there else None, color=wants_color(arguments), answer=answer
     )
 
 

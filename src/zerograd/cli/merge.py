@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import add_exit_zero, add_output, add_rules, chosen
+from zerograd.cli.options import add_exit_zero, add_output, add_rules, rule_options
 from zerograd.cli.output import COULD_NOT, render, write
 
 _EXAMPLES = """\
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Merge the directories; the exit code."""
     from zerograd.launch.run_session import fails, merge
 
-    report, selection = merge(arguments.directories, *chosen(arguments))
+    report, selection = merge(arguments.directories, *rule_options(arguments))
     if not write(render(report, arguments), arguments.output) or report.errors:
         return COULD_NOT
     return int(fails(report, selection) and not arguments.exit_zero)

@@ -93,7 +93,7 @@ def listed(given: list[str] | None) -> tuple[str, ...] | None:
     return tuple(item.strip() for one in given for item in one.split(",") if item.strip())
 
 
-def chosen(arguments: argparse.Namespace) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def rule_options(arguments: argparse.Namespace) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The selected rules, None without `--select`, and the ignored ones."""
     select = listed(arguments.select)
     if select == ():

@@ -43,7 +43,7 @@ def render(report: Report, arguments: argparse.Namespace) -> str:
         from zerograd.report import text
 
         return text.statistics(report)
-    options = {"color": colored(arguments)}
+    options = {"color": wants_color(arguments)}
     if arguments.quiet and arguments.format == "text":
         options["summed"] = False
     text_of_report: str = import_module(f"zerograd.report.{arguments.format}").render(
@@ -52,7 +52,7 @@ def render(report: Report, arguments: argparse.Namespace) -> str:
     return text_of_report
 
 
-def colored(arguments: argparse.Namespace) -> bool:
+def wants_color(arguments: argparse.Namespace) -> bool:
     """Whether standard output gets colours."""
     if arguments.color != "auto":
         return bool(arguments.color == "always")

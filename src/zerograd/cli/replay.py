@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import add_exit_zero, add_output, add_rules, chosen
+from zerograd.cli.options import add_exit_zero, add_output, add_rules, rule_options
 from zerograd.cli.output import COULD_NOT, Progress, render, write
 
 _EXAMPLES = """\
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     progress = Progress("reading: {share} %")
     try:
-        done = judged(arguments.recording, *chosen(arguments), progress=progress.show)
+        done = judged(arguments.recording, *rule_options(arguments), progress=progress.show)
     finally:
         progress.end()
     report = done.report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import add_exit_zero, add_rules, chosen
+from zerograd.cli.options import add_exit_zero, add_rules, rule_options
 from zerograd.cli.output import COULD_NOT, Progress, inform, say
 
 _EXAMPLES = """\
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress("reading: {share} %")
     try:
         failed, problems = make(
-            arguments.recordings, arguments.output, *chosen(arguments), progress.show
+            arguments.recordings, arguments.output, *rule_options(arguments), progress.show
         )
     finally:
         progress.end()

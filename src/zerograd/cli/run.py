@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zerograd.cli.options import add_exit_zero, add_output, add_rules, chosen, number_of
+from zerograd.cli.options import add_exit_zero, add_output, add_rules, number_of, rule_options
 from zerograd.cli.output import COULD_NOT, render, say, silent
 from zerograd.core.usage_error import UsageError
 
@@ -163,7 +163,7 @@ def _options(arguments: argparse.Namespace) -> RunOptions:
     if not name:
         what = "a MODULE" if module else "a SCRIPT, or -m MODULE"
         raise UsageError(f"run needs {what}; see zerograd run --help")
-    select, ignore = chosen(arguments)
+    select, ignore = rule_options(arguments)
     colors = {"always": True, "never": False}
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         colors["auto"] = False

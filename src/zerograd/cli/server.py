@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zerograd.cli.options import add_check_rules, chosen
+from zerograd.cli.options import add_check_rules, rule_options
 from zerograd.cli.output import COULD_NOT, say
 
 _EXAMPLES = """\
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from zerograd.rules.catalogue import PAGES
     from zerograd.rules.selection import expand
 
-    select, ignore = chosen(arguments)
+    select, ignore = rule_options(arguments)
     for selector in (*(select or ()), *ignore):
         expand(selector, PAGES)
     options = CheckOptions(

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Sequence
 
 from zerograd import __version__
+from zerograd.core.atomic_write import atomic_write
 from zerograd.core.finding import Place, Problem, Watched
 from zerograd.core.usage_error import UsageError
-from zerograd.core.whole_file import whole
 from zerograd.launch.known_fixes import with_known_fixes
 from zerograd.launch.replay import Replayed, judged
 from zerograd.launch.run_session import fails
@@ -118,7 +118,7 @@ def write_page(page: html.RunPage, output: str) -> None:
     """Write a page, or raise `UsageError`. A file is always complete."""
     is_device = os.path.exists(output) and not os.path.isfile(output)
     try:
-        with open(output, "wb") if is_device else whole(output) as stream:
+        with open(output, "wb") if is_device else atomic_write(output) as stream:
             parts = html.render(page)
             stream.writelines(part.encode("utf-8", "backslashreplace") for part in parts)
     except OSError as error:

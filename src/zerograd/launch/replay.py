@@ -11,7 +11,7 @@ from zerograd.core.events import Event
 from zerograd.core.finding import Finding, Place, Report, SourceKey, Watched, source_key
 from zerograd.core.usage_error import UsageError
 from zerograd.fold.judge import Judge, Track
-from zerograd.launch.run_session import chosen
+from zerograd.launch.run_session import run_selection
 from zerograd.recording.reader import Played, Progress, replay
 from zerograd.report.timeline import Timeline
 from zerograd.rules.catalogue import RULES
@@ -47,7 +47,7 @@ def judged(
     progress: Progress | None = None,
 ) -> Replayed:
     """Judge a recording. Raises `UsageError` if that cannot start."""
-    selection = chosen(select, ignore)
+    selection = run_selection(select, ignore)
     judging = _Judging(selection, timeline)
     try:
         norms = None if timeline is None else timeline.norms

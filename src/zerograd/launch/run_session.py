@@ -16,9 +16,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from zerograd.core.atomic_write import atomic_write
 from zerograd.core.finding import Finding, Place, Problem, Report
 from zerograd.core.usage_error import UsageError
-from zerograd.core.whole_file import whole
 from zerograd.launch.launch import Ended, LaunchTarget
 from zerograd.launch.launch import run as launch
 from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
@@ -105,7 +105,7 @@ class Session:
     def __init__(self, options: RunOptions, render: Render) -> None:
         from zerograd.runtime.watch import Watch
 
-        self._selection = chosen(options.select, options.ignore)
+        self._selection = run_selection(options.select, options.ignore)
         try:
             self._process = RunProcess(options.program.name, options.ranks)
         except OSError as error:
@@ -295,12 +295,12 @@ class Session:
         if not self._process.leads:
             self._leave()
             return RunOutcome(ended.code, ended.interrupted, leads=False)  # another one reports
-        whole = self._process.wait()
+        complete = self._process.wait()
         report = self._with_others(report)
         if not reported:
             self._sum_up(report)
             self._hand_out(report)
-        if not whole:
+        if not complete:
             self._process.kept = True
             self._console.write(
                 "zerograd: some ranks have not ended yet; after their end, run"
@@ -309,7 +309,7 @@ class Session:
         self._leave()
         code = ended.code
         # A launcher stops the remaining ranks when one ends with an error.
-        if code & 0xFF == 0 and whole:
+        if code & 0xFF == 0 and complete:
             failed = not self._options.exit_zero and fails(report, self._selection)
             code = COULD_NOT if report.errors else int(failed)
             if failed and self._process.identity.one_of_many:
@@ -396,7 +396,7 @@ def _recorder(path: str | None, program: str) -> Recorder | None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def chosen(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
+def run_selection(select: Iterable[str] | None, ignore: Iterable[str]) -> Selection:
     """The selected rules. Raises `UsageError` for a name that is not a rule."""
     selection = resolve(select, ignore, PAGES)
     here = frozenset(page.code for page in PAGES if page.only != "static")
@@ -416,7 +416,7 @@ def merge(
     """Merge the files of the processes of a run. Raises `UsageError`."""
     from zerograd.static.check_file import add_sources
 
-    selection = chosen(select, ignore)
+    selection = run_selection(select, ignore)
     parts = []
     for directory in directories:
         try:
@@ -494,7 +494,7 @@ class _Output:
         if self._device and not last:
             return
         try:
-            with open(self._real, "wb") if self._device else whole(self._real) as stream:
+            with open(self._real, "wb") if self._device else atomic_write(self._real) as stream:
                 stream.write(text.encode("utf-8", "backslashreplace"))
                 if os.path.isfile(self._real):
                     shutil.copymode(self._real, stream.name)

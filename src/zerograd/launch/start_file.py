@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 
-from zerograd.core.whole_file import whole
+from zerograd.core.atomic_write import atomic_write
 
 NAME = "zerograd-start.pth"
 LINE = (
@@ -33,5 +33,5 @@ def written() -> list[str]:
 def write(path: str) -> None:
     """Write the file, whole or not at all. Raises `OSError`."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with whole(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(LINE.encode("ascii"))

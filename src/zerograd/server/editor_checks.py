@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zerograd.check.check_session import CheckOptions, chosen
+from zerograd.check.check_session import CheckOptions, selected_report
 from zerograd.check.discover import Discovery
 from zerograd.core.finding import Edit, Finding, Problem
 from zerograd.core.records import replace
@@ -101,7 +101,7 @@ class Checker:
         memory = self._memories.setdefault(text.path, FileMemory())
         verdict = verdict_on_bytes(text.data, text.path, memory=memory)
         self._checked.add(os.path.abspath(text.path))
-        report = chosen(verdict, settings, text.path, options)
+        report = selected_report(verdict, settings, text.path, options)
         broken = [one for one in verdict.problems if one.line is not None]
         kept = [one for one in report.errors if one not in broken]
         problems = (*discovery.found.problems, *kept)

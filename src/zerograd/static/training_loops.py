@@ -40,7 +40,7 @@ from zerograd.static.read.file_index import site_of
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
 from zerograd.static.roots import Root, qualified_name
-from zerograd.static.written_loops import file_kind, whole
+from zerograd.static.written_loops import file_kind, site_of_file
 
 
 @dataclass
@@ -100,7 +100,7 @@ class LoopsOfRoot:
         fn = self._root.fn
         name = qualified_name(fn)
         if fn is None:
-            return _Loop(whole(self._module), name, file_kind(self._module))
+            return _Loop(site_of_file(self._module), name, file_kind(self._module))
         kind: Kind = "per-batch" if self._root.per_batch else "function"
         return _Loop(site_of(fn.node, fn.module.path), name, kind)
 

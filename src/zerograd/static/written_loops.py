@@ -27,7 +27,7 @@ def not_read(module: Module, roots: list[Fn | None]) -> Iterator[TrainingLoop]:
         root = fn.node if fn is not None else module.tree
         name = qualified_name(fn)
         for loop, calls in written_steps(root, module).items():
-            site = site_of(loop or root, module.path) if loop or fn else whole(module)
+            site = site_of(loop or root, module.path) if loop or fn else site_of_file(module)
             kind: Kind = "loop" if loop is not None else "function"
             kind = kind if loop or fn else file_kind(module)
             gap = Gap(NotFollowed.TOO_LARGE, site)
@@ -47,7 +47,7 @@ def file_kind(module: Module) -> Kind:
     return "notebook" if module.path.endswith(".ipynb") else "module"
 
 
-def whole(module: Module) -> Site:
+def site_of_file(module: Module) -> Site:
     """The place of a whole file."""
     last = max((getattr(node, "end_lineno", 0) for node in module.tree.body), default=1)
     return Site(module.path, 1, 1, last, 1)

@@ -12,13 +12,13 @@ SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 COLLECTIVES = "torch.distributed.distributed_c10d"
 
 
-def is_sharded(module: Any) -> bool:
+def is_fsdp2(module: Any) -> bool:
     """Whether a module is under FSDP2."""
     # Not isinstance: some objects of torch warn when `__class__` is read.
-    return is_sharded_type(type(module))
+    return is_fsdp2_type(type(module))
 
 
-def is_sharded_type(kind: type) -> bool:
+def is_fsdp2_type(kind: type) -> bool:
     """Whether modules of this type are under FSDP2."""
     known = sys.modules.get(SHARDING)
     return known is not None and issubclass(kind, known.FSDPModule)
@@ -28,7 +28,7 @@ def waiting(module: Any) -> list[Any]:
     """The parameters of an FSDP2 module and its submodules whose gradients are not synchronised yet."""
     found = []
     for one in module.modules():
-        if is_sharded(one):
+        if is_fsdp2(one):
             state = one._get_fsdp_state()
             groups = getattr(state, "_fsdp_param_groups", None)
             if groups is None:

@@ -137,7 +137,7 @@ class RankSync:
     def put_off(self, module: Any) -> None:
         """From now on gradients are not synchronised. It is called inside the user's call."""
         site = self._places.site(sys._getframe(USER))
-        if groups.is_sharded(module):
+        if groups.is_fsdp2(module):
             if self._off is None:
                 self._off = weakref.WeakKeyDictionary()
             self._off[module] = site
@@ -162,7 +162,7 @@ class RankSync:
         for wrapper in instances(lambda kind: issubclass(kind, ddp)):
             if hasattr(wrapper, "reducer"):  # else making it has failed
                 self.wrapped(wrapper, known=False)
-        if instances(groups.is_sharded_type):
+        if instances(groups.is_fsdp2_type):
             self._more()
 
     def grouped(self, params: Iterable[Any]) -> bool:
@@ -284,7 +284,7 @@ class RankSync:
 
     def _shards(self) -> list[Any]:
         if self._sharded is None:
-            self._sharded = list(map(weakref.ref, instances(groups.is_sharded_type)))
+            self._sharded = list(map(weakref.ref, instances(groups.is_fsdp2_type)))
         return [module for ref in self._sharded if (module := ref()) is not None]
 
     def _waiting(self, shared: Shared) -> Backward | None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from zerograd.core.whole_file import whole
+from zerograd.core.atomic_write import atomic_write
 
 
 def test_a_reader_sees_the_old_file_until_the_new_one_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("old")
-    with whole(str(path)) as stream:
+    with atomic_write(str(path)) as stream:
         stream.write(b"new")
         stream.flush()
         assert path.read_text() == "old"
@@ -23,7 +23,7 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_complete(tmp_path: Path
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("old")
-    with pytest.raises(TypeError), whole(str(path)) as stream:
+    with pytest.raises(TypeError), atomic_write(str(path)) as stream:
         stream.writelines([b"new", 1])  # type: ignore[list-item]
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

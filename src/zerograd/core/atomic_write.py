@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 @contextlib.contextmanager
-def whole(path: str) -> Iterator[BinaryIO]:
+def atomic_write(path: str) -> Iterator[BinaryIO]:
     """A stream whose contents take the place of a file when all is written; not if that fails."""
     fresh = f"{path}.{os.getpid()}.tmp"
     try:
