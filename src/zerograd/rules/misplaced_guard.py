@@ -46,8 +46,10 @@ def check(before: State, event: Event) -> Violation | None:
         )
     if isinstance(event, End):
         return _never(before, event)
-    if not isinstance(event, Step) or event.foreign or event.guard is None or event.length < 2:
+    if not isinstance(event, Step) or event.foreign or event.length < 2:
         return None
+    if event.guard is None:
+        return _never(before, event)  # a step after the loop, for what is left over
     if event.last or before.carried or before.cut or before.backward is None or before.backward.may:
         return None
     if before.window in (0, event.length):
@@ -85,11 +87,11 @@ def _violation(
     )
 
 
-def _never(before: State, event: End) -> Violation | None:
+def _never(before: State, event: End | Step) -> Violation | None:
     held, backward = before.held, before.backward
     if held is None or backward is None or held.guard is None or event.length < 2:
         return None
-    if before.carried or before.window <= event.length:
+    if before.carried or backward.may or before.window <= event.length:
         return None
     return Violation(
         site=held.guard,

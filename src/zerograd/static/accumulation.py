@@ -162,8 +162,8 @@ class Counting:
             return frozenset[Variable]().union(*map(self.besides_sizes, expr.args))
         if isinstance(expr, Variable):
             held = self.meanings.get(expr)
-            return frozenset() if held and all(map(_is_size, held)) else frozenset({expr})
-        return frozenset() if _is_size(expr) else logic.reads(expr)
+            return frozenset() if held and all(map(is_size, held)) else frozenset({expr})
+        return frozenset() if is_size(expr) else logic.reads(expr)
 
     def set_back(self, expr: Expr) -> set[Variable] | None:
         """N in `count == N` where the count is set back."""
@@ -466,7 +466,7 @@ def _sizes(flow: Flow, guards: _Guards) -> frozenset[Fact]:
         exprs += [value for name in names for value in counting.meanings.get(name, ())]
     for expr in exprs:
         for part in logic.parts(expr):
-            if isinstance(part, Opaque) and _is_size(part):
+            if isinstance(part, Opaque) and is_size(part):
                 found.add(part.fact)
     return frozenset(found)
 
@@ -474,7 +474,7 @@ def _sizes(flow: Flow, guards: _Guards) -> frozenset[Fact]:
 def _remainder(test: Expr, lengths: set[Variable]) -> bool:
     """Whether a test asks for what is left of the batches: `len(loader) % N`."""
     return any(
-        isinstance(part, Op) and part.op == "%" and _is_size(part.args[0])
+        isinstance(part, Op) and part.op == "%" and is_size(part.args[0])
         for part in logic.parts(test)
         if logic.reads(part) & lengths
     )
@@ -499,7 +499,8 @@ def _goes_on(value: Expr, part: Set) -> bool:
     return value == part.variable or _counts_up(value, part)
 
 
-def _is_size(expr: Expr) -> bool:
+def is_size(expr: Expr) -> bool:
+    """Whether an expression is the number of batches."""
     return isinstance(expr, Opaque) and expr.text.startswith("len(")
 
 

@@ -25,7 +25,7 @@ from zerograd.explore.flow import (
     walk,
 )
 from zerograd.explore.logic import WINDOW_LENGTH, Const, Count, Expr, Name, Op, Opaque, Variable
-from zerograd.static.accumulation import Arm, Counting
+from zerograd.static.accumulation import Arm, Counting, is_size
 from zerograd.static.read import vocabulary
 
 
@@ -175,14 +175,18 @@ class _Unread:
         What a function is handed is another flag in each call, and the same one in the loops inside.
         """
         flags = self.flags if loop <= 0 else frozenset[Variable]()
-        if any(self.counting.lengths(alt.test) is not None for alt, _ in arms):
+        tests = (self.counting.named(alt.test) for alt, _ in arms)
+        if any(self.counting.lengths(test) is not None for test in tests):
             return None
         for alt, _ in reversed(arms):
             for leaf in _leaves(alt.test):
                 changes = (
                     not logic.stable(leaf)
                     or bool(logic.reads(leaf) & alt.changing)
-                    or any(isinstance(part, Op) and part.op == "%" for part in logic.parts(leaf))
+                    or any(
+                        isinstance(part, Op) and part.op == "%" and not is_size(part.args[0])
+                        for part in logic.parts(leaf)
+                    )
                 )
                 if leaf in flags or (changes and _asks_for_window(leaf)):
                     return leaf
