@@ -37,6 +37,10 @@ class NotFollowed(NamedReason):
         "left-to-subclass",
         "`{call}` is left to subclasses, and one of them clears or runs a backward",
     )
+    LEFT_TO_CALLER = (
+        "left-to-caller",
+        "it cannot be seen what callers do between two calls or yields of the code that steps {subject}",
+    )
     NO_BACKWARD = "no-backward", "no backward was found that reaches what {subject} steps"
     TOO_LARGE = "too-large", "there are too many ways through the code to follow all of them"
     POSSIBLE = "possible", "{call} is possible here, but not certain; --pedantic shows it"

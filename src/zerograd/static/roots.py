@@ -92,6 +92,7 @@ class Roots:
                 is_right
                 and all(self._is_right(inner, fn) for inner in _stepping_callees(fn, scout.graph))
                 and not _hands_on(fn, scout.graph)
+                and not _feeds_driver(fn)
             ):
                 if here:
                     self._note_plain(fn.node, fn)
@@ -147,9 +148,12 @@ class Roots:
                 return registry.is_driven(fn.name, bases)
         if fn.name in registry.PER_BATCH:
             return True
-        if fn.klass is not None or registry.MANAGING.isdisjoint(fn.module.packages):
+        module = self.program.module
+        if registry.MANAGING.isdisjoint(module.packages):
             return False
-        return fn.name in _handed_to_drivers(fn.module) and not _cleared_by_handlers(fn)
+        name = fn.name if fn.klass is None or fn.frame is not None else f"self.{fn.name}"
+        handed = _handed_to_drivers(module)
+        return bool(handed & {name, _maker_of(fn)}) and not _cleared_by_handlers(fn, module)
 
     def _inherited(self, klass: Klass) -> Iterator[Root | Recalled]:
         """Inherited methods that repeat what this class, or another base of it, does to gradients."""
@@ -380,6 +384,14 @@ def _repeated(fn: Fn, callees: list[Fn], graph: CallGraph) -> list[Fn]:
     callees = [*callees, *graph.held_callees(fn)]
     if not callees:
         return []
+    makers = [inner for inner in callees if inner.klass is None and inner.module is not fn.module]
+    callees += [
+        method
+        for maker in makers
+        for klass in graph.classes_called(maker)
+        for base in graph.classes.lineage(klass)
+        for method in graph.classes.methods(base)
+    ]
     called = _called_in_loops(fn)
     for inner in callees:
         if not inner.module.facts[inner.module.tree].mentions:
@@ -417,23 +429,19 @@ def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
     for node, methods in made.items():
         module = methods[0].module
         called = set().union(*(method.module.facts[method.node].called for method in methods))
-        if "getattr" in called:
-            called = called.union(*map(_named_in, methods))
+        ends = tuple(f"_{name}" for name in called) if "getattr" in called else ()
         unseen = (
             helper
             for other, helpers in made.items()
             if other is not node and other.name not in module.imports.keys() | module.classes.keys()
             for helper in helpers
         )
-        if any(one.name in called and graph.touches_gradients(one) for one in unseen):
+        if any(
+            (one.name in called or one.name.endswith(ends)) and graph.touches_gradients(one)
+            for one in unseen
+        ):
             found += [method for method in methods if _called_in_loops(method)]
     return found
-
-
-def _named_in(fn: Fn) -> set[str]:
-    """The strings in a function: it may call a method by its name, `self.notify("after_batch")`."""
-    constants = (one.value for one in nodes(fn.node) if isinstance(one, ast.Constant))
-    return {value for value in constants if isinstance(value, str)}
 
 
 def _parameters_of(fn: Fn) -> set[str]:
@@ -502,34 +510,52 @@ def _jumps(module: Module) -> bool:
     return False
 
 
+def _feeds_driver(fn: Fn) -> bool:
+    """Whether a function hands something to what calls it once for every batch: `Engine(make_update(model))`."""
+    if registry.MANAGING.isdisjoint(fn.module.packages):
+        return False
+    calls = (node for node in nodes(fn.node) if isinstance(node, ast.Call))
+    return any(registry.drives(imported_name(call.func, fn.module)) for call in calls)
+
+
 def _handed_to_drivers(module: Module) -> set[str]:
-    """The functions that a file hands to what calls them once for every batch: `Engine(update)`."""
+    """The functions that a file hands to what calls them once for every batch, or that make what it hands over.
+
+    `Engine(update)`, `Engine(self.update)`, `Engine(make_update(model))`
+    """
     return {
-        text_of(argument)
+        text_of(argument.func if isinstance(argument, ast.Call) else argument)
         for call in nodes(module.tree)
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
         if registry.drives(imported_name(call.func, module))
         for argument in (*call.args, *(keyword.value for keyword in call.keywords))
-        if isinstance(argument, ast.Name)
+        if isinstance(argument, (ast.Name, ast.Attribute, ast.Call))
     }
 
 
-def _cleared_by_handlers(fn: Fn) -> bool:
-    """Whether other functions of a file, which react to events, clear gradients."""
-    handlers = "add_event_handler" in fn.module.facts[fn.module.tree].called or any(
+def _maker_of(fn: Fn) -> str:
+    """The name of the function that a function is defined in; empty if it is in none."""
+    if fn.frame is None:
+        return ""
+    outer = fn.module.functions.items()
+    return next((name for name, node in outer if any(one is fn.node for one in nodes(node))), "")
+
+
+def _cleared_by_handlers(fn: Fn, module: Module) -> bool:
+    """Whether functions that react to events clear gradients: in this module, or in that of a function, beside it."""
+    found = [node for tree in {module.tree, fn.module.tree} for node in ast.walk(tree)]
+    handlers = any("add_event_handler" in one.facts[one.tree].called for one in (module, fn.module))
+    handlers = handlers or any(
         text_of(getattr(decorator, "func", decorator)).endswith(".on")
-        for node in ast.walk(fn.module.tree)
+        for node in found
         if isinstance(node, ast.FunctionDef)
         for decorator in node.decorator_list
     )
-    clears = sum(
-        isinstance(node, ast.Attribute) and node.attr == "zero_grad"
-        for node in ast.walk(fn.module.tree)
-    )
-    own = sum(
-        isinstance(node, ast.Attribute) and node.attr == "zero_grad" for node in ast.walk(fn.node)
-    )
-    return handlers and clears > own
+    return handlers and sum(map(_is_clear, found)) > sum(map(_is_clear, ast.walk(fn.node)))
+
+
+def _is_clear(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "zero_grad"
 
 
 def imported_name(node: ast.expr, module: Module) -> str:

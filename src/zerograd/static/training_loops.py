@@ -167,7 +167,8 @@ class LoopsOfRoot:
             for ident in self._of_step.get(step, ()):
                 loop = self._loops[ident]
                 shown = next(s.subject for s in loop.steps if s.site == step)
-                why = gaps.get(cause.site) or _WHY.get(type(cause), NotFollowed.UNSEEN_CALL)
+                unseen = NotFollowed.UNSEEN_CALL if cause.call else NotFollowed.LEFT_TO_CALLER
+                why = gaps.get(cause.site) or _WHY.get(type(cause), unseen)
                 self._leave(loop, Gap(why, cause.site, shown, cause.call or shown))
         return result.spent
 
@@ -257,11 +258,19 @@ def _lost(before: State, event: Event) -> Violation | None:
         return None
     if before.grads is Grads.UNKNOWN or before.maybe is not None or event.may:
         return Violation(site=event.site, message="")
+    if before.window > 1 and before.backward is not None and before.backward.may:
+        # Several backwards, of which one may be another optimizer's.
+        return Violation(site=event.site, message="")
     return None
 
 
 _LOST = Rule(
-    code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
+    code="",
+    name="",
+    doc="",
+    check=_lost,
+    reads=frozenset({"grads", "maybe", "window", "backward"}),
+    most_decisions=3,
 )
 _WHY: dict[type[Event], NotFollowed] = {
     Zero: NotFollowed.UNCLEAR_CLEAR,

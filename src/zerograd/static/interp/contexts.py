@@ -1,4 +1,4 @@
-"""`with` blocks: what torch, the libraries and the project's own context managers do around them."""
+"""`with` blocks and loops over generators: what torch, libraries and the project's own functions do around them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from zerograd.core.records import dataclass, replace
+from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Flow, Seq, Set, Try
 from zerograd.explore.logic import Const, Count, Expr, LastIteration, Op, Synchronises
 from zerograd.static.frameworks import registry
@@ -14,13 +15,14 @@ from zerograd.static.frameworks.table import ContextEffect
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.conditions import Conditions
-from zerograd.static.interp.effects import keyword
+from zerograd.static.interp.effects import NOBODY, Effects, keyword
 from zerograd.static.interp.emitter import Emitter, Gate
 from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers, StatementHandlers
 from zerograd.static.interp.functions import Functions
+from zerograd.static.interp.loops import ForLoop, Loops
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import may_leave, nodes, text_of
+from zerograd.static.read.file_index import may_leave, nodes, stripped, text_of
 from zerograd.static.read.values import Fn, Frame, Lit, Thing, Value, mix
 
 WithBlock = ast.With | ast.AsyncWith
@@ -28,7 +30,7 @@ _EMPTY = Seq(())
 
 
 class _Waiting(NamedTuple):
-    """A block that runs where the function that opens it yields."""
+    """A block, or the body of a loop, that runs where a function yields."""
 
     generator: ast.AST
     frame: Frame
@@ -52,15 +54,19 @@ class Contexts:
     functions: Functions
     assignments: Assignments
     conditions: Conditions
+    effects: Effects
+    loops: Loops
 
     def __post_init__(self) -> None:
         self.waiting: list[_Waiting] = []
 
     def handlers(self) -> StatementHandlers:
-        """The method for each kind of `with` block."""
+        """The method for each kind of block that may run inside a generator."""
         return {
             ast.With: self.block,
             ast.AsyncWith: self.block,
+            ast.For: self.for_loop,
+            ast.AsyncFor: self.for_loop,
         }
 
     def expressions(self) -> ExpressionHandlers:
@@ -188,11 +194,40 @@ class Contexts:
         )
         self.waiting.pop()
 
+    def for_loop(self, node: ForLoop) -> None:
+        """`for target in generator():` runs its body where a generator that touches gradients yields."""
+        call = stripped(node.iter)
+        fn = self.evaluator.peek(call.func) if isinstance(call, ast.Call) else None
+        if (
+            not isinstance(call, ast.Call)
+            or not isinstance(fn, Fn)
+            or isinstance(fn.node, ast.Lambda)
+            or not fn.module.facts[fn.node].yields
+            or not self.graph.touches_gradients(fn)
+            or not self.functions.can_enter(fn)
+            or node.orelse
+            or may_leave(node.body)
+        ):
+            self.loops.for_loop(node)
+            return
+
+        def run_with(value: Value) -> None:
+            self.assignments.store(node.target, value, None, node.iter)
+            self.evaluator.run(node.body)
+
+        self.waiting.append(_Waiting(fn.node, self.env.frame, run_with))
+        self.functions.enter(fn, call, fn.node.body)
+        self.waiting.pop()
+
     def yielded(self, node: ast.Yield) -> Value:
-        """`yield value`: in a context manager, the block runs here."""
+        """`yield value`: the block of a context manager, or the body of a loop, runs here."""
         value = self.evaluator.value(node.value) if node.value is not None else Lit(None)
         stack = self.nesting.stack
         if not self.waiting or not stack or stack[-1] is not self.waiting[-1].generator:
+            facts = self.env.frame.module.facts.get(stack[-1]) if stack else None
+            if facts is not None and facts.touches and "backward" not in facts.called:
+                # Whoever takes what is yielded runs the backward.
+                self.effects.unseen(node, NOBODY, NotFollowed.LEFT_TO_CALLER)
             return mix([value])
         waiting, here = self.waiting.pop(), self.env.frame
         self.env.frame = waiting.frame

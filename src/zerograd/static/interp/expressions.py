@@ -58,6 +58,7 @@ class Expressions:
             ast.IfExp: self.choice,
             ast.BoolOp: self.junction,
             ast.Lambda: self.function,
+            ast.JoinedStr: self.text,
             ast.NamedExpr: self.named,
             ast.Await: self.inner,
             ast.Starred: self.inner,
@@ -67,6 +68,15 @@ class Expressions:
         """A literal."""
         value = node.value
         return Lit(value) if isinstance(value, (bool, int, float, str, type(None))) else NOTHING
+
+    def text(self, node: ast.JoinedStr) -> Value:
+        """`f"on_{name}"`, where all parts are known."""
+        parts = (
+            part.value if isinstance(part, ast.FormattedValue) else part for part in node.values
+        )
+        values = [self.evaluator.value(part) for part in parts]
+        texts = [one.value for one in values if isinstance(one, Lit) and isinstance(one.value, str)]
+        return Lit("".join(texts)) if len(texts) == len(values) else NOTHING
 
     def attribute(self, node: ast.Attribute) -> Value:
         """`x.name`."""
@@ -142,6 +152,8 @@ class Expressions:
         if isinstance(left, Many) and isinstance(right, Params):
             return right
         if isinstance(left, Lit) and isinstance(right, Lit):
+            if isinstance(left.value, str) and isinstance(right.value, str):
+                return Lit(left.value + right.value) if isinstance(node.op, ast.Add) else NOTHING
             return NOTHING
         result = mix(_operands(node, left, right))
         if self.mode.no_grad:

@@ -300,21 +300,22 @@ class Functions:
     def _calls_by_name(self, fn: Fn, arguments: list[Value]) -> bool:
         """Whether a method is handed the name of another one that does something to gradients.
 
-        It is a method of the same object, or of one that this keeps: `getattr(callback, name)(self)`.
+        It is a method of the same object, or of one that this keeps: `getattr(callback, f"on_{name}")(self)`.
         """
         facts = fn.module.facts[fn.node]
         if not isinstance(fn.owner, Thing) or "getattr" not in facts.called:
             return False
-        names = [one.value for one in arguments if isinstance(one, Lit)]
+        literals = (one.value for one in arguments if isinstance(one, Lit))
+        ends = tuple(one for one in literals if isinstance(one, str) and one)
         kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
         owners = [fn.owner, *(part for value in kept for part in parts(value))]
-        methods = (
-            self.objects.attribute(owner, one)
-            for one in names
-            if isinstance(one, str)
-            for owner in owners
+        return any(
+            method.name.endswith(ends) and self.graph.touches_gradients(method)
+            for owner in (owners if ends else ())
+            if isinstance(owner, Thing) and owner.klass is not None
+            for base in self.classes.lineage(owner.klass)
+            for method in self.classes.methods(base)
         )
-        return any(isinstance(one, Fn) and self.graph.touches_gradients(one) for one in methods)
 
     def _mentioned(self, fn: Fn) -> list[str]:
         """The attributes of its object that a method mentions."""

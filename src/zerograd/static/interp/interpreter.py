@@ -123,7 +123,7 @@ class Interpreter:
         comprehensions = Comprehensions(env, emitter, nesting, evaluator, assignments, loops)
         contexts = Contexts(
             env, emitter, nesting, mode, gate, evaluator, objects, graph, functions, assignments,
-            conditions,
+            conditions, effects, loops,
         )  # fmt: skip
         statements = Statements(
             env, emitter, known, nesting, mode, evaluator, conditions, effects, parameters,
@@ -132,7 +132,7 @@ class Interpreter:
         evaluator.expressions.update({ast.Name: names.name, ast.Call: calls.call})
         evaluator.expressions.update(expressions.handlers() | comprehensions.handlers())
         evaluator.expressions.update(contexts.expressions())
-        evaluator.statements.update(statements.handlers() | contexts.handlers() | loops.handlers())
+        evaluator.statements.update(statements.handlers() | loops.handlers() | contexts.handlers())
 
     def top_level(self) -> Flow:
         """The module's top level as a flow."""

@@ -225,6 +225,9 @@ class Outlines:
         inherited: set[bytes] = set()
         for base in part.bases if farthest else ():
             inherited |= self._leads(outline, base, farthest - 1)
+        if farthest and name in part.once:  # a function, which may make objects and hand them out
+            for made in filter(_CLASS.match, part.once[name]):
+                inherited |= self._leads(outline, made, farthest - 1)
         return frozenset(_closure(part.once, inherited, others | outline.own_steps))
 
     def exports(self, outline: Outline) -> list[bytes]:
@@ -299,6 +302,7 @@ _CHANGES = (b"clip_grad", b"zero_grad", b"unscale_")
 _COMMON = frozenset({b"step", b"train", b"forward", b"backward", b"zero_grad", b"update"})
 """Methods that torch's own objects, environments and meters have, too."""
 _STEP = pattern(rb"(?:^|_)step$|caler$")
+_CLASS = pattern(rb"[A-Z]\w*[a-z]")
 _DUNDER = pattern(rb"__(?!call__)\w+__$")
 _IMPORT = pattern(
     rb"[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(.*)|import[ \t]+(.+))", re.DOTALL
