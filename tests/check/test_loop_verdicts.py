@@ -444,6 +444,79 @@ def test_a_class_without_a_subclass_that_clears_is_judged_as_it_is(tmp_path: Pat
     assert (one["verdict"], one["reason_code"]) == ("not followed", "left-to-subclass")
 
 
+LOSSES = """\
+import torch
+class Base:
+    def __init__(self, maker, judge):
+        self.maker, self.judge = maker, judge
+        self.opt_m = torch.optim.Adam(maker.parameters())
+        self.opt_j = torch.optim.Adam(judge.parameters())
+
+    def maker_loss(self, batch):
+        raise NotImplementedError
+
+    def judge_loss(self, batch):
+        raise NotImplementedError
+
+    def fit(self, loader):
+        for batch in loader:
+            self.opt_m.zero_grad()
+            self.maker_loss(batch).backward()
+            self.opt_m.step()
+            self.judge_loss(batch).backward()
+            self.opt_j.step()
+            self.opt_j.zero_grad()
+"""
+LOSS = """\
+from base import Base
+class Real(Base):
+    def maker_loss(self, batch):
+        return self.judge(self.maker(batch)).mean()
+
+    def judge_loss(self, batch):
+        return self.judge(batch).mean()
+"""
+
+
+@pytest.mark.parametrize("through", [False, True], ids=["right", "wrong"])
+def test_losses_that_are_left_to_a_subclass_are_those_of_the_subclass(
+    tmp_path: Path, through: bool
+) -> None:
+    subclass = (
+        LOSS if through else LOSS.replace("self.judge(self.maker(batch))", "self.maker(batch)")
+    )
+    write(tmp_path, {"base.py": LOSSES, "real.py": subclass, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    assert one["verdict"] == ("wrong" if through else "right")
+    (one,) = loops(tmp_path, "base.py")
+    assert (one["verdict"], one["reason_code"]) == ("not followed", "left-to-subclass")
+
+
+def test_a_loop_is_right_whatever_its_losses_fill_if_each_optimizer_is_cleared_first(
+    tmp_path: Path,
+) -> None:
+    cleared = LOSSES.replace(
+        "            self.judge_loss",
+        "            self.opt_j.zero_grad()\n            self.judge_loss",
+    )
+    write(tmp_path, {"base.py": cleared, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    assert one["verdict"] == "right"
+
+
+def test_what_runs_between_the_yields_of_a_generator_is_left_to_the_caller(tmp_path: Path) -> None:
+    code = """\
+def batches(loader, optimizer):
+    for batch in loader:
+        optimizer.zero_grad()
+        yield batch
+        optimizer.step()
+"""
+    write(tmp_path, {"train.py": code, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    assert (one["verdict"], one["reason_code"]) == ("not followed", "left-to-caller")
+
+
 @pytest.mark.parametrize("clear", ["", "self.opt.zero_grad()"], ids=["wrong", "right"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one-file", "two-files"])
 def test_the_loop_of_a_base_class_is_the_loop_of_a_step_in_its_subclass(

@@ -35,7 +35,7 @@ class NotFollowed(NamedReason):
     )
     LEFT_TO_SUBCLASS = (
         "left-to-subclass",
-        "`{call}` is left to subclasses, and one of them clears or runs a backward",
+        "`{call}` is left to subclasses, which may clear, run a backward, or compute its loss",
     )
     LEFT_TO_CALLER = (
         "left-to-caller",

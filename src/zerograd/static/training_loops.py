@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from zerograd.core.events import (
     Assign,
@@ -158,9 +159,15 @@ class LoopsOfRoot:
             return 0
         gaps = {act.event.site: act.gap for act in self._acts if isinstance(act.event, Unknown)}
         result = explore(_entered_empty(flow, gaps), [_LOST], start=NEW, budget=budget)
+        outcomes, spent = [*result.outcomes], result.spent
+        foreign = any(isinstance(event, Step) and event.foreign for event in events)
+        if foreign and any(isinstance(event, Backward) and event.may for event in events):
+            # If a backward that may reach the subject does, another optimizer's loss may be left in it.
+            lent = explore(_reached(flow), [_LENT], start=NEW, budget=budget)
+            outcomes, spent = [*outcomes, *lent.outcomes], spent + lent.spent
         if result.cut:
             self.leave(subject, NotFollowed.TOO_LARGE)
-        for outcome in result.outcomes:
+        for outcome in outcomes:
             step = outcome.violation.site
             unsure = [e for e in events if _is_unsure(e) and gaps.get(e.site, True) is not None]
             cause = _nearest(unsure, step)
@@ -169,8 +176,18 @@ class LoopsOfRoot:
                 shown = next(s.subject for s in loop.steps if s.site == step)
                 unseen = NotFollowed.UNSEEN_CALL if cause.call else NotFollowed.LEFT_TO_CALLER
                 why = gaps.get(cause.site) or _WHY.get(type(cause), unseen)
-                self._leave(loop, Gap(why, cause.site, shown, cause.call or shown))
-        return result.spent
+                call = cause.call or shown
+                if outcome.rule is _LENT and (left := self._left_to_subclass):
+                    why, call = NotFollowed.LEFT_TO_SUBCLASS, f"{left}()"
+                self._leave(loop, Gap(why, cause.site, shown, call))
+        return spent
+
+    @cached_property
+    def _left_to_subclass(self) -> str:
+        """A method that the root calls, and that only subclasses define."""
+        from zerograd.static.callbacks import hook_names
+
+        return min(hook_names(self._root), default="")
 
     def _account(self, subject: SubjectKeys, flow: Flow, events: list[Event]) -> None:
         """Writes down how a subject's gradients go through its loops."""
@@ -258,20 +275,20 @@ def _lost(before: State, event: Event) -> Violation | None:
         return None
     if before.grads is Grads.UNKNOWN or before.maybe is not None or event.may:
         return Violation(site=event.site, message="")
-    if before.window > 1 and before.backward is not None and before.backward.may:
-        # Several backwards, of which one may be another optimizer's.
-        return Violation(site=event.site, message="")
     return None
 
 
+def _lent(before: State, event: Event) -> Violation | None:
+    """A step that uses, beside its own gradients, those that a step of another optimizer has used."""
+    if not isinstance(event, Step) or event.foreign or before.lent is None:
+        return None
+    return Violation(site=event.site, message="")
+
+
 _LOST = Rule(
-    code="",
-    name="",
-    doc="",
-    check=_lost,
-    reads=frozenset({"grads", "maybe", "window", "backward"}),
-    most_decisions=3,
+    code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
 )
+_LENT = replace(_LOST, check=_lent, reads=frozenset({"lent", "grads", "backward"}))
 _WHY: dict[type[Event], NotFollowed] = {
     Zero: NotFollowed.UNCLEAR_CLEAR,
     Backward: NotFollowed.UNCLEAR_BACKWARD,
@@ -291,6 +308,17 @@ def _entered_empty(flow: Flow, gaps: dict[Site, NotFollowed | None]) -> Flow:
         origin = isinstance(flow.event, Unknown) and gaps.get(flow.event.site, True) is None
         return Emit(New(flow.event.site)) if origin else flow
     return rebuild(flow, lambda part: _entered_empty(part, gaps))
+
+
+def _reached(flow: Flow) -> Flow:
+    """The flow in which each backward that may reach the subject reaches it."""
+    if isinstance(flow, Emit):
+        return (
+            replace(flow, event=replace(flow.event, may=False))
+            if isinstance(flow.event, Backward)
+            else flow
+        )
+    return rebuild(flow, _reached)
 
 
 def _nearest(events: list[Event], step: Site) -> Event:

@@ -236,7 +236,8 @@ class Functions:
                 return held
             used = self._attributes_used(fn) | self._globals_called(fn)
             if visible and not wanted and self.emitter.quiet <= 3:
-                if self.runs_models([*arguments, *map(Thing, used)]):
+                computes = used and facts.returns and self._has_several_optimizers()
+                if computes or self.runs_models([*arguments, *map(Thing, used)]):
                     return self.result(fn, node, arguments)
             result = self.effects.result_of([], arguments, used, node)
             if any(name.endswith(".scale") for name in facts.calls):
