@@ -119,9 +119,12 @@ class Calls:
         first = name.partition(".")[0]
         if first not in module.imports or not self.names.is_closed(module, first):
             return False
-        given = [self.evaluator.peek(arg) for arg in node.args if not isinstance(arg, ast.Call)]
+        handed = (*node.args, *(keyword.value for keyword in node.keywords))
+        given = [self.evaluator.peek(arg) for arg in handed if not isinstance(arg, ast.Call)]
         wanted = self.functions.runs_models(given) or any(
-            isinstance(one, Fn) and self.graph.touches_gradients(one) for one in given
+            (isinstance(one, Fn) and self.graph.touches_gradients(one))
+            or self.effects.known.is_optimizer(one)
+            for one in given
         )
         if not wanted and vocabulary.is_class_name(name.rpartition(".")[2]):
             wanted = self.functions.shares_models(given)
@@ -184,7 +187,7 @@ class Calls:
             method = base.method(name)
             if method is not None:
                 fn = Fn(method, base.module, name, owner, None, base)
-                return self.functions.call(fn, node, arguments)
+                return self.functions.call(fn, node, arguments, force=name == "__init__")
         if not isinstance(owner, Thing):
             return NOTHING
         if name == "zero_grad":

@@ -17,6 +17,7 @@ from zerograd.static.read.values import (
     NOTHING,
     Fn,
     Grad,
+    Klass,
     KnownDict,
     Lit,
     Many,
@@ -117,7 +118,9 @@ class Expressions:
             for name, value in owner.items:
                 if isinstance(key, Lit) and name == key.value:
                     return value
-            return NOTHING
+            first = owner.items[0][1] if owner.items else NOTHING
+            classes = all(isinstance(value, Klass) for _, value in owner.items)
+            return first if classes else NOTHING  # a registry: one of them is as good as another
         if isinstance(owner, Thing):
             text = repr(key.value) if isinstance(key, Lit) else text_of(node.slice)
             if not isinstance(key, Lit) and owner.key.item(text) not in self.env.heap:

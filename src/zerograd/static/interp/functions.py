@@ -226,6 +226,7 @@ class Functions:
             or self._calls_by_name(fn, arguments)
             or self._calls_what_it_keeps(fn)
             or self._keeps(fn, arguments)
+            or (bool(facts.returns) and any(map(self.known.is_optimizer, arguments)))
         )
         if not visible or not wanted or self.emitter.quiet > 3:
             if wanted and not self.emitter.quiet:

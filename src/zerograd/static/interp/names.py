@@ -142,12 +142,23 @@ class Names:
 
     def open(self, module: Module, name: str) -> bool:
         """Reads the file of an imported name, even if nothing in it touches gradients; False if that is not possible."""
-        return self.project.open(module, module.imports[name])
+        self._open(module, module.imports[name])
+        found = self._home(module, name)
+        return found is not None and bool(found.tree.body)
 
     def is_closed(self, module: Module, name: str) -> bool:
         """Whether an imported name is from a file of the project that was not read."""
-        found = self.project.resolve(module, module.imports[name])
-        return found is not None and not found[0].tree.body
+        found = self._home(module, name)
+        return found is not None and not found.tree.body
+
+    def _home(self, module: Module, name: str) -> Module | None:
+        """The file of the project that an imported name is defined in."""
+        for _ in range(_FARTHEST):
+            found = self.project.resolve(module, module.imports[name])
+            if found is None or found[1] not in found[0].imports:
+                return found[0] if found is not None else None
+            module, name = found
+        return None
 
     def variable_of(self, module: Module, name: str) -> Value:
         """What a variable of a module holds, as seen from a function."""
