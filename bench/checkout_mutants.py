@@ -27,7 +27,7 @@ from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Act, Acts
 from mutation.surgery import Text, blocks
 from zerograd.check.drivers import drivers
 from zerograd.core.finding import Finding
-from zerograd.static.check_file import FileVerdict, verdict_on_file
+from zerograd.static.check_file import FileResult, result_for_file
 
 GOAL, GOAL_FOR_CLEARS = 0.98, 1.0
 CLEARS = ("zero deleted", "zero of one of several deleted", "zero hoisted a loop level")
@@ -62,9 +62,9 @@ def tried(checkout: Path) -> list[Tried]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / checkout.name
         shutil.copytree(checkout, copy, symlinks=True, ignore=_other_files)
-        verdicts = {str(path): verdict_on_file(str(path)) for path in sorted(copy.rglob("*.py"))}
+        verdicts = {str(path): result_for_file(str(path)) for path in sorted(copy.rglob("*.py"))}
         for path in drivers(verdicts):
-            verdicts[path] = verdict_on_file(path, named=True)
+            verdicts[path] = result_for_file(path, named=True)
         done: list[Tried] = []
         helpers = frozenset(name for one in files(copy) for name in clearing_helpers(one))
         for one in files(copy):
@@ -75,7 +75,7 @@ def tried(checkout: Path) -> list[Tried]:
 
 
 def _mutants_of(
-    path: Path, copy: Path, verdicts: dict[str, FileVerdict], helpers: frozenset[str]
+    path: Path, copy: Path, verdicts: dict[str, FileResult], helpers: frozenset[str]
 ) -> Iterator[Tried]:
     right = verdicts[str(path)]
     readers = [one for one, verdict in verdicts.items() if str(path) in verdict.depends]
@@ -104,7 +104,7 @@ def _found(paths: tuple[str, ...], kind: operators.Kind) -> list[Finding]:
     """What is found in the files, up to the first that fits."""
     found: list[Finding] = []
     for path in paths:
-        found += verdict_on_file(path, named=True).findings
+        found += result_for_file(path, named=True).findings
         if fits(found, kind):
             break
     return found

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import outcome
 from corpus import progress
-from zerograd.static.check_file import verdict_on_file
+from zerograd.static.check_file import result_for_file
 from zerograd.static.time_limit import TOO_LONG
 
 LONGEST = 2.0
@@ -44,7 +44,7 @@ def files() -> Iterator[str]:
 def check(path: str) -> tuple[str, float, str]:
     """The time of a file, and what went wrong."""
     began = time.process_time()
-    verdict = verdict_on_file(path)
+    verdict = result_for_file(path)
     took = time.process_time() - began
     for problem in verdict.problems:
         if OURS in problem.message or problem.message == TOO_LONG:

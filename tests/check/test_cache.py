@@ -17,7 +17,7 @@ from zerograd.check import cache as cache_module
 from zerograd.check.cache import Cache, directory, pack, stamp, unpack
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
-from zerograd.static.check_file import CLEAN, FileVerdict
+from zerograd.static.check_file import CLEAN, FileResult
 
 LONG_AGO = 1_600_000_000
 
@@ -38,14 +38,14 @@ def old_file(path: Path, text: str = "x = 1\n") -> tuple[str, int, int]:
     return (str(path), *stamp(str(path)))
 
 
-def remember(*entries: tuple[tuple[str, int, int], FileVerdict]) -> None:
+def remember(*entries: tuple[tuple[str, int, int], FileResult]) -> None:
     cache = Cache(["."])
     for entry, verdict in entries:
         cache.put(*entry, verdict)
     cache.save()
 
 
-VERDICT = FileVerdict(
+VERDICT = FileResult(
     (
         Finding(
             "ZG101",
@@ -114,7 +114,7 @@ def test_a_verdict_falls_with_the_files_it_was_found_with(
     here: Path, change: Callable[[Path], object]
 ) -> None:
     entry, other = old_file(here / "a.py"), old_file(here / "b.py")
-    remember((entry, FileVerdict(depends=(other[0],))))
+    remember((entry, FileResult(depends=(other[0],))))
     assert Cache(["."]).get(*entry) is not None
     change(here / "b.py")
     assert Cache(["."]).get(*entry) is None
@@ -122,7 +122,7 @@ def test_a_verdict_falls_with_the_files_it_was_found_with(
 
 def test_a_file_that_was_looked_for_and_now_exists_counts(here: Path) -> None:
     entry = old_file(here / "a.py")
-    remember((entry, FileVerdict(depends=(str(here / "b.py"),))))
+    remember((entry, FileResult(depends=(str(here / "b.py"),))))
     assert Cache(["."]).get(*entry) is not None
     (here / "b.py").write_text("x = 1\n")
     assert Cache(["."]).get(*entry) is None
@@ -137,7 +137,7 @@ def test_a_file_changed_a_moment_ago_is_not_trusted(here: Path) -> None:
 
 def test_what_may_pass_is_not_remembered(here: Path) -> None:
     entry = old_file(here / "a.py")
-    remember((entry, FileVerdict(problems=(Problem("a.py", "permission denied"),), lasting=False)))
+    remember((entry, FileResult(problems=(Problem("a.py", "permission denied"),), lasting=False)))
     assert Cache(["."]).get(*entry) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from zerograd.check.cache import Cache, stamp
 from zerograd.check.check_session import CheckOptions, run
 from zerograd.check.drivers import drivers
-from zerograd.static.check_file import FileVerdict, verdict_on_file
+from zerograd.static.check_file import FileResult, result_for_file
 
 ENGINE = """
 import torch
@@ -119,14 +119,14 @@ def test_a_verdict_that_asked_for_callers_is_kept_until_one_comes_or_goes(here: 
 def test_the_order_of_files_does_not_matter(here: Path) -> None:
     for name in ("a", "b", "engine", "z"):
         put(here / f"{name}.py", ENGINE if name == "engine" else LOOP)
-    verdicts = {name: verdict_on_file(name) for name in ("a.py", "b.py", "engine.py", "z.py")}
+    verdicts = {name: result_for_file(name) for name in ("a.py", "b.py", "engine.py", "z.py")}
     forwards = drivers(verdicts)
     backwards = drivers(dict(reversed(verdicts.items())))
     assert sorted(forwards) == sorted(backwards) == ["a.py", "b.py", "z.py"]
 
 
 def test_a_file_that_imports_nothing_of_the_project_is_not_read_again() -> None:
-    assert drivers({"a.py": FileVerdict(unparsed=b"import glob"), "b.py": FileVerdict()}) == []
+    assert drivers({"a.py": FileResult(unparsed=b"import glob"), "b.py": FileResult()}) == []
 
 
 CALLABLE = """
@@ -177,7 +177,7 @@ def test_a_callback_that_clips_is_read_where_a_file_hands_it_to_a_loop(here: Pat
     put(here / "r.py", ENGINE.replace("Engine", "Runner").replace("x):", "x):\n      for x in x:"))
     callback = "def on_end(self, it):\n        torch.nn.utils.clip_grad_norm_(it.params, 1.0)\n"
     put(here / "c.py", f"import torch\nclass Clip:\n    {callback}")
-    verdicts = {name: verdict_on_file(name) for name in ("main.py", "r.py", "c.py")}
+    verdicts = {name: result_for_file(name) for name in ("main.py", "r.py", "c.py")}
     assert verdicts["c.py"].exports == (b"Clip",)
     assert drivers(verdicts) == ["main.py"]
 
@@ -188,5 +188,5 @@ def test_a_file_that_runs_a_backward_and_leaves_the_step_to_a_base_class_is_read
     put(here / "base.py", "class Base:\n    def finish(self):\n        self.optimizer.step()\n")
     body = "def learn(self, x):\n        self.net(x).mean().backward()\n        self.finish()\n"
     put(here / "mine.py", f"from base import Base\nclass Mine(Base):\n    {body}")
-    verdicts = {name: verdict_on_file(name) for name in ("base.py", "mine.py")}
+    verdicts = {name: result_for_file(name) for name in ("base.py", "mine.py")}
     assert drivers(verdicts) == ["mine.py"]

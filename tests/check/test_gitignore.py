@@ -62,7 +62,7 @@ def test_the_last_pattern_that_matches_decides() -> None:
     assert patterns.matches("a.py")
     assert not patterns.matches("src/train.py")
     assert patterns.matches("lib/train.py")
-    assert patterns.verdict("readme.md", is_directory=False) is None
+    assert patterns.excludes("readme.md", is_directory=False) is None
 
 
 def test_what_lies_in_an_excluded_directory_cannot_be_taken_back() -> None:

@@ -19,14 +19,14 @@ import os, signal, sys, time
 from zerograd.check import workers
 from zerograd.core.finding import Problem
 from zerograd.static import check_file, time_limit
-from zerograd.static.check_file import CLEAN, FileVerdict
+from zerograd.static.check_file import CLEAN, FileResult
 
 workers.MOMENT = 0.0
 time_limit.LIMIT = workers.LIMIT = 0.4
 workers.GRACE = 0.3
 workers.PATIENCE = 1.5
 
-def verdict(source, explain=False, memory=None):
+def result(source, explain=False, memory=None):
     name = os.path.basename(source.path)
     if name.startswith("die"):
         os._exit(3)
@@ -38,9 +38,9 @@ def verdict(source, explain=False, memory=None):
         time.sleep(60)
     if name.startswith("bug"):
         raise KeyError("oops")
-    return FileVerdict(problems=(Problem(source.path, "checked"),))
+    return FileResult(problems=(Problem(source.path, "checked"),))
 
-check_file._verdict = verdict
+check_file._result = result
 """
 
 TRAINS = "loss.backward()\nopt.step()\n"

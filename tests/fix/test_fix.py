@@ -16,8 +16,9 @@ import pytest
 from support.command import FORGOTTEN_ZERO, RIGHT, environment, write, zerograd
 from support.notebooks import notebook
 from support.paths import ROOT
-from zerograd.check import check_session
+from zerograd.check import check_session, workers
 from zerograd.fix.rewrite import NotWritten, exchange
+from zerograd.static.check_file import result_for_file
 
 MENDED = FORGOTTEN_ZERO.replace("    loss = ", "    optimizer.zero_grad()\n    loss = ")
 UNDIVIDED = """\
@@ -438,17 +439,17 @@ def test_a_file_that_changes_after_its_check_is_shown_no_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str | None
 ) -> None:
     path = write(tmp_path, {"train.py": FORGOTTEN_ZERO}) / "train.py"
-    check = check_session._verdicts
+    check = result_for_file
 
-    def then_changes(*args: Any) -> Any:
-        verdicts = check(*args)
+    def then_changes(*args: Any, **options: Any) -> Any:
+        result = check(*args, **options)
         if after is None:
             path.unlink()
         elif after:
             path.write_text(after)
-        return verdicts
+        return result
 
-    monkeypatch.setattr(check_session, "_verdicts", then_changes)
+    monkeypatch.setattr(workers, "result_for_file", then_changes)
     options = check_session.CheckOptions((str(path),), cache=False, repair="show")
     (finding,) = check_session.run(options, lambda *_: None).report.findings
     assert finding.code == "ZG101"

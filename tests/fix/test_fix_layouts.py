@@ -19,7 +19,7 @@ from support.rule_pages import example
 from zerograd.fix.repair import module_of
 from zerograd.learn.rule_pages import prelude
 from zerograd.rules.catalogue import RULES
-from zerograd.static.check_file import verdict_on_bytes
+from zerograd.static.check_file import result_for_bytes
 
 SIMPLE = ("loss", "optimizer", "scaler", "torch", "p.", "accelerator")
 BY_CODE = {rule.code: rule for rule in RULES}
@@ -84,11 +84,11 @@ def layouts(draw: st.DrawFn, code: str) -> Layout:
 def test_a_repair_does_not_depend_on_the_layout(code: str, data: st.DataObject) -> None:
     layout = data.draw(layouts(code))
     before = layout.text
-    assert [one.code for one in verdict_on_bytes(before.encode(), "train.py").findings] == [code]
+    assert [one.code for one in result_for_bytes(before.encode(), "train.py").findings] == [code]
     done = repaired(before)
     after = done.document.text
     if layout.shared and after == before:
-        assert done.verdict.findings[0].refused
+        assert done.result.findings[0].refused
         return
     assert tree(after) == wanted(code)
     assert comments(after) == comments(before)
@@ -212,7 +212,7 @@ def test_a_declared_encoding_stays() -> None:
 def test_what_is_written_unusually_is_repaired_in_place(before: str, after: str) -> None:
     done = repaired(HEAD + before, unsafe=False)
     assert done.document.text[len(HEAD) :] == after
-    assert done.verdict.findings == ()
+    assert done.result.findings == ()
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_what_is_written_unusually_is_repaired_in_place(before: str, after: str)
 def test_what_cannot_be_repaired_says_why(before: str, reason: str) -> None:
     done = repaired(HEAD + before)
     if not reason:
-        assert done.verdict.findings == ()
+        assert done.result.findings == ()
         return
     assert done.document.text == HEAD + before
-    assert [one.refused for one in done.verdict.findings] == [reason]
+    assert [one.refused for one in done.result.findings] == [reason]

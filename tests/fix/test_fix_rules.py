@@ -22,7 +22,7 @@ from zerograd.core.rule import Rule
 from zerograd.fix.document import Document
 from zerograd.fix.repair import module_of, repair
 from zerograd.learn.rule_pages import LAYOUT, prelude
-from zerograd.static.check_file import verdict_on_bytes
+from zerograd.static.check_file import result_for_bytes
 
 FIX = re.compile(r"\n\nFix: (?P<kind>safe|unsafe|none)\. ")
 CASES = [case for case in load_all() if case.expected and all(b.cell is None for b in case.blocks)]
@@ -75,9 +75,9 @@ def test_a_repaired_case_has_less_to_find_and_nothing_new(
     monkeypatch.chdir(tmp_path)
     for path in case.write(tmp_path):
         document = Document(path.relative_to(tmp_path).as_posix(), path.read_bytes())
-        before = verdict_on_bytes(document.data, document.path)
+        before = result_for_bytes(document.data, document.path)
         done = repair(document, lambda finding: finding.certain, unsafe=unsafe)
-        after = done.verdict
+        after = done.result
         errors = [[f.code for f in one.findings if f.level == "error"] for one in (before, after)]
         assert all(errors[1].count(code) <= errors[0].count(code) for code in set(errors[1]))
         assert after.problems == before.problems
@@ -108,7 +108,7 @@ def test_a_repaired_program_runs_and_a_watch_of_it_is_silent(
         done = repair(Document(str(path), path.read_bytes()), everything, unsafe=True)
         path.write_bytes(done.document.data)
         fixed += done.fixed
-        left += done.verdict.findings
+        left += done.result.findings
     seen = seen_when_run(paths[-1])
     assert seen.isdisjoint({one.code for one in fixed} - {one.code for one in left})
 

@@ -115,7 +115,7 @@ def test_safe(claim: str) -> None:
     before, wanted = SAFE[claim]
     done = repaired(HEAD + before, unsafe=False)
     assert wanted in done.document.text
-    assert [one for one in done.verdict.findings if one.level == "error"] == []
+    assert [one for one in done.result.findings if one.level == "error"] == []
 
 
 @pytest.mark.parametrize("claim", UNSAFE)
@@ -124,7 +124,7 @@ def test_unsafe(claim: str) -> None:
     assert wanted not in HEAD + before
     left = repaired(HEAD + before, unsafe=False)
     assert left.document.text == HEAD + before
-    assert any(one.fix is not None and not one.fix.safe for one in left.verdict.findings)
+    assert any(one.fix is not None and not one.fix.safe for one in left.result.findings)
     assert wanted in repaired(HEAD + before, unsafe=True).document.text
 
 
@@ -148,7 +148,7 @@ def test_what_is_only_possible_has_no_safe_fix() -> None:
         "        model(x).sum().backward()\n        optimizer.step()\n"
     )
     done = repaired(HEAD + code, unsafe=False)
-    possible = [one for one in done.verdict.findings if not one.certain]
+    possible = [one for one in done.result.findings if not one.certain]
     assert possible
     assert not any(one.fix is not None and one.fix.safe for one in possible)
 
@@ -171,7 +171,7 @@ def test_a_clip_in_another_loop_than_the_step_stays_where_it_is() -> None:
         "for x in data:\n    loss = model(x).sum()\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
     )
     done = repaired(HEAD + code)
-    (finding,) = done.verdict.findings
+    (finding,) = done.result.findings
     assert finding.code == "ZG203"
     assert finding.refused == "the clip and the step are in different blocks"
     assert done.document.text == HEAD + code

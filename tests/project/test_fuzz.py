@@ -21,7 +21,7 @@ from zerograd.check import settings
 from zerograd.check.check_session import CheckOptions
 from zerograd.launch.replay import judged
 from zerograd.server.editor_checks import Checker, Text, allowing, with_repair
-from zerograd.static.check_file import verdict_on_bytes
+from zerograd.static.check_file import result_for_bytes
 
 OURS = "zerograd failed"
 
@@ -66,9 +66,9 @@ def program(seed: int, length: int) -> str:
 def test_any_training_code_is_read(seed: int, length: int) -> None:
     text = program(seed, length)
     for data in (text, _repaired(text)):
-        verdict = verdict_on_bytes(data.encode(), "train.py", explain=True)
+        verdict = result_for_bytes(data.encode(), "train.py", explain=True)
         assert not [one for one in verdict.problems if OURS in one.message], data
-        again = verdict_on_bytes(data.encode(), "train.py", explain=True)
+        again = result_for_bytes(data.encode(), "train.py", explain=True)
         assert again.findings == verdict.findings
 
 
@@ -98,7 +98,7 @@ def corpus() -> list[bytes]:
 def test_damaged_code_is_read_or_refused(corpus: list[bytes], seed: int) -> None:
     source = random.Random(seed)
     data = _damaged(source.choice(corpus), source)
-    verdict = verdict_on_bytes(data, "train.py")
+    verdict = result_for_bytes(data, "train.py")
     assert not [one for one in verdict.problems if OURS in one.message]
 
 
@@ -188,7 +188,7 @@ BOOK = st.fixed_dictionaries(
 @given(BOOK | JSON)
 @example({"cells": [{"cell_type": "code", "source": [FORGOTTEN_ZERO]}], "nbformat": 4})
 def test_any_notebook_is_read_or_refused(book: object) -> None:
-    verdict = verdict_on_bytes(json.dumps(book).encode(), "book.ipynb")
+    verdict = result_for_bytes(json.dumps(book).encode(), "book.ipynb")
     assert not [one for one in verdict.problems if OURS in one.message]
 
 

@@ -151,3 +151,20 @@ def test_the_same_test_in_two_calls_of_a_function_is_two_decisions_and_one_text(
     (finding,) = check_text(dedent(text), pedantic=True).findings
     assert not finding.certain
     assert finding.when == ("not (isinstance(p, dict))",)
+
+
+def test_an_expression_that_is_too_long_to_follow_takes_no_findings_from_the_loops_before_it() -> (
+    None
+):
+    loop = """\
+def {}(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        model(x){}.sum().backward()
+        optimizer.step()
+"""
+    report = check_text(
+        "import torch\n" + loop.format("train", "") + loop.format("deep", ".t()" * 700)
+    )
+    assert [(finding.code, finding.site.line) for finding in report.findings] == [("ZG101", 5)]
+    assert ["was checked only in part" in problem.message for problem in report.errors] == [True]

@@ -15,7 +15,7 @@ from support.command import write
 from support.edits import edited
 from support.paths import ROOT
 from zerograd.core.finding import Finding
-from zerograd.static.check_file import verdict_on_bytes
+from zerograd.static.check_file import result_for_bytes
 from zerograd.static.reuse import FileMemory
 
 LOOP = """\
@@ -32,7 +32,7 @@ CASES = [text for case in load_all() for name, text in case.files.items() if nam
 
 
 def checked(text: str, memory: FileMemory | None, path: str = "train.py") -> tuple[Finding, ...]:
-    verdict = verdict_on_bytes(text.encode(), path, memory=memory)
+    verdict = result_for_bytes(text.encode(), path, memory=memory)
     assert not [problem for problem in verdict.problems if "failed" in problem.message]
     return verdict.findings
 

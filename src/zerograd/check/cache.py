@@ -1,8 +1,8 @@
-"""Keeps the verdicts of a check, so that the next check reads only changed files.
+"""Keeps the results of a check, so that the next check reads only changed files.
 
 Of 9,442 files that have not changed, the next check takes 0.24 s instead of 3.7 s (`bench/check_speed.py`).
 
-A verdict is valid as long as its file, the files that were read for it, and zerograd itself have not
+A result is valid as long as its file, the files that were read for it, and zerograd itself have not
 changed. A cache that is missing, broken or of another version is ignored: it never fails a check.
 """
 
@@ -24,7 +24,7 @@ from zerograd.core.events import Measured, Site
 from zerograd.core.finding import Edit, Finding, Fix, Note, Problem
 from zerograd.core.records import fields
 from zerograd.core.training_loop import Found, Gap, LoopStep, NotFollowed, TrainingLoop
-from zerograd.static.check_file import CLEAN, FileVerdict
+from zerograd.static.check_file import CLEAN, FileResult
 
 MAGIC = b"zerograd cache\n"
 RACY_NS = 100_000_000
@@ -48,7 +48,7 @@ _PACKED: tuple[type[Any], ...] = (
     Found,
     Gap,
     TrainingLoop,
-    FileVerdict,
+    FileResult,
 )
 _KIND = {kind: number for number, kind in enumerate(_PACKED)}
 _FIELDS = tuple(
@@ -101,11 +101,11 @@ Entry = (
     | tuple[int, int, bytes]
     | tuple[int, int, object, tuple[tuple[str, int, int], ...]]
 )
-"""Only a stamp for a clean file, or also its imports; else the packed verdict and the files read for it."""
+"""Only a stamp for a clean file, or also its imports; else the packed result and the files read for it."""
 
 
 class Cache:
-    """The verdicts of earlier checks of the same paths from the same directory."""
+    """The results of earlier checks of the same paths from the same directory."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._key = repr((__version__, sys.version_info[:3], _code(), os.getcwd(), *roots))
@@ -119,7 +119,7 @@ class Cache:
         self._new: dict[str, Entry] = {}
         self._quiet: dict[str, Stamp] = {}
         self._stamps: dict[str, Stamp] = {}
-        """Time and size of the files that verdicts depend on, as they were when the first verdict was asked for."""
+        """Time and size of the files that results depend on, as they were when the first result was asked for."""
 
     def _load(self) -> None:
         try:
@@ -142,8 +142,8 @@ class Cache:
         entry = self._old.get(path)
         return entry is not None and (entry[0], entry[1]) == (mtime, size)
 
-    def get(self, path: str, mtime: int, size: int) -> FileVerdict | None:
-        """The verdict on a file, if it is still valid."""
+    def get(self, path: str, mtime: int, size: int) -> FileResult | None:
+        """The result for a file, if it is still valid."""
         entry = self._old.get(path)
         if entry is None or entry[0] != mtime or entry[1] != size:
             return None
@@ -152,27 +152,27 @@ class Cache:
             return CLEAN
         if len(entry) == 3:
             self._new[path] = entry
-            return FileVerdict(unparsed=entry[2])
+            return FileResult(unparsed=entry[2])
         if any(self._stamp(other) != (time, size) for other, time, size in entry[3]):
             return None
         self._new[path] = entry
-        verdict = unpack(entry[2])
-        assert isinstance(verdict, FileVerdict)
-        return verdict
+        result = unpack(entry[2])
+        assert isinstance(result, FileResult)
+        return result
 
-    def put(self, path: str, mtime: int, size: int, verdict: FileVerdict) -> None:
-        """Remember the verdict on a file that had this stamp before it was read."""
-        # Many verdicts depend on the same files: an interned path is written once.
-        depends = tuple((sys.intern(other), *self._stamp(other)) for other in verdict.depends)
+    def put(self, path: str, mtime: int, size: int, result: FileResult) -> None:
+        """Remember the result for a file that had this stamp before it was read."""
+        # Many results depend on the same files: an interned path is written once.
+        depends = tuple((sys.intern(other), *self._stamp(other)) for other in result.depends)
         latest = max((mtime, *(time for _, time, _ in depends)))
-        if latest > self._start - RACY_NS or not verdict.lasting:
+        if latest > self._start - RACY_NS or not result.lasting:
             return
-        if verdict == CLEAN:
+        if result == CLEAN:
             self._new[path] = (mtime, size)
-        elif verdict.unparsed:
-            self._new[path] = (mtime, size, verdict.unparsed)
+        elif result.unparsed:
+            self._new[path] = (mtime, size, result.unparsed)
         else:
-            self._new[path] = (mtime, size, pack(verdict), depends)
+            self._new[path] = (mtime, size, pack(result), depends)
 
     def _stamp(self, path: str) -> Stamp:
         known = self._stamps.get(path)
@@ -232,7 +232,7 @@ def _sum(data: bytes) -> bytes:
 
 
 def _code() -> tuple[tuple[str, int, int], ...]:
-    """The stamps of zerograd's own modules: a changed checker invalidates every verdict."""
+    """The stamps of zerograd's own modules: a changed checker invalidates every result."""
     found = []
     todo = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     while todo:

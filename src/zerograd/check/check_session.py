@@ -1,7 +1,7 @@
 """One check, from the arguments of the command to its report.
 
-The files are found, their verdicts are taken from the cache or computed, and the selected findings are
-reported. A verdict does not depend on the selection, so the cache is valid for every selection.
+The files are found, their results are taken from the cache or computed, and the selected findings are
+reported. A result does not depend on the selection, so the cache is valid for every selection.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from zerograd.core.records import dataclass, replace
 from zerograd.rules.selection import Selection, UnknownRule, expand, resolve
 from zerograd.static.check_file import (
     CLEAN,
-    FileVerdict,
+    FileResult,
     add_sources,
     lines_of,
-    verdict_on_bytes,
-    verdict_on_file,
+    result_for_bytes,
+    result_for_file,
 )
 from zerograd.static.read.load import from_bytes
 from zerograd.static.read.source import Unreadable
@@ -120,30 +120,28 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
             os.path.dirname(os.path.abspath(options.stdin_filename))
         )
         name = options.stdin_filename or "<stdin>"
-        verdict = verdict_on_bytes(stdin, name, explain=options.explain)
-        if rewriter is not None and chooser.any(verdict, settings):
+        result = result_for_bytes(stdin, name, explain=options.explain)
+        if rewriter is not None and chooser.any(result, settings):
             chooser.files.give(name, _lines(name, stdin))
-            reported = chooser.reports(verdict, settings)
-            stdin, verdict = rewriter.text(
-                name, stdin, verdict, chooser.chooses(settings), reported
-            )
+            reported = chooser.reports(result, settings)
+            stdin, result = rewriter.text(name, stdin, result, chooser.chooses(settings), reported)
         lines = _lines(name, stdin)
         chooser.files.give(name, lines)
         chooser.report.sources.update(lines)
-        chooser.add(verdict, settings, name)
+        chooser.add(result, settings, name)
         chooser.report.files += 1
     used = _used(found.targets, memory) if options.verbose else ()
-    verdicts = _verdicts(found.targets, memory, options, progress)
+    results = _results(found.targets, memory, options, progress)
     if shows_fixes:
-        verdicts = _with_fixes(options, found.targets, verdicts, chooser, memory)
+        results = _with_fixes(options, found.targets, results, chooser, memory)
     elif rewriter is not None:
-        verdicts = _rewritten(rewriter, found.targets, verdicts, chooser)
-    for target, verdict in zip(found.targets, verdicts, strict=True):
+        results = _rewritten(rewriter, found.targets, results, chooser)
+    for target, result in zip(found.targets, results, strict=True):
         if target.settings is not DEFAULT:
             chooser.understood(target.settings)
-        if verdict.findings or verdict.problems or verdict.loops or verdict.skipped:
-            chooser.add(verdict, target.settings, target.path)
-    del verdicts  # the loops and findings in them are needed, the rest takes memory
+        if result.findings or result.problems or result.loops or result.skipped:
+            chooser.add(result, target.settings, target.path)
+    del results  # the loops and findings in them are needed, the rest takes memory
     if memory:
         memory.save()
     report = chooser.report
@@ -164,11 +162,11 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
 
 
 def selected_report(
-    verdict: FileVerdict, settings: Settings, path: str, options: CheckOptions
+    result: FileResult, settings: Settings, path: str, options: CheckOptions
 ) -> Report:
     """The findings of one file that the options and the settings select."""
     chooser = _Chooser(options)
-    chooser.add(verdict, settings, path)
+    chooser.add(result, settings, path)
     return chooser.report
 
 
@@ -198,49 +196,47 @@ def _rewriter(options: CheckOptions) -> Rewriter | None:
 
 
 def _rewritten(
-    rewriter: Rewriter, targets: Targets, verdicts: list[FileVerdict], chooser: _Chooser
-) -> list[FileVerdict]:
-    """The verdicts after the repair; files that depend on a repaired file are checked again."""
-    left = list(verdicts)
-    for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
-        if chooser.any(verdict, target.settings):
+    rewriter: Rewriter, targets: Targets, results: list[FileResult], chooser: _Chooser
+) -> list[FileResult]:
+    """The results after the repair; files that depend on a repaired file are checked again."""
+    left = list(results)
+    for number, (target, result) in enumerate(zip(targets, results, strict=True)):
+        if chooser.any(result, target.settings):
             wanted, reported = (
                 chooser.chooses(target.settings),
-                chooser.reports(verdict, target.settings),
+                chooser.reports(result, target.settings),
             )
-            left[number] = rewriter.file(target.path, verdict, wanted, reported)
+            left[number] = rewriter.file(target.path, result, wanted, reported)
     for path, data in rewriter.repaired.items():
         chooser.files.give(path, _lines(path, data))
     if rewriter.changed:
         for number, target in enumerate(targets):
             if not rewriter.changed.isdisjoint(map(os.path.abspath, left[number].depends)):
-                left[number] = verdict_on_file(target.path, named=True)
+                left[number] = result_for_file(target.path, named=True)
     return left
 
 
 def _with_fixes(
     options: CheckOptions,
     targets: Targets,
-    verdicts: list[FileVerdict],
+    results: list[FileResult],
     chooser: _Chooser,
     memory: Cache | None,
-) -> list[FileVerdict]:
-    """The verdicts with a fix for each reported finding; the cache remembers fixes, too."""
-    left = list(verdicts)
+) -> list[FileResult]:
+    """The results with a fix for each reported finding that has none yet; the cache remembers fixes, too."""
+    left = list(results)
     rewriter: Rewriter | None = None
-    for number, (target, verdict) in enumerate(zip(targets, verdicts, strict=True)):
-        if not verdict.findings:
+    for number, (target, result) in enumerate(zip(targets, results, strict=True)):
+        if not result.findings:
             continue
-        wanted = chooser.chooses(target.settings)
-        reported = chooser.reports(verdict, target.settings) or wanted
-        if all(one.fix or one.refused for one in verdict.findings if reported(one)):
-            continue
-        if not _is_unchanged(target):
-            continue  # the verdict is on a text that is gone
+        reports = chooser.reports(result, target.settings) or chooser.chooses(target.settings)
+        without = [one for one in result.findings if not (one.fix or one.refused) and reports(one)]
+        if not without or not _is_unchanged(target):
+            continue  # or the result is for a text that is gone
         rewriter = rewriter or _rewriter(options)
         assert rewriter is not None
-        with_fixes = rewriter.file(target.path, verdict, reported)
-        left[number] = replace(verdict, findings=with_fixes.findings)
+        with_fixes = rewriter.file(target.path, result, without.__contains__)
+        left[number] = replace(result, findings=with_fixes.findings)
         if memory is not None:
             memory.put(target.path, target.mtime, target.size, left[number])
     return left
@@ -254,46 +250,51 @@ def _is_unchanged(target: Target) -> bool:
     return stamp_of(status) == (target.mtime, target.size)
 
 
-def _verdicts(
+def _results(
     targets: Targets, memory: Cache | None, options: CheckOptions, progress: Progress
-) -> list[FileVerdict]:
-    """The verdict on each file, from the cache if the file has not changed."""
-    verdicts = [CLEAN] * len(targets)
+) -> list[FileResult]:
+    """The result for each file, from the cache if the file has not changed."""
+    results = [CLEAN] * len(targets)
     unknown: Sequence[int] = range(len(targets))
     if memory is not None:
         known = [memory.get(one.path, one.mtime, one.size) for one in targets]
-        verdicts = [verdict or CLEAN for verdict in known]
-        unknown = [number for number, verdict in enumerate(known) if verdict is None]
+        results = [result or CLEAN for result in known]
+        unknown = [number for number, result in enumerate(known) if result is None]
     if not unknown:
-        return verdicts
+        return results
     from zerograd.check.workers import Job, check_all
+
+    # With a baseline, or a revision to compare with, most findings are not reported.
+    hides = options.baseline is not None or options.diff_base is not None
+    fixes = options.repair == "show" and not options.explain and not hides
 
     def check(numbers: Sequence[int], *, parse: bool) -> None:
         def job(at: int) -> Job:
             target = targets[numbers[at]]
-            return Job(target.path, target.named or parse, options.explain)
+            stamp = (target.mtime, target.size) if fixes else None
+            return Job(target.path, target.named or parse, options.explain, stamp)
 
         made = check_all(job, len(numbers), options.jobs or _cores(), progress)
-        for number, verdict in zip(numbers, made, strict=True):
-            verdicts[number] = verdict
+        for number, result in zip(numbers, made, strict=True):
+            results[number] = result
             if memory is not None:
                 target = targets[number]
-                memory.put(target.path, target.mtime, target.size, verdict)
+                memory.put(target.path, target.mtime, target.size, result)
 
     check(unknown, parse=False)
-    if any(verdict.unparsed for verdict in verdicts):
+    if any(result.unparsed for result in results):
         from zerograd.check.drivers import drivers
 
-        given = zip(targets, verdicts, strict=True)
+        given = zip(targets, results, strict=True)
         found = set(drivers({one.path: v for one, v in given if v.unparsed or v.exports}))
         repeating = [at for at, target in enumerate(targets) if target.path in found]
-        unread = {at: verdicts[at] for at in repeating}
+        unread = {at: results[at] for at in repeating}
         check(repeating, parse=True)
         for at in repeating:
             # A file that was not named on the command line and does not parse stays as it was.
-            if any(problem.skippable for problem in verdicts[at].problems):
-                verdicts[at] = unread[at]
-    return verdicts
+            if any(problem.skippable for problem in results[at].problems):
+                results[at] = unread[at]
+    return results
 
 
 def _cores() -> int:
@@ -349,14 +350,14 @@ class _Chooser:
         """The lines around findings, which baselines and changes compare."""
         return Files()
 
-    def add(self, verdict: FileVerdict, settings: Settings, path: str) -> None:
+    def add(self, result: FileResult, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
-        self.report.errors += verdict.problems
-        self.report.skipped += verdict.skipped
-        if verdict.loops:
+        self.report.errors += result.problems
+        self.report.skipped += result.skipped
+        if result.loops:
             self._settings[path] = settings
-            self._loops += [(path, loop) for loop in verdict.loops]
-        for finding in verdict.findings:
+            self._loops += [(path, loop) for loop in result.loops]
+        for finding in result.findings:
             # Two files that call the same function both have its findings.
             same = (finding.code, finding.site)
             if same in self._seen or not self.wants(finding, settings):
@@ -375,14 +376,14 @@ class _Chooser:
                 finding = replace(finding, level=level, url=url)
             self.report.findings.append(finding)
 
-    def reports(self, verdict: FileVerdict, settings: Settings) -> Callable[[Finding], bool] | None:
-        """Which findings of a verdict are reported; None means all that are selected."""
+    def reports(self, result: FileResult, settings: Settings) -> Callable[[Finding], bool] | None:
+        """Which findings of a result are reported; None means all that are selected."""
         if self._changes is None and self._baseline is None:
             return None
         baseline = None if self._baseline is None else self._baseline.copy()
         shown = {
             (one.code, one.site)
-            for one in verdict.findings
+            for one in result.findings
             if self.wants(one, settings)
             if self._changes is None or self._changes.touch(one, self.files)
             if baseline is None or not baseline.take(one, self.files)
@@ -454,9 +455,9 @@ class _Chooser:
         """`wants`, under these settings."""
         return lambda finding: self.wants(finding, settings)
 
-    def any(self, verdict: FileVerdict, settings: Settings) -> bool:
-        """Whether any finding of a verdict is selected."""
-        return any(self.wants(finding, settings) for finding in verdict.findings)
+    def any(self, result: FileResult, settings: Settings) -> bool:
+        """Whether any finding of a result is selected."""
+        return any(self.wants(finding, settings) for finding in result.findings)
 
     def _selection(self, path: str, settings: Settings) -> Selection | None:
         """The selected rules for a file; None means all."""

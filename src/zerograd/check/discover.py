@@ -338,7 +338,7 @@ _NOTHING_BUT_TESTS = "holds nothing but tests, which are left out; check them wi
 
 def _excluded(name: str, filters: tuple[tuple[Patterns, str], ...], *, is_directory: bool) -> bool:
     for patterns, way in filters:
-        decided = patterns.verdict(way + name, is_directory=is_directory)
+        decided = patterns.excludes(way + name, is_directory=is_directory)
         if decided is not None:
             return decided
     return is_directory and name in EXCLUDED

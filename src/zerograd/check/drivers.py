@@ -10,19 +10,19 @@ import os
 import re
 from collections.abc import Mapping
 
-from zerograd.static.check_file import FileVerdict
+from zerograd.static.check_file import FileResult
 from zerograd.static.read.outline import FARTHEST, Outline, Outlines, outline_of
 
 
-def drivers(verdicts: Mapping[str, FileVerdict]) -> list[str]:
+def drivers(results: Mapping[str, FileResult]) -> list[str]:
     """The paths of files that were not parsed, and lead from a loop to a step of another file."""
-    silent = {path: verdict.unparsed for path, verdict in verdicts.items() if verdict.unparsed}
+    silent = {path: result.unparsed for path, result in results.items() if result.unparsed}
     names: set[bytes] = set()
     leading: set[str] = set()
-    for path, verdict in verdicts.items():
-        if verdict.exports:
+    for path, result in results.items():
+        if result.exports:
             leading.add(os.path.abspath(path))
-            names |= {_stem(path), *verdict.exports}
+            names |= {_stem(path), *result.exports}
     found: dict[str, Outline] = {}
     for _ in range(FARTHEST):
         # A file that imports a leading name may lead on: a package, a class that inherits.

@@ -64,7 +64,7 @@ class Patterns:
             elif glob[-1] is not None:
                 self._shapes.append((glob[-1], number))
 
-    def verdict(self, path: str, *, is_directory: bool) -> bool | None:
+    def excludes(self, path: str, *, is_directory: bool) -> bool | None:
         """True: matched. False: negated. None: no pattern matches this path."""
         name = path[path.rfind("/") + 1 :]
         numbers = [*self._names.get(name, ()), *self._paths.get(path, ())]
@@ -82,9 +82,9 @@ class Patterns:
         """Whether a file matches, by itself or because a directory above it does."""
         parts = path.split("/")
         for depth in range(1, len(parts)):
-            if self.verdict("/".join(parts[:depth]), is_directory=True):
+            if self.excludes("/".join(parts[:depth]), is_directory=True):
                 return True
-        return bool(self.verdict(path, is_directory=False))
+        return bool(self.excludes(path, is_directory=False))
 
 
 def _strip(line: str) -> str:

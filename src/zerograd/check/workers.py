@@ -1,4 +1,4 @@
-"""Checks many files with several processes: every file gets a verdict, even if a process dies.
+"""Checks many files with several processes: every file gets a result, even if a process dies.
 
 A process that dies, or takes longer than a file may take, loses only the file it was checking. A short
 check starts no process.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zerograd.core.finding import Problem
-from zerograd.static.check_file import CLEAN, FileVerdict, verdict_on_file
+from zerograd.check.discover import stamp_of
+from zerograd.core.finding import Finding, Problem
+from zerograd.static.check_file import CLEAN, FileResult, result_for_file
+from zerograd.static.read.load import read_bytes
+from zerograd.static.read.source import Unreadable
 from zerograd.static.time_limit import LIMIT, TOO_LONG
 
 if TYPE_CHECKING:
@@ -47,6 +52,11 @@ class Job(NamedTuple):
     path: str
     named: bool = False
     explain: bool = False
+    stamp: tuple[int, int] | None = None
+    """The stamp of the file, if its certain findings get their fixes at once.
+
+    The modules that it imports are still parsed then, and all processes work.
+    """
 
 
 GetJob = Callable[[int], Job]
@@ -71,21 +81,43 @@ class _Span:
         return taken
 
 
-def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> list[FileVerdict]:
-    """The verdicts on so many files, in order."""
-    verdicts: list[FileVerdict] = []
+def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> list[FileResult]:
+    """The results for so many files, in order."""
+    results: list[FileResult] = []
     start = time.monotonic()
     for at in range(number):
         if processes > 1 and time.monotonic() - start > MOMENT:
             pool = _Pool(job, range(at, number), progress)
             try:
-                return verdicts + pool.run(processes)
+                return results + pool.run(processes)
             finally:
                 pool.end()
-        path, named, explain = job(at)
-        verdicts.append(verdict_on_file(path, named=named, explain=explain))
-        progress(len(verdicts), number)
-    return verdicts
+        one = job(at)
+        result = result_for_file(one.path, named=one.named, explain=one.explain)
+        results.append(_with_fixes(one, result) if result.findings else result)
+        progress(len(results), number)
+    return results
+
+
+def _with_fixes(
+    job: Job, result: FileResult, begin: Callable[[], object] | None = None
+) -> FileResult:
+    """A result, with a fix for each certain finding if the job asks for them; `begin` is called before each check of one."""
+    if job.stamp is None or not any(map(_CERTAIN, result.findings)):
+        return result
+    from zerograd.fix.document import Document
+    from zerograd.fix.repair import Tries, with_fixes
+
+    try:
+        document = Document(job.path, read_bytes(job.path))
+        if stamp_of(os.stat(job.path)) != job.stamp:
+            return result  # it is the result for a text that is gone
+    except (OSError, Unreadable):
+        return result
+    return with_fixes(document, result, _CERTAIN, Tries(begin=begin))
+
+
+_CERTAIN: Callable[[Finding], bool] = attrgetter("certain")
 
 
 def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
@@ -103,13 +135,15 @@ def _serve(pipe: Pipe, strangers: Sequence[Pipe]) -> None:
             unparsed = {}
             for number, job in chunk:
                 begin = partial(pipe.send, (number, None))
-                verdict = verdict_on_file(
+                result = result_for_file(
                     job.path, named=job.named, begin=begin, explain=job.explain
                 )
-                if verdict.unparsed:
-                    unparsed[number] = verdict.unparsed
-                elif verdict is not CLEAN:
-                    pipe.send((number, verdict))
+                if result.findings:
+                    result = _with_fixes(job, result, begin)
+                if result.unparsed:
+                    unparsed[number] = result.unparsed
+                elif result is not CLEAN:
+                    pipe.send((number, result))
             pipe.send(unparsed)
 
 
@@ -163,7 +197,7 @@ class _Pool:
         self.numbers = numbers
         self.done = numbers.start
         self.progress = progress
-        self.verdicts = [CLEAN] * len(numbers)
+        self.results = [CLEAN] * len(numbers)
         self.spans: list[_Span] = []
         self.lost: deque[dict[int, Job]] = deque()
         """Files of processes that died."""
@@ -174,7 +208,7 @@ class _Pool:
         for worker in self.workers:
             worker.end()
 
-    def run(self, processes: int) -> list[FileVerdict]:
+    def run(self, processes: int) -> list[FileResult]:
         """Check every file with this many processes."""
         from multiprocessing.connection import wait
 
@@ -192,10 +226,10 @@ class _Pool:
                 elif not worker.patience():
                     self._lose(worker, TOO_LONG)
             self.progress(self.done, self.numbers.stop)
-        return self.verdicts
+        return self.results
 
-    def _put(self, number: int, verdict: FileVerdict) -> None:
-        self.verdicts[number - self.numbers.start] = verdict
+    def _put(self, number: int, result: FileResult) -> None:
+        self.results[number - self.numbers.start] = result
         self.done += 1
 
     def _start(self, span: _Span) -> None:
@@ -224,15 +258,15 @@ class _Pool:
         if isinstance(message, dict):
             # A file without a message is clean.
             for at in worker.chunk:
-                self._put(at, FileVerdict(unparsed=message[at]) if at in message else CLEAN)
+                self._put(at, FileResult(unparsed=message[at]) if at in message else CLEAN)
             worker.busy = False
             if chunk := self._next(worker.span):
                 worker.give(chunk)
             return
-        number, verdict = message
+        number, result = message
         worker.at = number
-        if verdict is not None:
-            self._put(number, verdict)
+        if result is not None:
+            self._put(number, result)
             worker.at = None
             del worker.chunk[number]
 
@@ -246,7 +280,7 @@ class _Pool:
             culprit = next(iter(rest))
         if culprit is not None:
             job = rest.pop(culprit)
-            self._put(culprit, FileVerdict(problems=(Problem(job.path, why),), lasting=False))
+            self._put(culprit, FileResult(problems=(Problem(job.path, why),), lasting=False))
         # If that file is unknown, they are checked one by one.
         parts = [rest] if worker.at is not None else [{one: job} for one, job in rest.items()]
         self.lost.extendleft(part for part in parts if part)

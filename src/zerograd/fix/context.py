@@ -169,7 +169,9 @@ class Scene:
     def closure(self, call: ast.Call) -> ast.FunctionDef | None:
         """The function of this file that is an argument of the step."""
         first = call.args[0] if call.args else None
-        name = text_of(first).rpartition(".")[2] if isinstance(first, _NAMES) else ""
+        if not isinstance(first, _NAMES):
+            return None
+        name = text_of(first).rpartition(".")[2]
         for node in ast.walk(self.code.tree):
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return node

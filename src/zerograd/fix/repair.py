@@ -19,7 +19,7 @@ from zerograd.fix.context import Repair, Scene
 from zerograd.fix.document import Document, Overlap
 from zerograd.fix.edits import EditableCode, Refused
 from zerograd.rules.catalogue import BY_CODE
-from zerograd.static.check_file import FileVerdict, verdict_on_bytes
+from zerograd.static.check_file import FileResult, result_for_bytes
 from zerograd.static.read.positions import edit_in_cell, in_text
 from zerograd.static.read.source import Source
 
@@ -33,10 +33,10 @@ _Key = tuple[str, str, int]
 
 @dataclass
 class Repaired:
-    """A document after its repair: what was fixed, and the verdict on what is left."""
+    """A document after its repair: what was fixed, and the result for what is left."""
 
     document: Document
-    verdict: FileVerdict
+    result: FileResult
     fixed: list[Finding] = field(default_factory=list)
 
 
@@ -45,9 +45,13 @@ class Tries:
     """How many characters may still be checked for one file: counted, not timed."""
 
     left: int = MOST
+    begin: Callable[[], object] | None = None
+    """It is called before each check."""
 
     def spend(self, document: Document) -> None:
         """Counts one more check; `Refused` when there were too many."""
+        if self.begin is not None:
+            self.begin()
         self.left -= len(document.data)
         if self.left < 0:
             raise Refused(
@@ -62,7 +66,7 @@ def repair(
 
     `reported` says which findings of the original document are reported; the others stay as they are.
     """
-    done = Repaired(document, verdict_on_bytes(document.data, document.path))
+    done = Repaired(document, result_for_bytes(document.data, document.path))
     originals = _Originals(done, reported)
     tries = Tries()
     tried: set[_Key] = set()
@@ -77,14 +81,14 @@ def repair(
             continue
         finding, key = todo[0]
         tried.add(key)
-        fix = with_fix(done.document, finding, done.verdict, tries).fix
+        fix = with_fix(done.document, finding, done.result, tries).fix
         if fix is not None and (fix.safe or unsafe):
             done.fixed.append(finding)
             originals.repaired(key)
             moved = True
             done.document = done.document.edited(fix.edits)
-            done.verdict = verdict_on_bytes(done.document.data, document.path)
-    done.verdict = with_fixes(done.document, done.verdict, wanted, tries)
+            done.result = result_for_bytes(done.document.data, document.path)
+    done.result = with_fixes(done.document, done.result, wanted, tries)
     return done
 
 
@@ -118,12 +122,12 @@ class _Originals:
 
 def _keyed(done: Repaired) -> Iterator[tuple[Finding, _Key]]:
     """The document's own findings, each with a key that does not depend on the lines above it."""
-    if not done.verdict.findings:
+    if not done.result.findings:
         return
     source = done.document.source
     lines = source.lines
     seen: Counter[tuple[str, str]] = Counter()
-    for finding in done.verdict.findings:
+    for finding in done.result.findings:
         if finding.site.path == source.path:
             about = (finding.code, lines[in_text(finding, source).site.line - 1].strip())
             seen[about] += 1
@@ -131,29 +135,29 @@ def _keyed(done: Repaired) -> Iterator[tuple[Finding, _Key]]:
 
 
 def with_fixes(
-    document: Document, verdict: FileVerdict, wanted: Wanted, tries: Tries | None = None
-) -> FileVerdict:
-    """The verdict with a fix for each wanted finding, or with the reason why it has none."""
+    document: Document, result: FileResult, wanted: Wanted, tries: Tries | None = None
+) -> FileResult:
+    """The result with a fix for each wanted finding, or with the reason why it has none."""
     tries = tries or Tries()
     findings = tuple(
-        with_fix(document, finding, verdict, tries) if wanted(finding) else finding
-        for finding in verdict.findings
+        with_fix(document, finding, result, tries) if wanted(finding) else finding
+        for finding in result.findings
     )
-    return replace(verdict, findings=findings)
+    return replace(result, findings=findings)
 
 
-def with_fix(document: Document, finding: Finding, verdict: FileVerdict, tries: Tries) -> Finding:
+def with_fix(document: Document, finding: Finding, result: FileResult, tries: Tries) -> Finding:
     """A finding with the first fix that works, or with the reason why there is none."""
     try:
         source = document.source
-        others = [in_text(one, source) for one in verdict.findings]
+        others = [in_text(one, source) for one in result.findings]
         refused = "there is no simple fix"
         for number, one in enumerate(repairs(document.code, in_text(finding, source), others)):
             try:
                 edits = _placed(one, source)
                 repaired = document.edited(edits)
                 tries.spend(repaired)
-                if holds(repaired, finding, verdict):
+                if holds(repaired, finding, result):
                     safe = one.safe and finding.certain
                     return replace(finding, fix=Fix(one.message, safe, edits))
                 reason = "a second check still finds a problem in the repaired code"
@@ -191,9 +195,9 @@ def _placed(one: Repair, source: Source) -> tuple[Edit, ...]:
     return edits
 
 
-def holds(document: Document, finding: Finding, before: FileVerdict) -> bool:
+def holds(document: Document, finding: Finding, before: FileResult) -> bool:
     """Whether the finding is gone from the repaired document and no new one has appeared."""
-    after = verdict_on_bytes(document.data, document.path)
+    after = result_for_bytes(document.data, document.path)
     if len(after.problems) > len(before.problems):
         return False
     if sum(f.code == finding.code for f in after.findings) >= sum(
@@ -206,11 +210,11 @@ def holds(document: Document, finding: Finding, before: FileVerdict) -> bool:
     return all(count <= old[what] for what, count in new.items())
 
 
-def _counts(verdict: FileVerdict, *, but_windows: bool) -> Counter[tuple[str, bool]]:
+def _counts(result: FileResult, *, but_windows: bool) -> Counter[tuple[str, bool]]:
     """How many findings there are of each rule, and how many of them are certain."""
     found = [
         finding
-        for finding in verdict.findings
+        for finding in result.findings
         if not (but_windows and finding.level == "advice" and BY_CODE[finding.code].windows)
     ]
     certain = Counter((finding.code, True) for finding in found if finding.certain)

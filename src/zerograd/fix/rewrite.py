@@ -14,7 +14,7 @@ from zerograd.core.finding import Finding, Problem
 from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import repair, with_fixes
-from zerograd.static.check_file import FileVerdict
+from zerograd.static.check_file import FileResult
 from zerograd.static.read.load import read_bytes
 from zerograd.static.read.source import Unreadable
 
@@ -41,14 +41,14 @@ class Rewriter:
     """The files as they are, or would be, after the repair."""
 
     def file(
-        self, path: str, verdict: FileVerdict, wanted: Wanted, reported: Wanted | None = None
-    ) -> FileVerdict:
-        """Repair those findings of a file on disk that are reported; the verdict on what is left."""
+        self, path: str, result: FileResult, wanted: Wanted, reported: Wanted | None = None
+    ) -> FileResult:
+        """Repair those findings of a file on disk that are reported; the result for what is left."""
         try:
             document = Document(path, read_bytes(path))
         except Unreadable as error:
-            return replace(verdict, problems=(*verdict.problems, error.problem))
-        after, left, fixed = self._treated(document, verdict, wanted, reported)
+            return replace(result, problems=(*result.problems, error.problem))
+        after, left, fixed = self._treated(document, result, wanted, reported)
         if after.data == document.data:
             return left
         if self.mode == "diff":
@@ -58,7 +58,7 @@ class Rewriter:
                 exchange(path, document.data, after.data)
             except NotWritten as error:
                 problem = Problem(path, f"was not repaired: {error}")
-                return replace(verdict, problems=(*verdict.problems, problem))
+                return replace(result, problems=(*result.problems, problem))
             self.changed.add(os.path.abspath(path))
         self.repaired[path] = after.data
         self.fixed += fixed
@@ -68,25 +68,25 @@ class Rewriter:
         self,
         path: str,
         data: bytes,
-        verdict: FileVerdict,
+        result: FileResult,
         wanted: Wanted,
         reported: Wanted | None = None,
-    ) -> tuple[bytes, FileVerdict]:
+    ) -> tuple[bytes, FileResult]:
         """Repair what was read from standard input."""
         document = Document(path, data)
-        after, left, fixed = self._treated(document, verdict, wanted, reported)
+        after, left, fixed = self._treated(document, result, wanted, reported)
         self.fixed += fixed
         if self.mode == "diff":
             self.diff += difference(document, after)
         return after.data, left
 
     def _treated(
-        self, document: Document, verdict: FileVerdict, wanted: Wanted, reported: Wanted | None
-    ) -> tuple[Document, FileVerdict, int]:
+        self, document: Document, result: FileResult, wanted: Wanted, reported: Wanted | None
+    ) -> tuple[Document, FileResult, int]:
         if self.mode == "show":
-            return document, with_fixes(document, verdict, wanted), 0
+            return document, with_fixes(document, result, wanted), 0
         done = repair(document, wanted, unsafe=self.unsafe, reported=reported)
-        return done.document, done.verdict, len(done.fixed)
+        return done.document, done.result, len(done.fixed)
 
 
 def difference(before: Document, after: Document) -> bytes:

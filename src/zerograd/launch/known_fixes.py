@@ -8,7 +8,7 @@ from zerograd.core.finding import Finding, SourceKey
 from zerograd.core.records import replace
 from zerograd.fix.document import Document
 from zerograd.fix.repair import Tries, with_fix
-from zerograd.static.check_file import FileVerdict, verdict_on_bytes
+from zerograd.static.check_file import FileResult, result_for_bytes
 
 
 def with_known_fixes(
@@ -22,21 +22,21 @@ def with_known_fixes(
 class _KnownFixes:
     def __init__(self, sources: Mapping[SourceKey, Sequence[str]]) -> None:
         self._sources = sources
-        self._checked: dict[str, tuple[Document, FileVerdict]] = {}
+        self._checked: dict[str, tuple[Document, FileResult]] = {}
 
     def added(self, finding: Finding) -> Finding:
         site = finding.site
         if finding.fix is not None or site.cell is not None or not self._sources.get(site.path):
             return finding
-        document, verdict = self._check(site.path)
-        for one in verdict.findings:
+        document, result = self._check(site.path)
+        for one in result.findings:
             if one.place == finding.place:
-                return replace(finding, fix=with_fix(document, one, verdict, Tries()).fix)
+                return replace(finding, fix=with_fix(document, one, result, Tries()).fix)
         return finding
 
-    def _check(self, path: str) -> tuple[Document, FileVerdict]:
+    def _check(self, path: str) -> tuple[Document, FileResult]:
         if path not in self._checked:
             text = "\n".join(self._sources[path])
             document = Document(path, text.encode("utf-8", "replace"))
-            self._checked[path] = document, verdict_on_bytes(document.data, path)
+            self._checked[path] = document, result_for_bytes(document.data, path)
         return self._checked[path]

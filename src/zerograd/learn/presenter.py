@@ -123,7 +123,7 @@ class Terminal:
             return drawing.curves(part, self._width, self._paint)
         if isinstance(part, Buckets):
             return drawing.buckets(part, self._width, self._paint)
-        return self._verdict(part)
+        return self._command_report(part)
 
     def _paragraph(self, paragraph: str) -> Iterator[str]:
         # Lines are painted after wrapping, so code and emphasis must stay on one line.
@@ -145,7 +145,7 @@ class Terminal:
             yield f"│ {self._paint('label', line)}{' ' * (wide - len(line) - 1)}│"
         yield f"└{'─' * wide}┘"
 
-    def _verdict(self, part: CommandReport) -> Iterator[str]:
+    def _command_report(self, part: CommandReport) -> Iterator[str]:
         yield self._paint("dim", f"$ {part.command}")
         yield from text.render(part.report, color=self._color).rstrip("\n").split("\n")
 

@@ -228,7 +228,7 @@ def _json(given: object) -> str:
     return json.dumps(given).replace("<", "\\u003c")
 
 
-def _verdict(part: CommandReport) -> str:
+def _command_report(part: CommandReport) -> str:
     report = text.render(part.report).rstrip("\n")
     return (
         f'<figure><figcaption>zerograd says</figcaption><pre tabindex="0"><code>$ {escape(part.command)}\n'
@@ -259,7 +259,7 @@ _RENDERERS: dict[type, Callable[[Any], str]] = {
     Curves: _curves,
     Buckets: _buckets,
     TryOut: _try,
-    CommandReport: _verdict,
+    CommandReport: _command_report,
     Question: _question,
     Pause: _pause,
 }

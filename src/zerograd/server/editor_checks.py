@@ -15,7 +15,7 @@ from zerograd.core.records import replace
 from zerograd.core.suppressions import allows
 from zerograd.fix.document import Document
 from zerograd.fix.repair import Tries, with_fix
-from zerograd.static.check_file import CLEAN, FileVerdict, verdict_on_bytes
+from zerograd.static.check_file import CLEAN, FileResult, result_for_bytes
 from zerograd.static.read.load import from_bytes
 from zerograd.static.read.positions import in_text
 from zerograd.static.read.project import forget_modules
@@ -57,7 +57,7 @@ class Checked:
     """What a check says about a text."""
 
     text: Text
-    verdict: FileVerdict = CLEAN
+    result: FileResult = CLEAN
     findings: tuple[Finding, ...] = ()
     """Those that the settings select."""
     problems: tuple[Problem, ...] = ()
@@ -99,22 +99,22 @@ class Checker:
         if discovery.leaves_out(text.path, top):
             return Checked(text, problems=tuple(discovery.found.problems))
         memory = self._memories.setdefault(text.path, FileMemory())
-        verdict = verdict_on_bytes(text.data, text.path, memory=memory)
+        result = result_for_bytes(text.data, text.path, memory=memory)
         self._checked.add(os.path.abspath(text.path))
-        report = selected_report(verdict, settings, text.path, options)
-        broken = [one for one in verdict.problems if one.line is not None]
+        report = selected_report(result, settings, text.path, options)
+        broken = [one for one in result.problems if one.line is not None]
         kept = [one for one in report.errors if one not in broken]
         problems = (*discovery.found.problems, *kept)
-        return Checked(text, verdict, tuple(report.findings), problems, bool(broken))
+        return Checked(text, result, tuple(report.findings), problems, bool(broken))
 
 
 def with_repair(checked: Checked, finding: Finding) -> Finding:
     """A finding of a text with its fix, or with the reason why it has none."""
     document = Document(checked.text.path, checked.text.data)
     original = next(
-        one for one in checked.verdict.findings if (one.code, one.site) == _same(finding)
+        one for one in checked.result.findings if (one.code, one.site) == _same(finding)
     )
-    return with_fix(document, original, checked.verdict, Tries())
+    return with_fix(document, original, checked.result, Tries())
 
 
 def _same(finding: Finding) -> tuple[str, object]:

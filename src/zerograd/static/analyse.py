@@ -70,7 +70,7 @@ def analyse(source: Source, *, explain: bool = False, memory: FileMemory | None 
             loops.append(search.loops)
             search.explore_root()
             asked_callers |= search.asked_callers
-    except Cut:
+    except (Cut, RecursionError):
         cut[f"there is too much to follow, from {roots.current} on"] = None
         roots.unread += roots.left_out()
     finally:

@@ -28,15 +28,15 @@ _MARK = "zerograd:"
 
 
 @dataclass(frozen=True)
-class FileVerdict:
+class FileResult:
     """All that is known about one file, whatever the user selects: what the cache remembers."""
 
     findings: tuple[Finding, ...] = ()
     problems: tuple[Problem, ...] = ()
     depends: tuple[str, ...] = ()
-    """The other files and folders that the verdict depends on."""
+    """The other files and folders that the result depends on."""
     lasting: bool = True
-    """Whether the same bytes would get the same verdict again."""
+    """Whether the same bytes would get the same result again."""
     loops: tuple[TrainingLoop, ...] = ()
     """The training loops that the file leads to."""
     skipped: tuple[Problem, ...] = ()
@@ -47,7 +47,7 @@ class FileVerdict:
     """The import statements of a file that was not parsed: it may lead to the steps of other files."""
 
 
-CLEAN = FileVerdict()
+CLEAN = FileResult()
 
 
 def check_file(path: str | os.PathLike[str], *, pedantic: bool = False) -> Report:
@@ -85,14 +85,14 @@ def check_cells(cells: Sequence[tuple[int, str]], path: str) -> Report:
         return Report(errors=[Problem(path, TOO_LONG)], files=1)
 
 
-def verdict_on_file(
+def result_for_file(
     path: str,
     *,
     named: bool = False,
     begin: Callable[[], object] | None = None,
     explain: bool = False,
-) -> FileVerdict:
-    """The verdict on a file of the disk; `begin` is called before the file is parsed.
+) -> FileResult:
+    """The result for a file of the disk; `begin` is called before the file is parsed.
 
     Only a file that the user has named is parsed whatever its bytes say. `explain` accounts for each
     training loop.
@@ -100,43 +100,43 @@ def verdict_on_file(
     try:
         data = read_bytes(path)
     except Unreadable as error:
-        return FileVerdict(problems=(error.problem,), lasting=False)
+        return FileResult(problems=(error.problem,), lasting=False)
     notebook = path.endswith(".ipynb")
     if not named and not worth_parsing(data, notebook=notebook):
         lines = b"\n".join(import_lines(data)) if not notebook else b""
-        return FileVerdict(unparsed=lines) if lines else CLEAN
+        return FileResult(unparsed=lines) if lines else CLEAN
     if begin is not None:
         begin()
-    verdict = verdict_on_bytes(data, path, explain=explain)
-    if named or not any(problem.skippable for problem in verdict.problems):
-        return verdict
-    return replace(verdict, problems=(), skipped=verdict.problems)
+    result = result_for_bytes(data, path, explain=explain)
+    if named or not any(problem.skippable for problem in result.problems):
+        return result
+    return replace(result, problems=(), skipped=result.problems)
 
 
-def verdict_on_bytes(
+def result_for_bytes(
     data: bytes, path: str, *, explain: bool = False, memory: FileMemory | None = None
-) -> FileVerdict:
-    """The verdict on a file that holds these bytes: in bounded time, and without an exception.
+) -> FileResult:
+    """The result for a file that holds these bytes: in bounded time, and without an exception.
 
     With a memory of the file's earlier texts it has the findings and the problems alone.
     """
     try:
         with time_limit():
-            verdict = _verdict(from_bytes(data, path), explain, memory)
+            result = _result(from_bytes(data, path), explain, memory)
             if memory is not None or path.endswith(".ipynb"):
-                return verdict
+                return result
             exports = _exports(data, path)
-            return replace(verdict, exports=exports) if exports else verdict
+            return replace(result, exports=exports) if exports else result
     except Unreadable as error:
-        return FileVerdict(problems=(error.problem,))
+        return FileResult(problems=(error.problem,))
     except Overrun:
         from zerograd.static.read.project import forget_modules
 
         forget_modules()
         # A machine that is less busy may be fast enough.
-        return FileVerdict(problems=(Problem(path, TOO_LONG),), lasting=False)
+        return FileResult(problems=(Problem(path, TOO_LONG),), lasting=False)
     except Exception as error:  # noqa: BLE001 (our own bug in one file must not lose the others)
-        return FileVerdict(problems=(Problem(path, _bug(error)),))
+        return FileResult(problems=(Problem(path, _bug(error)),))
 
 
 def _exports(data: bytes, path: str) -> tuple[bytes, ...]:
@@ -157,13 +157,13 @@ def _bug(error: Exception) -> str:
     return f"was not checked: zerograd failed{where} ({error!r}); report this as a bug in zerograd"
 
 
-def _verdict(
+def _result(
     source: Source,
     explain: bool = False,
     memory: FileMemory | None = None,
     *,
     whole: bool = True,
-) -> FileVerdict:
+) -> FileResult:
     """Every finding that no comment allows, with its place as the user sees it."""
     from zerograd.static.analyse import analyse
 
@@ -171,10 +171,10 @@ def _verdict(
     try:
         analysis = analyse(source, explain=explain, memory=memory)
     except Unreadable as error:
-        return FileVerdict(problems=(*problems, error.problem))
+        return FileResult(problems=(*problems, error.problem))
     except (RecursionError, MemoryError):
         message = "is nested too deeply to be followed and was not checked; split it, or exclude it"
-        return FileVerdict(problems=(*problems, Problem(source.path, message)))
+        return FileResult(problems=(*problems, Problem(source.path, message)))
     if analysis.cut:
         message = f"was checked only in part ({analysis.cut}); split it, or exclude it"
         problems.append(Problem(source.path, message))
@@ -189,7 +189,7 @@ def _verdict(
         from zerograd.static.read.positions import PositionMap
 
         loops = list(map(PositionMap(source).loop_as_seen, loops))
-    return FileVerdict(
+    return FileResult(
         tuple(findings),
         tuple(problems),
         tuple(analysis.depends),
@@ -231,9 +231,9 @@ def _known(only: str = "") -> set[str]:
 
 
 def _report(source: Source, pedantic: bool, *, whole: bool = True) -> Report:
-    verdict = _verdict(source, whole=whole)
-    findings = [finding for finding in verdict.findings if finding.certain or pedantic]
-    report = Report(findings, list(verdict.problems), files=1)
+    result = _result(source, whole=whole)
+    findings = [finding for finding in result.findings if finding.certain or pedantic]
+    report = Report(findings, list(result.problems), files=1)
     if findings:
         report.sources.update(lines_of(source))
         add_sources(report)

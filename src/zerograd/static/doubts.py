@@ -52,8 +52,13 @@ class Doubts:
             return "it is made here and stepped only once"
         if rule.pairs_scaling and _trains_both_ways(subject, flow):
             return "one setting chooses both the backward and the step"
+        known = self.root.interpreter.known
+        if rule.outlives_calls and known.registered:
+            return "a function that clears is registered"
         if not rule.misses_backward or self.own_backwards is None:
             return ""
+        if subject.key in known.own_steps:
+            return "its step may do more than use gradients"
         if doubt := _other_backward(violation, self.own_backwards, flow):
             return doubt
         if subject.key.is_by_hand:

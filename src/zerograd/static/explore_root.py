@@ -289,7 +289,7 @@ class RootSearch:
         unseen = {
             key
             for act in acts
-            if isinstance(act.event, Unknown) and act.event.call
+            if isinstance(act.event, Unknown) and act.event.call and not act.inside
             for key in act.whose
         }
         if self.module.facts[self.module.tree].grads:

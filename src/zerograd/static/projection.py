@@ -234,7 +234,7 @@ class View:
             return orelse
         if _fails(orelse):
             return then
-        free = (self.leaves(orelse, quiet), self.leaves(then, quiet))
+        free = (alt.free[0] or self.leaves(orelse, quiet), self.leaves(then, quiet))
         if alt.site in self.turns:
             said = next(part.text for part in logic.parts(alt.test) if isinstance(part, Op))
             alt = replace(alt, test=Opaque(said, logic.reads(alt.test)))
@@ -248,7 +248,7 @@ class View:
             orelse=orelse or EMPTY,
             free=free,
             changing=changing,
-            optional=settled and orelse is None and self.is_the_clear(then),
+            optional=alt.optional or (settled and orelse is None and self.is_the_clear(then)),
         )
 
     def is_always_scaled(self) -> bool:
@@ -315,6 +315,8 @@ class View:
             runs = any(one.overlaps(key) for one in self.seen for key in act.whose)
             reached = any(map(self.touched, act.whose)) or (self.subject.params is None and runs)
             return event if reached and not self.clears else None
+        if isinstance(event, Unknown) and act.inside:
+            return event if any(map(self.is_mine, act.whose)) else None
         if isinstance(event, Unknown):
             reached = act.anyone or any(map(self.touched, act.whose)) or self.is_restored(act)
             return event if reached else None
@@ -326,7 +328,8 @@ class View:
             # A scaler keeps a record for each optimizer, whatever parameters they share.
             if act.anyone or any(map(self.is_mine, act.whose)):
                 return event
-            return replace(event, scaled=False, may=True) if self.may_share(act) else None
+            shared = self.may_share(act) or any(map(self.may_be, act.whose))
+            return replace(event, scaled=False, may=True) if shared else None
         if isinstance(event, Unscale) and act.anyone:
             return event
         return self.on_gradients(act, event)
@@ -456,7 +459,7 @@ class View:
             other = next((s for s in self.others if s.key == key), None)
             if other is None or other.params is None or params is None:
                 # Two optimizers never share parameters; one and a step by hand may.
-                unsure = self.subject.key.is_by_hand or key.may_be_got_by(self.subject.key)
+                unsure = self.subject.key.is_by_hand or self.may_be(key)
                 return None if unsure else False
             return other.params >= params
         if params is None:
@@ -474,6 +477,11 @@ class View:
         )
         known = key in self.fresh and all(param.object in self.fresh for param in params)
         return False if elsewhere or known else None
+
+    def may_be(self, key: Key) -> bool:
+        """Whether an optimizer that has another key may be the subject's."""
+        mine = self.subject.key
+        return key.may_be_item(mine) or key.may_be_got_by(mine) or key.may_be_kept_in(mine)
 
     def is_all(self, key: Key) -> bool:
         """Whether some loss runs through an object, and not only through a part of it."""

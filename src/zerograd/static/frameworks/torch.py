@@ -32,7 +32,7 @@ OPTIMIZER_NAME = pattern(
 NOT_AN_OPTIMIZER = pattern(
     r"sched|(^|_)lr|env(s|$|_)|state|param|config|cfg|args|name|path|option|optional|adopt|copt"
     r"|step|iter|freq|num|count|every|interval|epoch|size|rate|decay|fn$|func|cls|class|type|kwargs"
-    r"|dict|group|lr$|loss|metric|flag|mode|kind|str$",
+    r"|dict|group|lr$|loss|metric|flag|mode|kind|str$|closure|(^|_)(ema|swa|avg|averag)",
     re.IGNORECASE,
 )
 SCALER_NAME = pattern(r"scaler$|(^|_)amp$", re.IGNORECASE)

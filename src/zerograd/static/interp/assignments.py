@@ -158,6 +158,8 @@ class Assignments:
             given = [self.evaluator.peek(arg) for arg in source.args]
             keys = [item.keys for item in given if isinstance(item, Params)]
             params = keys[0] if len(keys) == 1 else None
+            if text_of(source.func).rpartition(".")[2][:1].isupper():
+                self.known.own_steps[self.env.key(target)] = params
         thing = Thing(self.env.key(target), role, params)
         if not self.emitter.quiet:
             # Unseen code has made it: each time, nothing is known of its gradients.

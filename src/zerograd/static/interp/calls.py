@@ -120,11 +120,14 @@ class Calls:
         if first not in module.imports or not self.names.is_closed(module, first):
             return False
         handed = (*node.args, *(keyword.value for keyword in node.keywords))
-        given = [self.evaluator.peek(arg) for arg in handed if not isinstance(arg, ast.Call)]
+        peeked = [
+            (arg, self.evaluator.peek(arg)) for arg in handed if not isinstance(arg, ast.Call)
+        ]
+        given = [value for _, value in peeked]
         wanted = self.functions.runs_models(given) or any(
             (isinstance(one, Fn) and self.graph.touches_gradients(one))
-            or self.effects.known.is_optimizer(one)
-            for one in given
+            or (isinstance(one, Thing) and self.objects.role(one, arg) is Role.OPTIMIZER)
+            for arg, one in peeked
         )
         if not wanted and vocabulary.is_class_name(name.rpartition(".")[2]):
             wanted = self.functions.shares_models(given)
@@ -242,6 +245,8 @@ class Calls:
             self.effects.unknown(node, owner.key)
             if func.attr.startswith("register_"):
                 self.effects.known.kept.add(owner.key)  # a hook that runs with each step
+        elif not role and self.works_on(owner, func.attr):
+            self.effects.may_touch_inside(node, owner, func.attr)
         self.effects.hand_to_unseen(node, arguments, func.attr)
         if func.attr in vocabulary.CUT:
             return Tensor()
@@ -254,6 +259,12 @@ class Calls:
         if known:
             return method
         return self.effects.result_of([owner], arguments)
+
+    def works_on(self, owner: Thing, name: str) -> bool:
+        """Whether a method may do something to an optimizer that its object holds."""
+        if self.effects.known.holds.get(owner.key):
+            return not vocabulary.is_benign(name)
+        return vocabulary.meddles(name)
 
     def unseen_method(self, node: ast.Call, owner: Thing) -> None:
         """A method that cannot be seen may do anything with what its object holds."""

@@ -356,7 +356,8 @@ class Conditions:
         if not isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
         value = self.evaluator.peek(target)
-        if isinstance(value, Thing) and self.objects.role(value, target):
+        if isinstance(value, Thing):
+            self.objects.role(value, target)
             return value.key, present
         if isinstance(target, ast.Subscript) and self.objects.used_as(target):
             return self.env.key(target), present

@@ -103,6 +103,9 @@ class Constructors:
         if not any(isinstance(argument, (Thing, Params)) for argument in arguments or ()):
             self.known.fresh.add(key)
             self.effects.announce(node, key)
+        self.known.holds[key] = {one.key for one in arguments or () if isinstance(one, Thing)}
+        given = [one.keys for one in arguments or () if isinstance(one, Params)]
+        self.known.own_steps[key] = given[0] if len(given) == 1 else None
         return Thing(key, made=True)
 
     def built_leaf(self, node: ast.expr) -> Thing:

@@ -137,6 +137,8 @@ class Contexts:
     def entered(self, context: ast.expr) -> tuple[Value, Callable[[], object] | None]:
         """The value of `as`, and what an object of the project does when its block ends."""
         value = self.evaluator.value(context)
+        if isinstance(value, Thing) and self.functions.known.holds.get(value.key):
+            self.functions.effects.may_touch_inside(context, value, "__enter__")
         if not isinstance(value, Thing) or value.klass is None:
             return value, None
         enter = self.objects.attribute(value, "__enter__")
@@ -252,6 +254,8 @@ class Contexts:
             test = self.conditions.expression(context.test)
             return test if then is not None else Op("not", (test,))
         if isinstance(context, ast.Call):
+            if context.args and isinstance(self.evaluator.peek(context.func), Fn):
+                return None  # of the project: its arguments say what it does
             enabled = keyword(context, "enabled")
             if enabled is not None and self.is_local(context.func) is not None:
                 return self.conditions.expression(enabled)

@@ -23,6 +23,7 @@ from zerograd.static.read.values import (
     Each,
     Fn,
     Grad,
+    KnownDict,
     Lit,
     Many,
     Params,
@@ -200,15 +201,35 @@ class Effects:
         quiet = self.emitter.quiet
         if not quiet and (vocabulary.CLEARS.search(name) or any(map(_clears, arguments))):
             self.act_on(Zero, node, NOBODY, may=True)
-        for argument in arguments:
-            for item in argument.items if isinstance(argument, Many) else (argument,):
-                if isinstance(item, Thing) and self.known.is_optimizer(item):
-                    if not SCHEDULER.search(name):
-                        self.known.handed.add(item.key)
-                    if vocabulary.KEEPS.search(name):
-                        self.known.kept.add(item.key)
-                    if not vocabulary.is_benign(name) and not quiet:
-                        self._hand_over(node, item.key, name, gap)
+            self.known.registered |= any(map(_clears, arguments))
+        if vocabulary.is_benign(name):
+            quiet = 1
+        for item in (one for argument in arguments for one in _items(argument)):
+            if self.known.is_optimizer(item):
+                if not SCHEDULER.search(name):
+                    self.known.handed.add(item.key)
+                if vocabulary.KEEPS.search(name):
+                    self.known.kept.add(item.key)
+                if not quiet:
+                    self._hand_over(node, item.key, name, gap)
+            elif not quiet:
+                self.may_touch_inside(node, item, name, gap)
+
+    def may_touch_inside(
+        self,
+        node: ast.expr,
+        owner: Thing,
+        name: str,
+        gap: NotFollowed = NotFollowed.UNSEEN_CALL,
+    ) -> None:
+        """Unseen code gets an object, or is a method of it: it may do something to an optimizer that the object holds.
+
+        Also to the parameters of the object, if its name says so and it is called for what it does, not for a loss.
+        """
+        touches = vocabulary.meddles(name) and not vocabulary.only_clips(name)
+        inside = not touches or self.mode.statement is not node
+        for key in (owner.key, *self.known.holds.get(owner.key, ())):
+            self._may_touch(node, key, name, gap, inside=inside)
 
     def hand_models(self, node: ast.Call, arguments: list[Value]) -> None:
         """A function that an object was given, and that it hands its models, may clear them."""
@@ -225,11 +246,17 @@ class Effects:
         if vocabulary.works_on_optimizers(name):
             self.unknown(node, key, gap)
             return
-        out = self.emitter.divert()
-        self.unknown(node, key, gap)
-        touched = Seq(tuple(self.emitter.restore(out)))
-        test = Opaque(f"{name}() touches the gradients", call=self.env.frame.call)
-        self.emitter.add(Alt(test, touched, Seq(()), self.emitter.site(node)))
+        self._may_touch(node, key, name, gap)
+
+    def _may_touch(
+        self, node: ast.expr, key: Key, name: str, gap: NotFollowed, *, inside: bool = False
+    ) -> None:
+        event = self.emitter.event(Unknown, node)
+        act = Act(event, whose=frozenset({key}), gap=gap, inside=inside)
+        test = Opaque(f"{name}() touches the gradients", stable=False, call=self.env.frame.call)
+        site = self.emitter.site(node)
+        # If it does, nothing is known, so no more is assumed.
+        self.emitter.add(Alt(test, act, Seq(()), site, free=(True, False), optional=True))
 
     def result_of(
         self,
@@ -282,6 +309,16 @@ class Effects:
                 for act in arm:
                     if isinstance(act.event, Backward):
                         act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
+
+
+def _items(value: Value) -> Iterator[Thing]:
+    """The objects that are handed over, alone or in a list or a dictionary."""
+    if isinstance(value, Thing):
+        yield value
+    elif isinstance(value, Many):
+        yield from (item for one in value.items for item in _items(one))
+    elif isinstance(value, KnownDict):
+        yield from (item for _, one in value.items for item in _items(one))
 
 
 def _clears(value: Value) -> bool:

@@ -46,6 +46,8 @@ class Act(Emit):
     """zero: of one tensor, not of all that a module or an optimizer holds."""
     unless_cleared: bool = False
     """unknown: counts only if the code never clears the subject itself."""
+    inside: bool = False
+    """unknown: counts only for optimizers that the objects hold."""
     within: tuple[ast.AST, ...] = ()
     """backward of a loss that is not divided: its loop, and the functions between that and the call."""
     subject: str = ""

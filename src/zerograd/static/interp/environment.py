@@ -146,6 +146,8 @@ class Mode:
         """A test selects some of those parameters."""
         self.unguarded = True
         """Nothing has asked whether `.grad` is None."""
+        self.statement: ast.expr | None = None
+        """The latest expression that is a statement: nobody uses its value."""
 
 
 class Environment:
@@ -273,8 +275,16 @@ class KnownObjects:
         """What accelerate or Fabric has prepared, and by which name."""
         self.handed: set[Key] = set()
         """Objects that the code has given away: others may do something to them."""
+        self.holds: dict[Key, set[Key]] = {}
+        """What objects of unseen classes were made with."""
         self.kept: set[Key] = set()
         """Optimizers of which something unseen keeps hold: what their steps leave behind is unknown."""
+        self.own_steps: dict[Key, frozenset[Key] | None] = {}
+        """Objects of classes that no library has, and the parameters they were made with.
+
+        If one is an optimizer, its step may do more than use gradients."""
+        self.registered = False
+        """Unseen code was given a function that clears: nobody sees when it calls it."""
         self.frozen: set[Key] = set()
         """Objects that no gradient reaches now."""
         self.perhaps_frozen: set[Key] = set()

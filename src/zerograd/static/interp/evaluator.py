@@ -15,7 +15,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment
 from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.file_index import children
-from zerograd.static.read.values import Frame, Value, mix
+from zerograd.static.read.values import NOTHING, Frame, Value, mix
 
 _LEAVES = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
 """What follows one of these in its block is never reached."""
@@ -40,6 +40,7 @@ class Evaluator:
         self.expressions: ExpressionHandlers = {}
         self.statements: StatementHandlers = {}
         self._add_handlers: Callable[[], None] | None = add_handlers
+        self._peeked: set[ast.expr] = set()
 
     def complete(self) -> None:
         """Fill the tables, if they are empty."""
@@ -77,13 +78,20 @@ class Evaluator:
             self.emitter.resume(before)
 
     def peek_in(self, frame: Frame, node: ast.expr) -> Value:
-        """The value of an expression in another frame, without its effects."""
+        """The value of an expression in another frame, without its effects.
+
+        Nothing is known of one that leads to itself: `def parameters(self): return self.inner.parameters()`.
+        """
+        if node in self._peeked:
+            return NOTHING
         self.complete()
+        self._peeked.add(node)
         here, self.env.frame = self.env.frame, frame
         try:
             return self.peek(node)
         finally:
             self.env.frame = here
+            self._peeked.discard(node)
 
     def run(self, body: Sequence[ast.stmt]) -> bool:
         """Interprets statements in order; True if what follows them is never reached."""

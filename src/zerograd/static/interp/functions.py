@@ -32,6 +32,7 @@ from zerograd.static.read.values import (
     Klass,
     Lit,
     Many,
+    Origin,
     Params,
     Tensor,
     Thing,
@@ -245,6 +246,7 @@ class Functions:
                 result = replace(result, scaled=None)
             left_open = not facts.returns and not isinstance(fn.node, ast.Lambda)
             return replace(result, divided=None) if facts.divides or left_open else result
+        self._decorate(fn, node, arguments)
         values, aliases, tests = self._bind(fn, node, arguments)
         returned = self.activations.enter(fn, values, aliases, tests)
         if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
@@ -252,6 +254,25 @@ class Functions:
             made = self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
             return self._of_factory(made, _asked_parameters(fn, values))
         return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
+
+    def _decorate(self, fn: Fn, node: ast.Call, arguments: list[Value]) -> None:
+        """What a decorator around a function may do to what the function is handed."""
+        for decorator in getattr(fn.node, "decorator_list", ()):
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = text_of(called).rpartition(".")[2]
+            made = self.evaluator.peek_in(Frame(fn.module), called)
+            if isinstance(made, Fn):
+                wraps = self.graph.touches_gradients(made)
+            elif isinstance(made, Origin) and made.name.startswith("torch."):
+                wraps = False
+            else:
+                wraps = vocabulary.meddles(name) and registry.context_named(name) is None
+            if wraps:
+                given = [*arguments, fn.owner] if fn.owner is not None else arguments
+                gap = NotFollowed.UNFOLLOWED_CALL
+                for item in (one for value in given for one in parts(value)):
+                    if isinstance(item, Thing):
+                        self.effects.unknown(node, item.key, gap)
 
     def can_enter(self, fn: Fn) -> bool:
         """Whether a function is not entered already, and not too deep in others."""
@@ -358,15 +379,15 @@ class Functions:
         """Whether the object of a method keeps another one through which its methods step."""
         if not isinstance(fn.owner, Thing) or fn.klass is None:
             return False
-        lineage = self.classes.lineage(fn.owner.klass or fn.klass)
-        key = fn.owner.key
-        names = [attr for base in lineage for attr in base.module.attributes_of(base.node)]
-        kept = (self.env.heap.get(key.attribute(name)) for name in names)
-        held = [part for value in kept if value is not None for part in parts(value)]
-        if not any(isinstance(value, (Fn, Thing)) for value in held):
-            return False
-        methods = [method for base in lineage for method in self.classes.methods(base)]
-        called = set().union(*(one.module.facts[one.node].called for one in methods))
+        names, called = self.classes.members(fn.owner.klass or fn.klass)
+        key, heap = fn.owner.key, self.env.heap
+        kept = [value for name in names if (value := heap.get(key.attribute(name))) is not None]
+        held = [
+            part
+            for value in kept
+            for part in parts(value)
+            if isinstance(part, Fn) or (isinstance(part, Thing) and part.klass is not None)
+        ]
         by_name = "getattr" in called and any(map(self._steps, held))
         return by_name or self.graph.steps_through(called, held)
 

@@ -216,7 +216,8 @@ class LibraryCalls:
             return self.constructors.several(node, made.items)
         if node.args and registry.WRAPPERS.search(last):
             return unwrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
-        self.effects.hand_to_unseen(node, arguments, last)
+        if not name.startswith("torch."):
+            self.effects.hand_to_unseen(node, arguments, last)
         leaf = last == "Parameter" or is_constant(keyword(node, "requires_grad"), True)
         built = vocabulary.is_class_name(last) and (
             not name.startswith("torch.") or name.startswith("torch.nn.")

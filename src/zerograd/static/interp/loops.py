@@ -360,15 +360,19 @@ class Loops:
 
     def resumed(self, node: ForLoop | ast.While) -> list[Flow]:
         """What a generator may do to gradients before each iteration of a loop over it."""
-        iterable = stripped(node.iter) if isinstance(node, (ast.For, ast.AsyncFor)) else None
-        called = self.evaluator.peek(iterable.func) if isinstance(iterable, ast.Call) else None
-        if iterable is None or not isinstance(called, Fn):
+        if isinstance(node, ast.While):
             return []
-        facts = called.module.facts[called.node]
-        if not facts.yields or not facts.touches:
-            return []
+        effects = self.assignments.effects
         out = self.emitter.divert()
-        self.assignments.effects.unseen(iterable, NOBODY, NotFollowed.UNFOLLOWED_CALL)
+        for call in (part for part in nodes(node.iter) if isinstance(part, ast.Call)):
+            called = self.evaluator.peek(call.func)
+            if isinstance(called, Fn):
+                facts = called.module.facts[called.node]
+                if facts.yields and facts.touches:
+                    effects.unseen(call, NOBODY, NotFollowed.UNFOLLOWED_CALL)
+            else:
+                handed = [self.evaluator.peek(arg) for arg in call.args]
+                effects.hand_to_unseen(call, handed, text_of(call.func).rpartition(".")[2])
         return self.emitter.restore(out)
 
     def length(self, node: ForLoop | ast.While) -> Expr | None:

@@ -50,6 +50,8 @@ class KnownClasses:
     """By method: the attribute that holds each argument."""
     silent: dict[ast.ClassDef, bool] = field(default_factory=dict)
     """By class: whether what it inherits unseen leaves gradients alone."""
+    members: dict[ast.ClassDef, tuple[list[str], set[str]]] = field(default_factory=dict)
+    """By class: its attributes, and what its methods call."""
 
 
 class Classes:
@@ -104,6 +106,20 @@ class Classes:
         known = self.known.methods.get(klass.node)
         if known is None:
             known = self.known.methods[klass.node] = list(methods_of(klass))
+        return known
+
+    def members(self, klass: Klass) -> tuple[list[str], set[str]]:
+        """The attributes that a class and its visible bases assign, and the names that their methods call.
+
+        They are asked for at every call of a method: to keep them saves 1 % of a check (69 training repositories).
+        """
+        known = self.known.members.get(klass.node)
+        if known is None:
+            lineage = self.lineage(klass)
+            names = [attr for base in lineage for attr in base.module.attributes_of(base.node)]
+            methods = (method for base in lineage for method in self.methods(base))
+            called = set().union(*(one.module.facts[one.node].called for one in methods))
+            known = self.known.members[klass.node] = (list(dict.fromkeys(names)), called)
         return known
 
     def defines(self, klass: Klass, name: str) -> bool:
@@ -168,8 +184,16 @@ _EMPTY = (Lit(None), Many(()), KnownDict(()))
 
 
 def _added(klass: Klass, attr: str) -> Iterator[tuple[Function, ast.expr, bool]]:
-    """What the methods of a class add to a list that its objects keep; each is one object, or a list of them."""
-    for method in klass.module.methods_of(klass.node).values():
+    """What the methods of a class add to a list that its objects keep; each is one object, or a list of them.
+
+    Only a method whose facts say that it may add is walked through: that saves 2 % of a check (69 training
+    repositories).
+    """
+    module = klass.module
+    grows = attr in module.counted
+    for method in module.methods_of(klass.node).values():
+        if not grows and f"self.{attr}.append" not in module.facts[method].calls:
+            continue
         for node in nodes(method):
             if isinstance(node, ast.AugAssign) and text_of(node.target) == f"self.{attr}":
                 yield method, node.value, True
@@ -495,6 +519,8 @@ class Objects:
             role = self._by_use(text_of(node))
         if role:
             roles[thing.key] = role
+        if role is Role.OPTIMIZER and thing.key in self.known.own_steps:
+            self.known.params.setdefault(thing.key, self.known.own_steps[thing.key])
         return role
 
     def used_as(self, node: ast.expr) -> Role:

@@ -87,6 +87,7 @@ class Statements:
 
     def expression(self, node: ast.Expr) -> None:
         """An expression as a statement."""
+        self.mode.statement = node.value
         self.evaluator.value(node.value)
         if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
             owner = self.env.name(node.value.func.value)

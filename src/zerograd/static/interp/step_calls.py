@@ -83,6 +83,7 @@ class StepCalls:
         if arguments and isinstance(arguments[0], Fn):
             self.functions.call(arguments[0], node, [], force=True)
         self.objects.role(replace(owner, role=Role.OPTIMIZER))
+        self.known.own_steps[owner.key] = owner.params
         self.effects.step(node, owner.key)
         unseen = bool(arguments) and not isinstance(arguments[0], (Fn, Lit))
         if seen_to_clear_after_use(method):

@@ -84,6 +84,26 @@ class Key(tuple[KeyPart, ...]):
             return False
         return bool(one.call and two.call)
 
+    def may_be_kept_in(self, other: Key) -> bool:
+        """Whether one is an item of a collection, and the other one may be in it, too.
+
+        Two collections of one object may hold the same; two variables are taken for two collections, and what
+        was made in the code that is read for no item of them.
+        """
+        mine, its = self.collection, other.collection
+        if mine is None or its is None:
+            alone = self if mine is None else other
+            return mine != its and not isinstance(alone[-1], AllocationSite)
+        return mine != its and (mine.overlaps(its) or (len(mine) > 1 and mine[:-1] == its[:-1]))
+
+    @property
+    def collection(self) -> Key | None:
+        """The first collection on the path; None if there is none."""
+        for at, part in enumerate(self):
+            if isinstance(part, Item) or part is ANY_ITEM:
+                return Key(self[:at])
+        return None
+
     def called(self) -> Key:
         """What a call of this gives back."""
         return Key((*self, CALLED))

@@ -67,14 +67,18 @@ class Module:
 
     def values_of(self, name: str) -> list[ast.expr]:
         """What is assigned to variables of this name, anywhere in the module."""
-        found: dict[ast.AST, ast.expr] = {}
+        return list(self._assigned.get(name, {}).values())
+
+    @cached_property
+    def _assigned(self) -> dict[str, dict[ast.AST, ast.expr]]:
+        """By the name of a variable: each statement that assigns to it, and the value."""
+        found: dict[str, dict[ast.AST, ast.expr]] = {}
         for facts in self.facts.values():
             for node in facts.assigns:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(one, ast.Name) and one.id == name for one in targets):
-                    if node.value is not None:
-                        found[node] = node.value
-        return list(found.values())
+                for one in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(one, ast.Name) and node.value is not None:
+                        found.setdefault(one.id, {})[node] = node.value
+        return found
 
     def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
         """The methods that a class defines itself, the first of each name."""

@@ -310,7 +310,10 @@ def then(value: Value, done: str) -> Value:
     """A value that something was done with."""
     if not isinstance(value, Tensor) or not value.calls:
         return value
-    calls = [one._replace(then=f"{one.then}{done}"[:MOST_TEXT]) for one in value.calls]
+    calls = [
+        Called(one.key, one.read, f"{one.then}{done}"[:MOST_TEXT], one.unsure)
+        for one in value.calls
+    ]
     return replace(value, calls=frozenset(calls))
 
 

@@ -100,6 +100,12 @@ def meddles(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def only_clips(name: str) -> bool:
+    """Whether an unseen function of this name clips gradients, and does not clear them."""
+    return "clip" in name.lower() and CLEARS.search(name) is None
+
+
+@lru_cache(maxsize=4096)
 def works_on_optimizers(name: str) -> bool:
     """Whether an unseen function of this name may clear or use what an optimizer steps."""
     return meddles(name) or _WORKS.search(name) is not None or name[:1].isupper()
