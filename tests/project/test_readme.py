@@ -10,6 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 from support import tiers
 from support.command import Done, zerograd
 from support.paths import ROOT
@@ -81,6 +86,15 @@ def test_every_file_the_readme_points_at_exists() -> None:
         page = ROOT / name
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{name} points at {target}"
+
+
+def test_the_lines_that_install_name_the_package_and_its_command() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    printed = README.read_text(encoding="utf-8")
+    package = project["name"]
+    assert package in project["scripts"], "uvx runs the command that has the name of the package"
+    for line in (f"pip install {package} ", f"pipx install {package} ", f"uvx {package} check "):
+        assert f"\n{line}" in printed
 
 
 @tiers.long
