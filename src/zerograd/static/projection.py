@@ -111,6 +111,8 @@ class View:
     fresh: set[Key]
     seen: frozenset[Key] = frozenset()
     """Everything that some loss runs through."""
+    through: frozenset[Key] = frozenset()
+    """The same without `self`, if attributes of `self` are among it."""
     fed: set[int] = field(default_factory=set)
     """The loops in which something fills the subject, or may fill it."""
     feeding: set[Site] = field(default_factory=set)
@@ -137,6 +139,8 @@ class View:
         acts = [part for part in walk(flow) if isinstance(part, Act)]
         self.backwards = [act for act in acts if isinstance(act.event, Backward)]
         self.seen = frozenset().union(*(act.whose | act.perhaps for act in self.backwards))
+        attributes = frozenset(one for one in self.seen if one != SELF and one.is_inside(SELF))
+        self.through = self.seen - {SELF} if attributes else self.seen
         self.filled = any(self.event(act) is not None for act in self.backwards)
         self.note_feeding(flow, [])
         scalers = {key for key, role in self.roles.items() if role is SCALER}
@@ -341,7 +345,7 @@ class View:
         if self.roles.get(key) is Role.OPTIMIZER:
             return False
         if self.subject.params is None and not self.others:
-            return any(part.overlaps(key) for part in (self.subject.key, *self.seen))
+            return any(part.overlaps(key) for part in (self.subject.key, *self.through))
         held = (self.subject.key, *(self.subject.params or ()))
         return any(part.is_inside(key) for part in held)
 

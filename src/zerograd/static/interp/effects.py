@@ -226,8 +226,7 @@ class Effects:
 
         Also to the parameters of the object, if its name says so and it is called for what it does, not for a loss.
         """
-        touches = vocabulary.meddles(name) and not vocabulary.only_clips(name)
-        inside = not touches or self.mode.statement is not node
+        inside = not vocabulary.may_clear_model(name) or self.mode.statement is not node
         for key in (owner.key, *self.known.holds.get(owner.key, ())):
             self._may_touch(node, key, name, gap, inside=inside)
 

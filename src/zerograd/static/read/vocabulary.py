@@ -100,9 +100,15 @@ def meddles(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def only_clips(name: str) -> bool:
-    """Whether an unseen function of this name clips gradients, and does not clear them."""
-    return "clip" in name.lower() and CLEARS.search(name) is None
+def may_clear_model(name: str) -> bool:
+    """Whether an unseen function of this name may clear the gradients of a model that it is handed.
+
+    One that updates models moves weights (`ema.update(model)`), and one that clips or averages keeps gradients.
+    """
+    return meddles(name) and (CLEARS.search(name) is not None or not _KEEPS_GRADIENTS.search(name))
+
+
+_KEEPS_GRADIENTS = pattern(r"clip|averag|avg|reduce|sync|gather|broadcast|update", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
