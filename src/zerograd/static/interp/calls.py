@@ -120,14 +120,11 @@ class Calls:
         if first not in module.imports or not self.names.is_closed(module, first):
             return False
         handed = (*node.args, *(keyword.value for keyword in node.keywords))
-        peeked = [
-            (arg, self.evaluator.peek(arg)) for arg in handed if not isinstance(arg, ast.Call)
-        ]
-        given = [value for _, value in peeked]
+        given = [self.evaluator.peek(arg) for arg in handed if not isinstance(arg, ast.Call)]
         wanted = self.functions.runs_models(given) or any(
             (isinstance(one, Fn) and self.graph.touches_gradients(one))
-            or (isinstance(one, Thing) and self.objects.role(one, arg) is Role.OPTIMIZER)
-            for arg, one in peeked
+            or self.objects.is_used_as_optimizer(one)
+            for one in given
         )
         if not wanted and vocabulary.is_class_name(name.rpartition(".")[2]):
             wanted = self.functions.shares_models(given)

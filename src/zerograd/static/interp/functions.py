@@ -227,6 +227,7 @@ class Functions:
             or self._calls_by_name(fn, arguments)
             or self._calls_what_it_keeps(fn)
             or self._keeps(fn, arguments)
+            or self._hands_on(fn, arguments)
             or (bool(facts.returns) and any(map(self.known.is_optimizer, arguments)))
         )
         if not visible or not wanted or self.emitter.quiet > 3:
@@ -360,6 +361,15 @@ class Functions:
             return False
         facts = fn.module.facts[fn.node]
         return ("append" in facts.called or bool(facts.stored)) and any(map(self._steps, arguments))
+
+    def _hands_on(self, fn: Fn, arguments: list[Value]) -> bool:
+        """Whether a function is handed an optimizer, and calls a function that it is handed or finds in a collection."""
+        facts = fn.module.facts[fn.node]
+        formal = {arg.arg for arg in parameters(fn.node)}
+        if facts.called.isdisjoint(facts.assigned | formal):
+            return False
+        given = [part for one in arguments for part in parts(one)]
+        return any(map(self.objects.is_used_as_optimizer, given))
 
     def _collects(self, klass: Klass) -> bool:
         """Whether the methods of a class add to a list of its object: `self.hooks.append(hook)`."""

@@ -523,6 +523,12 @@ class Objects:
             self.known.params.setdefault(thing.key, self.known.own_steps[thing.key])
         return role
 
+    def is_used_as_optimizer(self, value: Value) -> bool:
+        """Whether an object is known to be an optimizer, or the file uses what has its name as one."""
+        if not isinstance(value, Thing):
+            return False
+        return (self.role(value) or self._by_use(str(value.key))) is Role.OPTIMIZER
+
     def used_as(self, node: ast.expr) -> Role:
         """The role in which the file uses a name, whatever it was given."""
         text = text_of(node)
