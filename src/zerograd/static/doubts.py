@@ -1,7 +1,8 @@
 """What speaks against a violation that rests on something that was not seen: then it is only possible.
 
 A backward that is taken to reach other optimizers only, gradients that are set or used by hand, a setting that
-chooses both the backward and the step, an optimizer that is made and stepped once, as in a test.
+chooses both the backward and the step, a count that decides about the clear and the step, an optimizer that is made
+and stepped once, as in a test.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from zerograd.core.events import Backward, Site, Step
+from zerograd.core.events import Backward, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Violation
+from zerograd.explore import logic
 from zerograd.explore.decisions import Decision
 from zerograd.explore.explore import Outcome
-from zerograd.explore.flow import Flow, walk
+from zerograd.explore.flow import Alt, Flow, walk
+from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
@@ -41,6 +44,8 @@ class Doubts:
         if subject is None:
             return outcome
         doubt = self.doubt(outcome.rule, outcome.violation, subject, flow)
+        if not doubt and outcome.rule.outlives_calls and _has_one_count(outcome, subject, flow):
+            doubt = "the count that closes a window also clears"
         if not doubt:
             return outcome
         decision = Decision(doubt, outcome=False, weight=2)
@@ -116,6 +121,34 @@ class Doubts:
         top = [fn.node] if fn is not None else _statements(self.module.tree)
         own = {*self.module.facts} & self.root.interpreter.nesting.inlined
         return nodes(*top, *own)
+
+
+def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:
+    """Whether a violation rests on a test of a count, which clears, and another test of the same count steps.
+
+    `(step.number - 1) % n == 0` clears, `step.number % n == 0` steps: both are assumed, because nobody sees who counts.
+    """
+    assumed = {one.test for path in outcome.decisions for one in path if "%" in one.test}
+    if not assumed:
+        return False
+    clears: list[Expr] = []
+    steps: list[Expr] = []
+    for alt in walk(flow):
+        if isinstance(alt, Alt) and any(_is_remainder(part) for part in logic.parts(alt.test)):
+            acts = [act for act in walk(alt) if isinstance(act, Act)]
+            if logic.show(alt.test) in assumed and any(isinstance(a.event, Zero) for a in acts):
+                clears.append(alt.test)
+            if any(isinstance(a.event, Step) and subject.key in a.whose for a in acts):
+                steps.append(alt.test)
+    return any(
+        logic.reads(clear) == logic.reads(step) and clear != step
+        for clear in clears
+        for step in steps
+    )
+
+
+def _is_remainder(part: Expr) -> bool:
+    return isinstance(part, Op) and part.op == "%"
 
 
 def _is_moved_twice(violation: Violation, flow: Flow) -> bool:
