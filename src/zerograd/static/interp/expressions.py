@@ -128,6 +128,8 @@ class Expressions:
             return self.objects.item(owner, text)
         if isinstance(owner, (Params, Grad, Tensor)):
             return owner
+        if isinstance(owner, Lit) and isinstance(owner.value, str) and isinstance(key, Lit):
+            return Lit(None)  # the keys of a dict, taken for its values: no object
         return NOTHING
 
     def binary(self, node: ast.BinOp) -> Value:

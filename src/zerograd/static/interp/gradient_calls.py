@@ -21,7 +21,7 @@ from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Facts, nodes, reached, text_of
-from zerograd.static.read.keys import Key
+from zerograd.static.read.keys import AllocationSite, Key
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -199,14 +199,17 @@ class BackwardCalls:
         return bool(values) and all(map(is_scalar, values))
 
     def _bypassed(self, owner: Value) -> str:
-        """The wrapper that had to run this backward; an optimizer that runs it knows what it does."""
+        """The wrapper that had to run this backward; an optimizer that runs it knows what it does.
+
+        What is a wrapper only by its use, and was not seen to be made, may be a plain module here.
+        """
         if self._is_in_optimizer():
             return ""
         if self.gate.accumulating:
             return self.gate.accumulating
         for key in roots(owner)[0]:
             name = registry.bypassed_name(self.known.roles.get(key, Role.NONE))
-            if name:
+            if name and isinstance(key[0], AllocationSite):
                 return name
             for prepared, wrapper in self.known.prepared.items():
                 if key.is_inside(prepared):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
-from zerograd.static.frameworks.table import RunsBackward
+from zerograd.static.frameworks.table import Role, RunsBackward
 from zerograd.static.frameworks.torch import (
     NOT_AN_OPTIMIZER,
     OPTIMIZER_NAME,
@@ -105,13 +105,16 @@ def idle_loss(
 
 
 def _silent_closure(step: ast.Call, module: Module | None) -> ast.AST | None:
-    """What the closure of a step gives back, if it is a function of the file that may run no backward."""
+    """What the closure of a step gives back, if it is a function of the file that may run no backward.
+
+    An optimizer of an unseen class may run the backward of what the closure gives back itself.
+    """
     given = step.args[0] if len(step.args) == 1 and not step.keywords else None
-    if (
-        module is None
-        or not isinstance(given, ast.Name)
-        or not text_of(step.func).endswith(".step")
-    ):
+    owner, _, name = text_of(step.func).rpartition(".")
+    if module is None or not isinstance(given, ast.Name) or name != "step":
+        return None
+    made = (value for value in module.values_of(owner) if isinstance(value, ast.Call))
+    if any(vocabulary.role_of_call(text_of(one.func)) is not Role.OPTIMIZER for one in made):
         return None
     named = [one for one in module.facts if getattr(one, "name", "") == given.id]
     if len(named) != 1 or not only_steps(named[0]):
