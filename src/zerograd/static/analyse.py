@@ -89,7 +89,7 @@ def analyse(source: Source, *, explain: bool = False, memory: FileMemory | None 
     if not module.facts[module.tree].mentions:
         # The file does nothing to gradients itself: that it leads to a step was only a guess.
         cut.clear()
-    for event in (*untrained_modules(module), *never_stepped(module, project.read)):
+    for event in (*untrained_modules(module), *never_stepped(module, project)):
         from zerograd.static.rule_groups import broken_by
 
         for outcome in broken_by(event):

@@ -26,6 +26,7 @@ from zerograd.static.read.file_index import (
 )
 from zerograd.static.read.module import Module
 from zerograd.static.read.parents import FUNCTIONS
+from zerograd.static.read.project import Project
 
 _READS = frozenset(
     {"zero_grad", "state_dict", "load_state_dict", "param_groups", "add_param_group", "defaults", "state"}
@@ -59,8 +60,8 @@ _HARMLESS = frozenset({"train", "eval", "zero_grad", "no_grad", "enable_grad", "
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
-    """For each such optimizer, an event at the end of the file. `read` gets the paths that were looked at."""
+def never_stepped(module: Module, project: Project) -> Iterator[End]:
+    """For each such optimizer, an event at the end of the file."""
     whole = module.facts[module.tree]
     if not ("backward" in whole.called or whole.grads):
         return
@@ -76,7 +77,7 @@ def never_stepped(module: Module, read: set[str]) -> Iterator[End]:
         if "zero_grad" in called and "step" not in called and OPTIMIZER_NAME.search(name):
             cleared.add(name)
     if makes or cleared:
-        optimizers = _Optimizers(module, read)
+        optimizers = _Optimizers(module, project)
         yield from optimizers.found()
         yield from optimizers.found_handed(cleared)
 
@@ -156,9 +157,9 @@ class _Used(Exception):
 class _Optimizers:
     """Follows the optimizers that a file makes."""
 
-    def __init__(self, module: Module, read: set[str]) -> None:
+    def __init__(self, module: Module, project: Project) -> None:
         self.module = module
-        self.read = read
+        self.project = project
         self.nodes = module.nodes
         self.bound: dict[ast.AST, set[str]] = {}
         """By function (or file): the variables that it gives values."""
@@ -431,7 +432,20 @@ class _Followed:
         elif owner == "self" and (method := self.method(call, name)) is not None:
             self.enter(method, call, value, keyword, 1)
         elif not (self.is_scheduler(text) or _LOOKS.search(name)):
-            raise _Used
+            function = self.imported(text)
+            if function is None or not _only_reads(
+                function, _bound(function, call, value, keyword)
+            ):
+                raise _Used
+
+    def imported(self, text: str) -> Function | None:
+        """The function of another file of the project that a call means."""
+        module, project = self.file.module, self.file.project
+        dotted = _dotted(text, module)
+        if not project.open(module, dotted):
+            return None
+        found = project.resolve(module, dotted)
+        return found[0].functions.get(found[1]) if found is not None else None
 
     def is_scheduler(self, text: str) -> bool:
         """Whether a call makes a scheduler that only sets rates; one of the project may step the optimizer."""
@@ -466,16 +480,7 @@ class _Followed:
         self, function: Function, call: ast.Call, value: ast.expr, keyword: str | None, skip: int
     ) -> None:
         """The optimizer becomes a parameter of a function of the file."""
-        given = function.args
-        names = [arg.arg for arg in (*given.posonlyargs, *given.args)][skip:]
-        if keyword is not None:
-            name = keyword if keyword in {*names, *(arg.arg for arg in given.kwonlyargs)} else None
-        else:
-            several = any(isinstance(one, ast.Starred) for one in call.args)
-            at = 0 if several else call.args.index(value)
-            rest = given.vararg.arg if given.vararg is not None else None
-            name = names[at] if at < len(names) else rest
-            name = None if several and names else name
+        name = _bound(function, call, value, keyword, skip)
         if name is None:
             raise _Used
         self.slots[_Slot(name, function)] = None
@@ -611,7 +616,7 @@ class _Followed:
         for slot in (*self.slots, *self.results):
             if isinstance(slot.home, (*FUNCTIONS, ast.comprehension)):
                 continue
-            file.read.update(searched(file.module.path))
+            file.project.read.update(searched(file.module.path))
             related: set[str] = set()
             if slot.is_attribute:
                 related = self.relatives(slot)
@@ -645,6 +650,31 @@ class _Followed:
             one.partition(".")[0] == "torch" or is_class(module.path, one.rpartition(".")[2])
             for one in imported
         )
+
+
+def _bound(
+    function: Function, call: ast.Call, value: ast.expr, keyword: str | None, skip: int = 0
+) -> str | None:
+    """The parameter of a function that a call gives a value to; None if that is not clear."""
+    given = function.args
+    names = [arg.arg for arg in (*given.posonlyargs, *given.args)][skip:]
+    if keyword is not None:
+        return keyword if keyword in {*names, *(arg.arg for arg in given.kwonlyargs)} else None
+    rest = given.vararg.arg if given.vararg is not None else None
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        return None if names else rest
+    at = call.args.index(value)
+    return names[at] if at < len(names) else rest
+
+
+def _only_reads(function: Function, name: str | None) -> bool:
+    """Whether a function only looks at the settings and the state of an optimizer that it is handed."""
+    attributes = [one for one in nodes(function) if isinstance(one, ast.Attribute)]
+    if name is None or any(one.attr in ("grad", "step") for one in attributes):
+        return False
+    read = {one.value for one in attributes if one.attr in _READS}
+    named = (one for one in nodes(function) if isinstance(one, ast.Name) and one.id == name)
+    return all(one in read for one in named)
 
 
 def _may_step(loop: ast.AST) -> bool:

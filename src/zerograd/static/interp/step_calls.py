@@ -83,7 +83,8 @@ class StepCalls:
         if arguments and isinstance(arguments[0], Fn):
             self.functions.call(arguments[0], node, [], force=True)
         self.objects.role(replace(owner, role=Role.OPTIMIZER))
-        self.known.own_steps[owner.key] = owner.params
+        if not _only_uses_gradients(method):
+            self.known.own_steps[owner.key] = owner.params
         self.effects.step(node, owner.key)
         unseen = bool(arguments) and not isinstance(arguments[0], (Fn, Lit))
         if seen_to_clear_after_use(method):
@@ -136,6 +137,22 @@ class StepCalls:
     def _is_scaled(self, limits: list[Value]) -> bool:
         """Whether a limit was computed with a scaler: it limits gradients that are still scaled."""
         return any(self.known.roles.get(key) is SCALER for key in roots(mix(limits))[0])
+
+
+def _only_uses_gradients(method: Fn) -> bool:
+    """Whether a step of the project computes with gradients, calls no other method, and leaves them as they are."""
+    read = False
+    for node in reached(method.node):
+        if isinstance(node, ast.Call) and text_of(node.func).startswith(("self.", "super(")):
+            return False
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("step", "zero_grad", "zero_", "backward"):
+                return False
+            if node.attr == "grad":
+                read = True
+                if isinstance(node.ctx, ast.Store):
+                    return False
+    return read
 
 
 def _runs_what_it_is_handed(method: Fn) -> bool:
