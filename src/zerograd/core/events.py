@@ -94,6 +94,15 @@ class ReadBy(Enum):
     """That, and in another call something else: real data besides generated data."""
 
 
+class Reads(Enum):
+    """What the modules of a subject read of another's, for the loss of one backward."""
+
+    DETACHED = "detached"
+    """What the other has computed, detached: the loss is for this subject alone."""
+    ATTACHED = "attached"
+    """What the other has computed: the gradients run through this subject to the other."""
+
+
 class Excuse(NamedReason):
     """Why an event that looks wrong is not reported. The value is its name in recordings."""
 
@@ -164,6 +173,8 @@ class Backward(Event):
     """The parameters concerned, where a run has looked."""
     read_by: ReadBy | None = None
     """Whether it goes through another subject's module that reads what this one has computed."""
+    reads: Reads | None = None
+    """Whether it goes through this subject's module that reads what another one has computed."""
     missed: Measured | None = None
     """Parameters of an optimizer that no backward reaches; parameters of their shapes, which no
     optimizer has, are reached."""

@@ -19,6 +19,7 @@ from zerograd.core.events import (
     Excuse,
     Hold,
     New,
+    Reads,
     Step,
     Sync,
     Unknown,
@@ -102,6 +103,10 @@ class State:
     """A backward whose contribution another subject's step used, and that step."""
     crossed: Backward | None = None
     """The subject's own backward that added onto a lent contribution."""
+    apart: Backward | None = None
+    """The subject's own backward, whose loss reads detached what another subject has computed."""
+    passing: Backward | None = None
+    """A backward that runs through the subject to another one."""
     divisors: frozenset[int | None] = frozenset()
     """What the window's losses were divided by."""
     local: Backward | None = None
@@ -175,6 +180,8 @@ def _backward(state: State, event: Backward) -> State:
         plain=event if event.scaled is False and not event.may else state.plain,
         held=None,
         crossed=crossed,
+        apart=event if event.reads is Reads.DETACHED else state.apart,
+        passing=event if event.reads is Reads.ATTACHED else state.passing,
         divisors=state.divisors if event.may else state.divisors | {_divisor(event)},
         local=_local(state, event),
         syncs=min(state.syncs + bool(event.synced), LONGEST_WINDOW),

@@ -18,6 +18,8 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     """A clear right after the step is moved; without one, a clear is inserted."""
     finding = scene.finding
     if any(note.site == finding.step for note in finding.notes):  # only a leak names its own step
+        if len(finding.notes) == 2:
+            raise Refused("both backward calls run before the steps: one of the phases has to move")
         yield from _detached(scene)
         return
     code, backward, step = scene.code, scene.here, scene.statement(scene.step)

@@ -9,8 +9,11 @@ The same happens to the generator if the discriminator's loss reads its output w
 nothing clears the generator before its own backward: its step then also uses gradients that make its
 output easier to recognise. A run reports it if both point against each other, eight times in a row.
 
+It also happens if both backward calls run before both steps: then the discriminator's step uses the sum. In
+source it is reported where the discriminator's loss reads the generator's output detached, so it is its own.
+
 Fix: unsafe. The clear is moved before the optimizer's own backward, or inserted there; or `detach()` is
-inserted.
+inserted. Where both backward calls run before the steps there is none: one of the phases has to move.
 
 ## Bad
 
@@ -47,20 +50,22 @@ for x, y in loader:
 
 from zerograd.core.events import Backward, Event, ReadBy, Step
 from zerograd.core.finding import Note
-from zerograd.core.lifecycle import State
+from zerograd.core.lifecycle import Grads, State
 from zerograd.core.rule import Feature, Rule, Violation, numbers
 from zerograd.rules import stale_gradient
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not isinstance(event, Step) or event.may or event.foreign or before.lent is None:
+    if not isinstance(event, Step) or event.may or event.foreign:
         return None
+    if before.lent is None:
+        return _joint(before, event)
     left, step = before.lent
     own = before.backward
     if own is not None and (event.leaked or _forgets_detach(left, own)):
         return _leak(event, left, step, own)
     if before.crossed is None:
-        return None
+        return _joint(before, event)
     # Older recordings have the numbers of the backward.
     seen = before.crossed if event.measured is None else event
     return Violation(
@@ -75,6 +80,24 @@ def check(before: State, event: Event) -> Violation | None:
         help="clear this optimizer before its own backward: optimizer.zero_grad()",
         step=event.site,
         measured=seen.measured,
+    )
+
+
+def _joint(before: State, event: Step) -> Violation | None:
+    """In source: the loss of this subject reads the other's output detached, and the other's loss runs through it."""
+    own, left = before.apart, before.passing
+    if own is None or left is None or before.grads is not Grads.LIVE:
+        return None
+    return Violation(
+        site=left.site,
+        message="backward() also fills the gradients of another optimizer, whose step uses them",
+        label="reaches the other optimizer's parameters",
+        notes=(
+            Note(own.site, "the loss of that optimizer"),
+            Note(event.site, "uses the sum"),
+        ),
+        help="step that optimizer before this backward, or clear it and run its own backward after this one",
+        step=event.site,
     )
 
 
@@ -107,7 +130,7 @@ RULE = Rule(
     name="foreign-gradient",
     doc=__doc__,
     check=check,
-    reads=frozenset({"grads", "backward", "held", "lent", "crossed"}),
+    reads=frozenset({"grads", "backward", "held", "lent", "crossed", "apart", "passing"}),
     needs=(lambda event: isinstance(event, Step) and event.foreign,),
     applies_to=Feature.SEVERAL_OPTIMIZERS,
     outlives_calls=True,

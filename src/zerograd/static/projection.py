@@ -16,6 +16,7 @@ from zerograd.core.events import (
     Excuse,
     New,
     ReadBy,
+    Reads,
     Site,
     Step,
     Unknown,
@@ -509,7 +510,17 @@ class View:
         if mine is None:
             return replace(event, may=True) if self.perhaps(act) or not any(others) else None
         alone = not any(other is not False for other in others)
-        return replace(event, alone=alone, read_by=None if alone else self.read_by(act))
+        read_by = None if alone else self.read_by(act)
+        return replace(event, alone=alone, read_by=read_by, reads=self.reads(act, alone))
+
+    def reads(self, act: Act, alone: bool) -> Reads | None:
+        """Whether the subject's modules read what another subject's have computed."""
+        theirs = [other.params for other in self.others]
+        for one in self.calls(act) if theirs else ():
+            read = one.cut if alone else one.read
+            if self.is_own(one.key) and any(_among(k, keys) for k in read for keys in theirs):
+                return Reads.DETACHED if alone else Reads.ATTACHED
+        return None
 
     def read_by(self, act: Act) -> ReadBy | None:
         """Whether another subject's module reads what this one's have computed, and what else."""

@@ -38,6 +38,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    detached,
     mix,
     then,
 )
@@ -166,8 +167,8 @@ class Calls:
         """A method of something computed."""
         if func.attr in vocabulary.CUT:
             if func.attr == "detach_" and isinstance(func.value, ast.Name):
-                self.env.frame.env[func.value.id] = Tensor()
-            return Tensor()
+                self.env.frame.env[func.value.id] = detached(owner)
+            return detached(owner) if func.attr in ("detach", "detach_") else Tensor()
         if func.attr in ("to", "type", "type_as", "cuda"):
             return owner  # on the device, or of the type, of what it is handed
         if func.attr in ("div_", "mul_", "div", "mul") or (func.attr == "sum" and not arguments):

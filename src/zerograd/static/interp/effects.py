@@ -279,8 +279,9 @@ class Effects:
         result = mix(others)
         calls = result.calls
         if run := [one.key for one in callees if isinstance(one, Thing)]:
-            read, unsure = roots(mix(arguments))
-            calls = calls.union([Called(key, read, unsure=unsure) for key in run])
+            handed = mix(arguments)
+            read, unsure = roots(handed)
+            calls = calls.union([Called(k, read, unsure=unsure, cut=handed.cut) for k in run])
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return Tensor(
             result.roots,

@@ -80,6 +80,8 @@ class Called(NamedTuple):
     """What was done with its output, where that is short."""
     unsure: frozenset[Key] = frozenset()
     """What its input may have been computed through."""
+    cut: frozenset[Key] = frozenset()
+    """What its input was computed through before it was detached."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Tensor:
     scaled: bool | None = False
     calls: frozenset[Called] = frozenset()
     """The modules that were called for it."""
+    cut: frozenset[Key] = frozenset()
+    """Through which things it was computed before it was detached."""
 
 
 @dataclass(frozen=True)
@@ -276,6 +280,7 @@ def mix(values: Sequence[Value]) -> Tensor:
     sure: frozenset[Key] = frozenset()
     maybe = grads = sure
     calls: frozenset[Called] = frozenset()
+    cut = sure
     scaled: bool | None = False
     divided: Tensor | None = None
     for value in values:
@@ -289,6 +294,8 @@ def mix(values: Sequence[Value]) -> Tensor:
                 grads |= value.grads
             if value.calls:
                 calls |= value.calls
+            if value.cut:
+                cut |= value.cut
             if value.scaled is not False and not scaled:
                 scaled = value.scaled
             if divided is None and value.divisor is not None:
@@ -300,20 +307,23 @@ def mix(values: Sequence[Value]) -> Tensor:
             if isinstance(value, Grad):
                 grads |= value.keys
     if divided is None:
-        if scaled is False and not (sure or maybe or grads or calls):
+        if scaled is False and not (sure or maybe or grads or calls or cut):
             return _NO_RESULT
-        return Tensor(sure, maybe - sure if sure else maybe, grads, scaled=scaled, calls=calls)
-    return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled, calls)
+        rest = maybe - sure if sure else maybe
+        return Tensor(sure, rest, grads, scaled=scaled, calls=calls, cut=cut)
+    return Tensor(sure, maybe - sure, grads, divided.divisor, divided.divided, scaled, calls, cut)
+
+
+def detached(value: Tensor) -> Tensor:
+    """The same numbers, through which no gradient runs back."""
+    return Tensor(cut=value.roots | value.cut) if value.roots or value.cut else _NO_RESULT
 
 
 def then(value: Value, done: str) -> Value:
     """A value that something was done with."""
     if not isinstance(value, Tensor) or not value.calls:
         return value
-    calls = [
-        Called(one.key, one.read, f"{one.then}{done}"[:MOST_TEXT], one.unsure)
-        for one in value.calls
-    ]
+    calls = [one._replace(then=f"{one.then}{done}"[:MOST_TEXT]) for one in value.calls]
     return replace(value, calls=frozenset(calls))
 
 
