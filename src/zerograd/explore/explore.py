@@ -46,6 +46,7 @@ from zerograd.explore.flow import (
     Set,
     Try,
     has_step,
+    walk,
 )
 from zerograd.explore.liveness import Keys, Liveness, liveness
 from zerograd.explore.logic import (
@@ -153,6 +154,8 @@ class Result:
     cut: bool
     spent: int
     """How many configurations were gone through."""
+    unreached: bool = False
+    """Some code is reached only by paths with too many decisions: nobody has looked at it."""
 
 
 @dataclass
@@ -176,6 +179,10 @@ class _Exploration:
     counts: dict[int, tuple[Known, Known]] = field(default_factory=dict)
     """By loop: what is known of its counter in the first iteration, and in all others."""
     bare: dict[tuple[int, Known], Known] = field(default_factory=dict)
+    given_up: list[Flow] = field(default_factory=list)
+    """Arms that some path would have entered with too many decisions."""
+    reached: set[int] = field(default_factory=set)
+    """The identities of the events that some path has come to."""
 
     @property
     def cut(self) -> bool:
@@ -229,6 +236,7 @@ class _Exploration:
     def emit(self, flow: Emit, entry: Configurations) -> Configurations:
         out: Configurations = {}
         event, executed, take = flow.event, self.executed, self.automaton.take
+        self.reached.add(id(flow))
         for (node, known), paths in entry.items():
             if executed is not None:
                 event = executed.event(flow, known)
@@ -270,6 +278,8 @@ class _Exploration:
                     decided = decide(paths, decision, self.outer)
                 if decided:
                     add(arm, (state, known.union(facts)), decided)
+                else:
+                    self.given_up.append(alt.then if index == 0 else alt.orelse)
         then, orelse = self.run(alt.then, arms[0]), self.run(alt.orelse, arms[1])
         return join(then, frozenset(learned[0]), orelse, frozenset(learned[1]))
 
@@ -287,6 +297,16 @@ class _Exploration:
             Outcome(rule, violation, tuple(smallest(self.counted(violation, paths))))
             for (rule, violation), paths in self.found.items()
         ]
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether no path has come to some event, because all that lead there have too many decisions."""
+        arms = {id(arm): arm for arm in self.given_up}.values()
+        return any(
+            isinstance(part, Emit) and id(part) not in self.reached
+            for arm in arms
+            for part in walk(arm)
+        )
 
     def counted(self, violation: Violation, paths: set[Decisions]) -> set[Decisions]:
         """The paths without decisions that are only about whether the wrong code runs at all."""
@@ -479,7 +499,8 @@ def explore(
         known = window.known() if window else logic.NOTHING
         search.run(flow, {(first, known): {frozenset()}})
     spent = budget - search.budget
-    return Result([] if search.cut else search.outcomes(), search.cut, spent)
+    outcomes = [] if search.cut else search.outcomes()
+    return Result(outcomes, search.cut, spent, search.leaves_out)
 
 
 def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[WindowTrial]) -> bool:

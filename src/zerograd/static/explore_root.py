@@ -200,6 +200,8 @@ class RootSearch:
                 raise Cut
             if result.cut:
                 return False
+            if result.unreached and subject is not None:
+                self.loops.leave(subject, NotFollowed.TOO_LARGE)
             results.append(result)
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and provided():

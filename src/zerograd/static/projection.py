@@ -12,6 +12,7 @@ from functools import lru_cache
 from zerograd.core.events import (
     Assign,
     Backward,
+    Clip,
     Event,
     Excuse,
     New,
@@ -47,6 +48,7 @@ from zerograd.explore.flow import (
 )
 from zerograd.explore.logic import Expr, Name, Op, Opaque, Variable
 from zerograd.static.accumulation import Counting
+from zerograd.static.entry_states import acts_in_order
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCALER
@@ -130,6 +132,10 @@ class View:
     """By the identity of an act: what the subject sees of it."""
     turns: frozenset[Site] = frozenset()
     """Tests that count batches, and close no window: the subject is stepped in every n-th one alone."""
+    used_by: dict[int, frozenset[Key]] = field(default_factory=dict)
+    """By the identity of a backward or a clip, the optimizers whose steps alone can use it."""
+    scalers: dict[Key, set[bool]] = field(default_factory=dict)
+    """The scalers that step, and whether they step the subject, others, or both."""
     filled: bool = True
     """Some backward reaches the subject, or may reach it."""
     busy: bool = False
@@ -142,6 +148,10 @@ class View:
         self.seen = frozenset().union(*(act.whose | act.perhaps for act in self.backwards))
         attributes = frozenset(one for one in self.seen if one != SELF and one.is_inside(SELF))
         self.through = self.seen - {SELF} if attributes else self.seen
+        for act in acts:
+            if isinstance(act.event, Step) and act.scaler is not None:
+                self.scalers.setdefault(act.scaler, set()).add(any(map(self.is_mine, act.whose)))
+        self.used_by = _used_by(flow) if self.others else {}
         self.filled = any(self.event(act) is not None for act in self.backwards)
         self.note_feeding(flow, [])
         scalers = {key for key, role in self.roles.items() if role is SCALER}
@@ -315,7 +325,7 @@ class View:
         if isinstance(event, Step):
             return self.step(act, event)
         if isinstance(event, Update):
-            return event
+            return None if self.is_of_another_scaler(act) else event
         if isinstance(event, Unknown) and act.unless_cleared:
             runs = any(one.overlaps(key) for one in self.seen for key in act.whose)
             reached = any(map(self.touched, act.whose)) or (self.subject.params is None and runs)
@@ -338,6 +348,12 @@ class View:
         if isinstance(event, Unscale) and act.anyone:
             return event
         return self.on_gradients(act, event)
+
+    def is_of_another_scaler(self, act: Act) -> bool:
+        """Whether the scaler of an update steps other optimizers only, and another scaler steps the subject."""
+        if act.scaler is None or self.scalers.get(act.scaler) != {False}:
+            return False
+        return any(True in steps for steps in self.scalers.values())
 
     def touched(self, key: Key) -> bool:
         """Whether something unseen that is done to an object may reach the subject."""
@@ -468,20 +484,40 @@ class View:
                 return None if unsure else False
             return other.params >= params
         if params is None:
-            if self.others or act.leaf:
-                return None
-            return None if isinstance(act.event, Zero) and not self.is_all(key) else True
+            if isinstance(act.event, Clip) and self.is_used(act):
+                return True
+            return None if self.others else self.is_taken(key, act)
         if all(param.is_inside(key) for param in params):
             return True
         if any(param.overlaps(key) for param in params):
             return None
         if any(key.overlaps(other) for other in self.subject.beside):
             return False  # an optimizer steps no parameter twice
+        if not self.others and self.is_assumed(key):
+            return self.is_taken(key, act)
         elsewhere = any(
             param.overlaps(key) for other in self.others for param in other.params or ()
         )
         known = key in self.fresh and all(param.object in self.fresh for param in params)
-        return False if elsewhere or known else None
+        if elsewhere or known:
+            return False
+        return None if self.others or self.seen else self.is_taken(key, act)
+
+    def is_taken(self, key: Key, act: Act) -> bool | None:
+        """Whether an act on an object is taken to be one on the parameters of the only optimizer."""
+        if act.leaf:
+            return None
+        return None if isinstance(act.event, Zero) and not self.is_all(key) else True
+
+    def is_assumed(self, key: Key) -> bool:
+        """Whether a loss runs through an object, and is taken to reach the only optimizer: the object holds what it steps."""
+        return any(
+            one.overlaps(key)
+            for act in self.backwards
+            if self.reach(self.subject, act) is None
+            for one in act.whose
+            if one != SELF
+        )
 
     def may_be(self, key: Key) -> bool:
         """Whether an optimizer that has another key may be the subject's."""
@@ -500,6 +536,8 @@ class View:
             return None  # the engine runs its own backward, in the other arm
         mine = self.reach(self.subject, act)
         others = [self.reach(other, act) for other in self.others]
+        if mine is None and self.subject.params is None and self.is_used(act):
+            mine = True
         if mine is None and not any(others):
             # The loss cannot be followed to anyone: with one optimizer it is that one's.
             mine = not self.others or None
@@ -557,6 +595,10 @@ class View:
         event = self.event(act)
         return isinstance(event, Backward) and event.alone and not event.may
 
+    def is_used(self, act: Act) -> bool:
+        """Whether only the subject's step can use what a backward or a clip has done."""
+        return any(map(self.is_mine, self.used_by.get(id(act), ())))
+
     def perhaps(self, act: Act) -> bool:
         params = self.subject.params
         if params is None:
@@ -585,6 +627,31 @@ class View:
             key.overlaps(param) for key in act.whose for group in known for param in group
         )
         return False if matched else None
+
+
+def _used_by(flow: Flow) -> dict[int, frozenset[Key]]:
+    """By the identity of a backward or a clip, the optimizers whose steps alone can use it.
+
+    There is one backward between two steps: the second has nothing else to use.
+    """
+    found: dict[int, frozenset[Key]] = {}
+    pending: list[Act] = []
+    clips: list[Act] = []
+    stepped: frozenset[Key] = frozenset()
+    for act in acts_in_order(flow):
+        if isinstance(act.event, Backward):
+            pending, clips = ([], []) if stepped else (pending, clips)
+            pending.append(act)
+            stepped = frozenset()
+        elif isinstance(act.event, Clip):
+            clips.append(act)
+        elif isinstance(act.event, Step):
+            stepped |= act.whose
+        else:
+            continue
+        if stepped and len(pending) == 1:
+            found.update((id(one), stepped) for one in (*pending, *clips))
+    return found
 
 
 # Each subject goes through the same loops twice.

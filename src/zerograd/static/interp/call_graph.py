@@ -136,12 +136,13 @@ class CallGraph:
             lambda: (
                 getattr(facts, what)
                 or any(
-                    self.reaches(inner, what, deep) for inner, deep in self._all_callees(fn, depth)
+                    self.reaches(inner, what, deep) for inner, deep in self.all_callees(fn, depth)
                 )
             ),
         )
 
-    def _all_callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
+    def all_callees(self, fn: Fn, depth: int) -> Iterator[tuple[Fn, int]]:
+        """Functions of any file that a function may call, and how deep they are to be looked for."""
         if depth < DEEPEST:
             yield from self.callees(fn.module, fn.module.facts[fn.node], fn.klass, depth)
         yield from ((inner, depth + 2) for inner in self.held_callees(fn))

@@ -147,7 +147,14 @@ class Effects:
             act.divisor = tensor.divisor
         self.emitter.emit(act)
 
-    def step(self, node: ast.AST, key: Key, *, scaled: bool | None = False) -> None:
+    def step(
+        self,
+        node: ast.AST,
+        key: Key,
+        *,
+        scaled: bool | None = False,
+        scaler: Key | None = None,
+    ) -> None:
         """A step of the optimizer with this key; `scaled` if a scaler runs it."""
         if key.is_called:
             self.unknown(node, key.caller, NotFollowed.UNSEEN_STEP)
@@ -155,7 +162,8 @@ class Effects:
         self.known.roles.setdefault(key, Role.OPTIMIZER)
         self.scales |= bool(scaled)
         event = self.emitter.event(Step, node, scaled=scaled)
-        self.emitter.emit(Act(event, whose=frozenset({key}), subject=_named(node, key, scaled)))
+        named = _named(node, key, scaled)
+        self.emitter.emit(Act(event, whose=frozenset({key}), subject=named, scaler=scaler))
         if key in self.known.kept:
             event = self.emitter.event(Unknown, node)
             self.emitter.emit(Act(event, whose=frozenset({key}), gap=NotFollowed.UNSEEN_STEP))
@@ -171,9 +179,10 @@ class Effects:
         if self.nesting.loop:
             self.unseen(node, keys, NotFollowed.RESTORED_WEIGHTS)
 
-    def update(self, node: ast.AST) -> None:
+    def update(self, node: ast.AST, scaler: Key | None) -> None:
         """A scaler updates its scale."""
-        self.act_on(Update, node, NOBODY)
+        event = self.emitter.event(Update, node)
+        self.emitter.emit(Act(event, anyone=True, scaler=scaler))
 
     def announce(self, node: ast.AST, key: Key, *, leaf: bool = False) -> None:
         """New parameters have no gradients; those of a module are announced with the module."""

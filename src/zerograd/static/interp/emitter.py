@@ -52,6 +52,8 @@ class Act(Emit):
     """backward of a loss that is not divided: its loop, and the functions between that and the call."""
     subject: str = ""
     """step: the optimizer, as the code names it."""
+    scaler: Key | None = None
+    """step, update: the scaler that does it."""
     gap: NotFollowed | None = None
     """unknown: why; None if it is only not known where an object comes from."""
 

@@ -165,7 +165,7 @@ class FrameworkCalls:
         elif isinstance(effect, Steps):
             for thing in _objects(effect.whose, owner, arguments):
                 for key in self._stepped_by(thing):
-                    self._step(effect, node, key)
+                    self._step(effect, node, key, owner)
         elif isinstance(effect, Clears):
             flag = keyword(node, effect.flag) or (node.args[0] if node.args else None)
             if not effect.flag or (flag is not None and not is_constant(flag, False)):
@@ -174,7 +174,7 @@ class FrameworkCalls:
         elif isinstance(effect, Unscales):
             self._unscale(node, arguments)
         elif isinstance(effect, Updates):
-            self.effects.update(node)
+            self.effects.update(node, _scaler(owner))
         elif isinstance(effect, MayTouch):
             things = _objects(effect.whose, owner, arguments)
             if things or effect.whose is Whose.ANYONE:
@@ -217,13 +217,14 @@ class FrameworkCalls:
         found = [key for act in steps for key in sorted(act.whose, key=str)]
         return list(dict.fromkeys(found)) or [thing.key]
 
-    def _step(self, effect: Steps, node: ast.Call, key: Key) -> None:
+    def _step(self, effect: Steps, node: ast.Call, key: Key, owner: Value | None) -> None:
         test = keyword(node, *effect.when)
+        scaler = _scaler(owner) if effect.scaled else None
         if test is None:
-            self.effects.step(node, key, scaled=effect.scaled)
+            self.effects.step(node, key, scaled=effect.scaled, scaler=scaler)
             return
         out = self.emitter.divert()
-        self.effects.step(node, key, scaled=effect.scaled)
+        self.effects.step(node, key, scaled=effect.scaled, scaler=scaler)
         flow = Seq(tuple(self.emitter.restore(out)))
         decision = self.conditions.expression(test)
         self.emitter.add(Alt(decision, flow, Seq(()), self.emitter.site(node)))
@@ -254,6 +255,11 @@ class FrameworkCalls:
         if not known or len(known) != len(items):
             return Thing(key, Role.OPTIMIZER)
         return Many(tuple(known)) if len(known) > 1 else replace(known[0], key=key)
+
+
+def _scaler(owner: Value | None) -> Key | None:
+    """The scaler that is asked to do something."""
+    return owner.key if isinstance(owner, Thing) else None
 
 
 def _objects(whose: Whose, owner: Value | None, arguments: list[Value]) -> list[Thing]:

@@ -222,6 +222,8 @@ class Objects:
         self.names = names
         self.classes = classes
         self.evaluating: set[Key] = set()
+        self._made: dict[tuple[Key, ast.expr], Value] = {}
+        """By object and call: what the call made when one of its methods was run."""
         self._with_several_optimizers: dict[ast.ClassDef, bool] = {}
         """By class: whether it makes more than one."""
 
@@ -343,6 +345,8 @@ class Objects:
         values = [value for value in values if value not in _EMPTY] or values
         if not values:
             return None
+        # `self.net = DataParallel(self.net)` says nothing about what it was before.
+        values = [value for value in values if value != Thing(owner.key.attribute(attr))] or values
         if all(value in (Many(()), KnownDict(())) for value in values):
             return Thing(owner.key.attribute(attr))  # it is filled later
         # What a wrapper gives back is known less well than what it was handed.
@@ -396,13 +400,24 @@ class Objects:
         env.update(self.kept_arguments(owner, klass, method))
         frame = Frame(klass.module, scope=owner.key, env=env, klass=klass, owner=owner)
         for name, value in _locals_before(klass, method, node):
-            frame.env[name] = self.evaluator.peek_in(frame, value)
-        value_ = self.evaluator.peek_in(frame, node)
+            frame.env[name] = self.made(frame, owner, value)
+        value_ = self.made(frame, owner, node)
         if index is None:
             return value_
         if isinstance(value_, Many) and index < len(value_.items):
             return value_.items[index]
         return NOTHING
+
+    def made(self, frame: Frame, owner: Thing, node: ast.expr) -> Value:
+        """What an assignment of a method gives: a call makes its objects once, whoever of them is asked for."""
+        if not isinstance(node, ast.Call):
+            return self.evaluator.peek_in(frame, node)
+        known = self._made.get((owner.key, node))
+        if known is None:
+            known = self.evaluator.peek_in(frame, node)
+            if isinstance(known, (Many, Thing)):
+                self._made[owner.key, node] = known
+        return known
 
     def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
         """Arguments that a method stores, by the attribute that holds each, with the class that it has to have."""

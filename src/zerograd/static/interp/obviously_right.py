@@ -52,15 +52,20 @@ class ObviouslyRight:
             if is_silent(fn.module.facts[fn.node], fn.module.methods):
                 known = all(self.is_right(inner) for inner in self.callees(fn))
             else:
-                known = is_plain(fn.node, fn.module) and not any(self.callees(fn))
+                known = is_plain(fn.node, fn.module) and not self.has_help(fn)
             reached[(fn.node, "right")] = known
         return known
 
-    def callees(self, fn: Fn) -> Iterator[Fn]:
-        """What a function calls in its own file that does something to gradients.
+    def has_help(self, fn: Fn) -> bool:
+        """Whether a function calls another one, of any file, that does something to gradients."""
+        if any(self.callees(fn)):
+            return True
+        return any(
+            self.graph.touches_gradients(inner) for inner, _ in self.graph.all_callees(fn, 0)
+        )
 
-        A function that clears, fills and steps in one block does not have others do it in between.
-        """
+    def callees(self, fn: Fn) -> Iterator[Fn]:
+        """What a function calls in its own file that does something to gradients."""
         near = self.graph.near_callees(fn.module, fn.module.facts[fn.node], fn.klass)
         return (inner for inner in near if self.graph.touches_gradients_here(inner))
 
