@@ -559,36 +559,6 @@ def test_a_step_without_a_loop_belongs_to_its_function_or_file(
     assert (one["name"], one["kind"]) == (name, kind)
 
 
-def test_code_that_is_reached_by_too_many_decisions_alone_is_not_called_right(
-    tmp_path: Path,
-) -> None:
-    source = (
-        SETUP
-        + """\
-scaler = torch.amp.GradScaler("cuda")
-for x, y in loader:
-    loss = (model(x) - y).square().mean()
-    if plain(x):
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    elif quick(x):
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    elif halves(x):
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        if due(y):
-            if large(y):
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-"""
-    )
-    assert verdict(tmp_path, source) == ("not followed", "too-large")
-
-
 def test_schedulers_and_environments_have_no_loops(tmp_path: Path) -> None:
     source = (
         "import torch\nfor epoch in range(9):\n    scheduler.step()\n    env.step(action)\n"

@@ -1,5 +1,7 @@
-"""The names that findings and loops give to objects."""
+"""The names that findings and loops give to objects, and loops that are not followed."""
 
+from zerograd.core.training_loop import NotFollowed
+from zerograd.static.check_file import result_for_bytes
 from zerograd.static.read.keys import made
 from zerograd.static.training_loops import name_of
 
@@ -9,3 +11,36 @@ def test_an_object_that_another_one_holds_is_named_as_the_code_reaches_it() -> N
     key = trainer.attribute("optimizers").item("k")
     assert name_of(key, {trainer: "trainer"}) == "trainer.optimizers[k]"
     assert name_of(key, {}) == key.shown
+
+
+TOO_MANY_DECISIONS = b"""\
+import torch
+from torch import nn
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+for x, y in loader:
+    loss = (model(x) - y).square().mean()
+    if plain(x):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    elif quick(x):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    elif halves(x):
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        if due(y):
+            if large(y):
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+"""
+
+
+def test_a_loop_is_not_followed_where_too_many_decisions_lead_to_some_of_its_code() -> None:
+    (loop,) = result_for_bytes(TOO_MANY_DECISIONS, "train.py").loops
+    assert loop.gap is not None
+    assert loop.gap.why is NotFollowed.TOO_LARGE
