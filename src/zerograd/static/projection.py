@@ -499,9 +499,7 @@ class View:
             param.overlaps(key) for other in self.others for param in other.params or ()
         )
         known = key in self.fresh and all(param.object in self.fresh for param in params)
-        if elsewhere or known:
-            return False
-        return None if self.others or self.seen else self.is_taken(key, act)
+        return False if elsewhere or known else None
 
     def is_taken(self, key: Key, act: Act) -> bool | None:
         """Whether an act on an object is taken to be one on the parameters of the only optimizer."""
