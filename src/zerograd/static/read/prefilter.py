@@ -22,7 +22,7 @@ _HOOK = pattern(
     rb"def[ \t]+(?:(?:on|before|after)_\w+|training_step|compute_loss|batch_end)[ \t]*\(self"
 )
 """A library that calls such a method runs the backward and the step itself."""
-_CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(", b"clip_grad", b"unscale_(")
+_CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(", b"unscale_(")
 _GRAD = pattern(rb"\.grad\b")
 
 _NOT_DONE = pattern(
