@@ -6,7 +6,7 @@ it steps), or a leaf that is stepped by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from zerograd.core.events import (
@@ -210,7 +210,9 @@ class View:
             return Emit(event, flow.divisor)
         if isinstance(flow, Seq):
             items = [
-                part for item in flow.items if (part := self.project(item, needed)) is not None
+                part
+                for item in self.in_phases(flow.items)
+                if (part := self.project(item, needed)) is not None
             ]
             return (items[0] if len(items) == 1 else Seq(items)) if items else None
         if isinstance(flow, Alt):
@@ -230,6 +232,36 @@ class View:
         if isinstance(flow, Try):
             return self.attempt(flow, needed)
         return flow
+
+    def in_phases(self, items: Sequence[Flow]) -> Sequence[Flow]:
+        """The parts, with another optimizer's phase before the subject's, if a clear of the other one parts them.
+
+        `a.backward()`, a clear of the other one, `b.backward()`, and both step: what `a` left to the other one is
+        thrown away, so `b` is the other one's. In which order gradients are added does not matter to the step.
+        """
+        acts = [(at, act) for at, act in enumerate(items) if isinstance(act, Act) and self.others]
+        told = [(at, act) for at, act in acts if not isinstance(act.event, (Clip, Unscale, Update))]
+        for at in range(len(told) - 4):
+            (first, own), (_, clear), (second, other), (_, step), (last, ends) = told[at : at + 5]
+            if (
+                self.is_read(own, ReadBy.ONLY, ReadBy.AND_MORE)
+                and self.is_read(other, ReadBy.AND_MORE)
+                and isinstance(clear.event, Zero)
+                and self.events[id(clear)] is None
+                and isinstance(step.event, Step)
+                and any(map(self.is_mine, step.whose))
+                and isinstance(ends.event, Step)
+                and clear.whose & ends.whose
+                and all(isinstance(item, Act) or not _acts(item) for item in items[first:last])
+            ):
+                before = [*items[:first], *items[first + 1 : second + 1]]
+                return [*before, ends, own, *items[second + 1 : last], *items[last + 1 :]]
+        return items
+
+    def is_read(self, act: Act, *by: ReadBy) -> bool:
+        """Whether an act is a backward for which another subject's module reads what the subject computes."""
+        event = self.events[id(act)]
+        return isinstance(event, Backward) and event.read_by in by
 
     def branch(self, alt: Alt, needed: Mapping[Variable, bool]) -> Flow | None:
         asked, present = alt.exists or (None, True)
@@ -658,6 +690,10 @@ def _changing(loop: Loop) -> frozenset[Variable]:
     """What a loop assigns."""
     sets = (part.variable for part in walk(loop.body) if isinstance(part, Set))
     return loop.targets.union(sets)
+
+
+def _acts(flow: Flow) -> bool:
+    return any(isinstance(part, Act) for part in walk(flow))
 
 
 def _is_idle(body: Flow, loop: int) -> bool:
