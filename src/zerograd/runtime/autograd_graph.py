@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, compress, filterfalse, repeat
-from operator import attrgetter, is_not, itemgetter
 from typing import Any
 
 MARK = "zerograd.scaled"
 SOURCE = "zerograd.unscaled"
 MOST_NODES = 100_000
 """A larger graph is not walked to its end."""
-
-_EDGES, _NODE = attrgetter("next_functions"), itemgetter(0)
 
 
 def scaled_by_a_scaler(output: Any, scale: float) -> bool | None:
@@ -147,13 +143,19 @@ def _roots(outputs: Iterable[Any]) -> list[Any]:
 
 def leaves(outputs: Iterable[Any]) -> list[Any]:
     """The leaf tensors that a backward of the outputs would reach."""
-    layer = _roots(outputs)
-    seen = dict.fromkeys((None, *layer))
-    while layer and len(seen) <= MOST_NODES:
-        # Little of it runs in Python: this is the longest part of the first step.
-        below = dict.fromkeys(map(_NODE, chain.from_iterable(map(_EDGES, layer))))
-        layer = list(filterfalse(seen.__contains__, below))
-        seen.update(below)
+    nodes = _roots(outputs)
+    seen = {None, *nodes}
+    found: list[Any] = []
+    # This is the longest part of a first step. A plain loop takes a quarter of the time of one over whole
+    # layers, which have few nodes each (3 µs instead of 13 for the MLP of `bench/pytest_overhead.py`).
+    for node in nodes:  # it grows while it is read
+        edges = node.next_functions
+        if not edges:
+            found.append(getattr(node, "variable", None))
+        elif len(nodes) <= MOST_NODES:
+            for below, _ in edges:
+                if below not in seen:
+                    seen.add(below)
+                    nodes.append(below)
     # The first layers of a model come last in its graph.
-    found = list(map(getattr, reversed(seen), repeat("variable"), repeat(None)))
-    return list(compress(found, map(is_not, found, repeat(None))))
+    return [leaf for leaf in reversed(found) if leaf is not None]
