@@ -119,8 +119,9 @@ class RootSearch:
         if windows:
             flow = excused(flow, self.flow, windows[0].symbols)
         events = [part.event for part in walk(flow) if isinstance(part, Emit)]
-        if windows and not self.repeated:
-            end = End(next(event.site for event in events if isinstance(event, Step)))
+        steps = [event.site for event in events if isinstance(event, Step)]
+        if windows and steps and not self.repeated:
+            end = End(steps[0])
             flow = Seq((flow, Emit(end)))
             events.append(end)
         complete = [

@@ -17,6 +17,7 @@ from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key
 from zerograd.static.read.values import (
     NOTHING,
+    Fn,
     Klass,
     Lit,
     Many,
@@ -25,6 +26,7 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     parameters_of,
+    roots,
 )
 
 
@@ -100,10 +102,12 @@ class Constructors:
     def built_object(self, node: ast.expr, arguments: list[Value] | None = None) -> Thing:
         """A new object of a class that cannot be seen; it may share what it was handed."""
         key = self.env.frame.new_key(node)
-        if not any(isinstance(argument, (Thing, Params)) for argument in arguments or ()):
+        held = {one.key for one in arguments or () if isinstance(one, Thing)}
+        held.update(*(roots(one)[1] for one in arguments or () if isinstance(one, Fn)))
+        if not held and not any(isinstance(argument, Params) for argument in arguments or ()):
             self.known.fresh.add(key)
             self.effects.announce(node, key)
-        self.known.holds[key] = {one.key for one in arguments or () if isinstance(one, Thing)}
+        self.known.holds[key] = held
         given = [one.keys for one in arguments or () if isinstance(one, Params)]
         self.known.own_steps[key] = given[0] if len(given) == 1 else None
         return Thing(key, made=True)

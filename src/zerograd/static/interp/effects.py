@@ -291,10 +291,11 @@ class Effects:
             handed = mix(arguments)
             read, unsure = roots(handed)
             calls = calls.union([Called(k, read, unsure=unsure, cut=handed.cut) for k in run])
+        held = [self.known.holds[key] for key in (*run, *things) if key in self.known.holds]
         summed = node is not None and is_constant(keyword(node, "reduction"), "sum")
         return Tensor(
             result.roots,
-            result.maybe.union(things, perhaps) - result.roots,
+            result.maybe.union(things, perhaps, *held) - result.roots,
             result.grads,
             divided=None if summed else False,
             scaled=result.scaled,

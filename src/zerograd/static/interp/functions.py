@@ -22,7 +22,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import parameters, text_of
+from zerograd.static.read.file_index import nodes, parameters, text_of
 from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module
 from zerograd.static.read.values import (
@@ -458,11 +458,14 @@ class Functions:
 
     def _held(self, fn: Fn) -> Thing | Many | None:
         """The object that a method gives back, or all of them, if it only looks it up: `return self.optimizer`."""
-        returns = fn.module.facts[fn.node].returns
-        if not isinstance(fn.owner, Thing) or not fn.node.args.args or not returns:
+        facts = fn.module.facts[fn.node]
+        if not isinstance(fn.owner, Thing) or not fn.node.args.args or not facts.returns:
             return None
-        me = fn.node.args.args[0].arg
-        looked_up = [node for node in returns if not is_constant(node, None)]
+        me, *others = (arg.arg for arg in parameters(fn.node))
+        looked_up = [node for node in facts.returns if not is_constant(node, None)]
+        computed = {*others, *facts.assigned}
+        if any(isinstance(one, ast.Name) and one.id in computed for one in nodes(*looked_up)):
+            return None
         frame = Frame(fn.module, env={me: fn.owner}, klass=fn.klass, owner=fn.owner)
         if len(looked_up) == 1:
             value = self.evaluator.peek_in(frame, looked_up[0])
@@ -496,6 +499,8 @@ class Functions:
                 keys.add(value.key)
             elif isinstance(value, Fn):
                 keys.add(fn.owner.key)
+            elif isinstance(value, Tensor):  # an unseen function has made it
+                keys.add(fn.owner.key.attribute(attr))
         return frozenset(keys)
 
     def _globals_called(self, fn: Fn) -> frozenset[Key]:

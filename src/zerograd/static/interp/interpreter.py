@@ -153,7 +153,7 @@ class Interpreter:
         """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""
         loop = self._loop_around(step)
         if loop is not None:
-            found = idle_loss(loop.node, self._module_at(loop.path))
+            found = idle_loss(loop.node, self._module_at(loop.path), step=step.site.line)
             return self._site_in(found, loop.path) if found is not None else None
         # A loss that the loop of a helper computes may go on to other helpers.
         stepping: list[ast.AST] = []

@@ -258,11 +258,16 @@ class Statements:
     def attempt(self, node: ast.Try) -> None:
         """`try: … except: …`."""
         body = self.evaluator.collect(node.body)
-        env = dict(self.env.frame.env)
+        frame = self.env.frame
+        after = frame.env
+        handlers: list[Flow] = []
         self.env.branches += 1
-        handlers = [self.evaluator.collect(handler.body) for handler in node.handlers]
+        for handler in node.handlers:
+            frame.env = dict(after)
+            handlers.append(self.evaluator.collect(handler.body))
+            caught, frame.env = frame.env, after
+            self.merge(caught, leaves_by(handlers[-1]) is not None, False)
         self.env.branches -= 1
-        self.env.frame.env = env
         orelse = self.evaluator.collect(node.orelse)
         final = self.evaluator.collect(node.finalbody)
         self.emitter.add(Try(body, handlers, orelse, final, self.emitter.site(node)))

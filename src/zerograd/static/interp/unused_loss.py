@@ -64,11 +64,15 @@ _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp)
 
 
 def idle_loss(
-    around: ast.AST, module: Module | None = None, stepping: Sequence[ast.AST] = ()
+    around: ast.AST,
+    module: Module | None = None,
+    stepping: Sequence[ast.AST] = (),
+    step: int | None = None,
 ) -> ast.AST | None:
     """A loss that a loop or a function of a module computes and then only logs: where it is computed.
 
-    `stepping` are functions of the project that are known to run no backward.
+    `stepping` are functions of the project that are known to run no backward. What is computed only now and then
+    after the line of the step is another loss, for instance that of a validation.
     """
     silent = _ignored(stepping)
     assigned: dict[str, ast.AST] = {}
@@ -99,9 +103,18 @@ def idle_loss(
     calls = (node for node in nodes(around) if isinstance(node, ast.Call))
     clear = module is not None and all(_is_plain(node, module) for node in calls)
     losses = {name: node for name, node in assigned.items() if _is_loss(name, node, clear)}
+    if losses and step is not None:
+        later = _after(around, step)
+        losses = {name: node for name, node in losses.items() if node not in later}
     used = _Uses(around, silent).used() if losses else set()
     idle = [node for name, node in losses.items() if name not in used]
     return max(idle, key=lambda node: getattr(node, "lineno", 0)) if idle else None
+
+
+def _after(around: ast.AST, line: int) -> set[ast.AST]:
+    """What stands under a test after a line."""
+    tests = (node for node in nodes(around) if isinstance(node, ast.If) and node.lineno > line)
+    return {part for test in tests for part in nodes(test)}
 
 
 def _silent_closure(step: ast.Call, module: Module | None) -> ast.AST | None:
