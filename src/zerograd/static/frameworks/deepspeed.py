@@ -18,7 +18,11 @@ ENGINE = Role("engine")
 
 TABLE = Framework(
     packages=["deepspeed"],
-    uses=[Use(ENGINE, calls=["backward", "step"], none_of=["zero_grad"])],
+    uses=[
+        Use(ENGINE, calls=["backward", "step"], none_of=["zero_grad"]),
+        # A module in one arm of a setting, and its engine in the other.
+        Use(ENGINE, calls=["backward", "step"], any_of=["train", "eval"]),
+    ],
     calls=[
         LibraryCall(
             "backward",
