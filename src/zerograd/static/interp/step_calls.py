@@ -129,7 +129,7 @@ class StepCalls:
                 keys = frozenset({owner.key})  # FSDP: model.clip_grad_norm_(1.0)
         if unscales:
             self.effects.act_on(Unscale, node, keys, scaled=None)
-        partial = isinstance(target, Params) and target.some
+        partial = isinstance(target, Params) and (target.some or _leaves_out(node))
         unsure = partial or self._is_scaled(arguments[1:])
         self.effects.act_on(Clip, node, keys | perhaps, may=unsure)
         return Tensor()
@@ -168,6 +168,15 @@ def _runs_what_it_is_handed(method: Fn) -> bool:
             if any(isinstance(one, ast.Name) and one.id in handed for one in called):
                 return True
     return False
+
+
+def _leaves_out(clip: ast.Call) -> bool:
+    """Whether a clip is handed a comprehension that leaves parameters out, not only those without gradients."""
+    given = clip.args[0] if clip.args else None
+    if not isinstance(given, (ast.ListComp, ast.GeneratorExp)):
+        return False
+    tests = (text_of(test) for part in given.generators for test in part.ifs)
+    return any("grad" not in test for test in tests)
 
 
 def without_limit(node: ast.Call) -> bool:
