@@ -69,6 +69,8 @@ class StepCalls:
         if (handed or role is Role.OPTIMIZER) and self.names.is_misspelt(stepped):
             self.effects.unseen(node, NOBODY, NotFollowed.UNSEEN_STEP)  # it ends in a NameError
             return Lit(None)
+        if given and role is Role.OTHER:
+            return Lit(None)  # a scheduler sets the rates of the optimizer that it is handed
         if given and (call is None or call.needs_owner):
             call = _WRAPPER
         if call is not None:
