@@ -63,7 +63,7 @@ def run(folder: Path, body: str, timeout: float = 120) -> str:
 CHECK = """
 jobs = [workers.Job(name, False) for name in sorted(os.listdir(".")) if name.endswith(".py")]
 progress = []
-verdicts = workers.check_all(jobs.__getitem__, len(jobs), {processes}, lambda done, total: progress.append(done))
+verdicts = list(workers.check_all(jobs.__getitem__, len(jobs), {processes}, lambda done, total: progress.append(done)))
 assert progress == sorted(progress) and progress[-1] == len(jobs), progress
 for job, verdict in zip(jobs, verdicts, strict=True):
     print(job.path, verdict.problems[0].message if verdict.problems else "clean")

@@ -133,15 +133,16 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
     used = _used(found.targets, memory) if options.verbose else ()
     results = _results(found.targets, memory, options, progress)
     if shows_fixes:
-        results = _with_fixes(options, found.targets, results, chooser, memory)
+        _add_fixes(options, found.targets, results, chooser, memory)
     elif rewriter is not None:
         results = _rewritten(rewriter, found.targets, results, chooser)
-    for target, result in zip(found.targets, results, strict=True):
+    for number, target in enumerate(found.targets):
+        # The loops and findings in a result are needed, the rest takes memory.
+        result, results[number] = results[number], CLEAN
         if target.settings is not DEFAULT:
             chooser.understood(target.settings)
         if result.findings or result.problems or result.loops or result.skipped:
             chooser.add(result, target.settings, target.path)
-    del results  # the loops and findings in them are needed, the rest takes memory
     if memory:
         memory.save()
     report = chooser.report
@@ -216,15 +217,14 @@ def _rewritten(
     return left
 
 
-def _with_fixes(
+def _add_fixes(
     options: CheckOptions,
     targets: Targets,
     results: list[FileResult],
     chooser: _Chooser,
     memory: Cache | None,
-) -> list[FileResult]:
-    """The results with a fix for each reported finding that has none yet; the cache remembers fixes, too."""
-    left = list(results)
+) -> None:
+    """Give each reported finding that has no fix one; the cache remembers fixes, too."""
     rewriter: Rewriter | None = None
     for number, (target, result) in enumerate(zip(targets, results, strict=True)):
         if not result.findings:
@@ -236,10 +236,9 @@ def _with_fixes(
         rewriter = rewriter or _rewriter(options)
         assert rewriter is not None
         with_fixes = rewriter.file(target.path, result, without.__contains__)
-        left[number] = replace(result, findings=with_fixes.findings)
+        results[number] = replace(result, findings=with_fixes.findings)
         if memory is not None:
-            memory.put(target.path, target.mtime, target.size, left[number])
-    return left
+            memory.put(target.path, target.mtime, target.size, results[number])
 
 
 def _is_unchanged(target: Target) -> bool:
@@ -340,8 +339,6 @@ class _Chooser:
         self._baseline = None if options.baseline is None else Baseline(options.baseline)
         self._changes = None if options.diff_base is None else _changes(options.diff_base, options)
         self._severities: dict[int, dict[str, str]] = {}
-        self._settings: dict[str, Settings] = {}
-        """The settings of each file that leads to a training loop."""
         for selector in (*(options.select or ()), *options.ignore):
             expand(selector, _pages())
 
@@ -355,8 +352,7 @@ class _Chooser:
         self.report.errors += result.problems
         self.report.skipped += result.skipped
         if result.loops:
-            self._settings[path] = settings
-            self._loops += [(path, loop) for loop in result.loops]
+            self._loops.append((path, settings, result.loops))
         for finding in result.findings:
             # Two files that call the same function both have its findings.
             same = (finding.code, finding.site)
@@ -426,12 +422,12 @@ class _Chooser:
         """Add the verdicts on the training loops of the checked files."""
         from zerograd.check.loop_verdicts import verdicts
 
-        checked = chain(self._settings, map(attrgetter("path"), targets))
+        checked = chain((path for path, _, _ in self._loops), map(attrgetter("path"), targets))
         self.report.loops = verdicts(self._loops, checked, self.report.findings, self._grade)
 
-    def _grade(self, path: str, found: Found) -> Grade:
+    def _grade(self, settings: Settings, found: Found) -> Grade:
         """What a finding in a training loop counts for, whether a comment allows it or not."""
-        settings = self.understood(self._settings[path])
+        settings = self.understood(settings)
         selection = self._selection(found.site.path, settings)
         if selection is not None and found.code not in selection.codes:
             return ""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Literal
 
+from zerograd.check.settings import Settings
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding
 from zerograd.core.records import replace
@@ -20,29 +21,30 @@ from zerograd.core.training_loop import (
 )
 
 Grade = Literal["wrong", "possible", "advice", ""]
-Seen = tuple[str, TrainingLoop]
-"""A training loop, and the checked file that led to it."""
+Seen = tuple[str, Settings, tuple[TrainingLoop, ...]]
+"""A checked file, its settings, and the training loops that it led to."""
 
 
 def verdicts(
     seen: Iterable[Seen],
     checked: Iterable[str],
     findings: list[Finding],
-    grade: Callable[[str, Found], Grade],
+    grade: Callable[[Settings, Found], Grade],
 ) -> list[LoopVerdict]:
     """One verdict per loop of these files; `grade` says whether a finding makes its loop wrong."""
     absolute: frozenset[str] | None = None
     inside = []
     grades: dict[tuple[str, Found], Grade] = {}
-    for home, loop in seen:
-        path = loop.site.path
-        if path != home:
-            absolute = absolute or frozenset(map(os.path.abspath, checked))
-            if os.path.abspath(path) not in absolute:
-                continue
-        inside.append(loop)
-        for found in loop.found:
-            grades[path, found] = grade(home, found)
+    for home, settings, loops in seen:
+        for loop in loops:
+            path = loop.site.path
+            if path != home:
+                absolute = absolute or frozenset(map(os.path.abspath, checked))
+                if os.path.abspath(path) not in absolute:
+                    continue
+            inside.append(loop)
+            for found in loop.found:
+                grades[path, found] = grade(settings, found)
     places = {(one.code, one.site): number for number, one in enumerate(findings)}
     return [_verdict(loop, grades, places) for loop in joined(_driven(inside))]
 

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,22 +81,21 @@ class _Span:
         return taken
 
 
-def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> list[FileResult]:
+def check_all(job: GetJob, number: int, processes: int, progress: Progress) -> Iterator[FileResult]:
     """The results for so many files, in order."""
-    results: list[FileResult] = []
     start = time.monotonic()
     for at in range(number):
         if processes > 1 and time.monotonic() - start > MOMENT:
             pool = _Pool(job, range(at, number), progress)
             try:
-                return results + pool.run(processes)
+                yield from pool.run(processes)
             finally:
                 pool.end()
+            return
         one = job(at)
         result = result_for_file(one.path, named=one.named, explain=one.explain)
-        results.append(_with_fixes(one, result) if result.findings else result)
-        progress(len(results), number)
-    return results
+        yield _with_fixes(one, result) if result.findings else result
+        progress(at + 1, number)
 
 
 def _with_fixes(

@@ -5,10 +5,9 @@ A finding keeps its fingerprint when other lines change.
 
 from __future__ import annotations
 
-import json
-
 from zerograd.core.finding import Report
 from zerograd.report.fingerprint import digest, fingerprints
+from zerograd.report.json import indented
 
 _SEVERITIES = {"error": "major", "advice": "minor"}
 
@@ -37,4 +36,4 @@ def render(report: Report, *, color: bool = False) -> str:
                 "location": {"path": problem.path, "lines": {"begin": problem.line or 1}},
             }
         )
-    return json.dumps(issues, indent=2) + "\n"
+    return indented(issues)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Finding, Fix, Report, SourceKey
@@ -32,7 +33,14 @@ def render(report: Report, *, color: bool = False) -> str:
     }
     if report.lists_loops:
         shown["loops"] = [_loop(one) for one in report.loops or ()]
-    return json.dumps(shown, indent=2) + "\n"
+    return indented(shown)
+
+
+def indented(shown: object) -> str:
+    """Values as indented JSON. `json.dumps` keeps all words until the end: seven times the memory of the text."""
+    words = json.JSONEncoder(indent=2).iterencode(shown)
+    parts = iter(lambda: "".join(islice(words, 1000)), "")
+    return "".join((*parts, "\n"))
 
 
 def explanation(report: Report, verdicts: list[LoopVerdict]) -> str:
@@ -48,7 +56,7 @@ def explanation(report: Report, verdicts: list[LoopVerdict]) -> str:
             {"path": one.path, "line": one.line, "message": one.message} for one in report.errors
         ],
     }
-    return json.dumps(shown, indent=2) + "\n"
+    return indented(shown)
 
 
 def _loop(one: LoopVerdict) -> dict[str, object]:

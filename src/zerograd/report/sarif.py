@@ -5,7 +5,6 @@ Every result names its rule by index, and every rule of the catalogue is include
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +15,7 @@ from zerograd.core.finding import Finding, Fix, Problem, Report
 from zerograd.core.help_text import with_help
 from zerograd.core.rule import Page
 from zerograd.report.fingerprint import fingerprints
+from zerograd.report.json import indented
 from zerograd.rules.catalogue import PAGES
 
 SCHEMA = (
@@ -48,7 +48,7 @@ def render(report: Report, *, color: bool = False) -> str:
         ],
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2) + "\n"
+    return indented(log)
 
 
 def _rule(rule: Page, url: str) -> dict[str, Any]:

@@ -57,19 +57,21 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
 def accumulating(flow: Flow, key: Key) -> Flow | None:
     """The program that accumulates, if a test chooses in the loop between that and a step in each batch."""
     counting = Counting.of(flow)
-
-    def chosen(part: Flow, in_loop: bool) -> Flow:
-        if isinstance(part, Alt) and in_loop and not logic.reads(part.test) & counting.counters:
-            paced = [_is_paced(arm, key, counting) for arm in (part.then, part.orelse)]
-            if True in paced and False in paced:
-                return chosen(part.then if paced[0] else part.orelse, in_loop)
-        in_loop = in_loop or isinstance(part, Loop)
-        return rebuild(part, lambda inner: chosen(inner, in_loop))
-
     if not any(isinstance(part, Alt) and counting.lengths(part.test) for part in walk(flow)):
         return None
-    found = chosen(flow, False)
+    found = _paced_arms(flow, key, counting, in_loop=False)
     return found if _steps(found).get(key) != _steps(flow).get(key) else None
+
+
+def _paced_arms(part: Flow, key: Key, counting: Counting, *, in_loop: bool) -> Flow:
+    """The flow in which a test in a loop has only its arm that accumulates, if the other one does not."""
+    if isinstance(part, Alt) and in_loop and not logic.reads(part.test) & counting.counters:
+        paced = [_is_paced(arm, key, counting) for arm in (part.then, part.orelse)]
+        if True in paced and False in paced:
+            chosen = part.then if paced[0] else part.orelse
+            return _paced_arms(chosen, key, counting, in_loop=in_loop)
+    in_loop = in_loop or isinstance(part, Loop)
+    return rebuild(part, lambda inner: _paced_arms(inner, key, counting, in_loop=in_loop))
 
 
 def _is_paced(arm: Flow, key: Key, counting: Counting) -> bool | None:

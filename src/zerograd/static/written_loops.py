@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 
 from zerograd.core.events import Site
@@ -38,8 +39,13 @@ def _steps(path: str, calls: list[ast.Call]) -> tuple[LoopStep, ...]:
     steps = []
     for call in calls:
         text = text_of(call.func)
-        steps.append(LoopStep(site_of(call, path), f"{text}()", text.rpartition(".")[0]))
+        steps.append(loop_step(site_of(call, path), f"{text}()", text.rpartition(".")[0]))
     return tuple(steps)
+
+
+def loop_step(site: Site, call: str, subject: str) -> LoopStep:
+    """A step in a training loop. Most steps of a project are written alike: each text is kept once."""
+    return LoopStep(site, sys.intern(call), sys.intern(subject))
 
 
 def file_kind(module: Module) -> Kind:
