@@ -41,7 +41,7 @@ from zerograd.static.read.file_index import site_of
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
 from zerograd.static.roots import Root, qualified_name
-from zerograd.static.written_loops import file_kind, loop_step, site_of_file
+from zerograd.static.written_loops import file_kind, site_of_file
 
 
 @dataclass
@@ -82,7 +82,7 @@ class LoopsOfRoot:
         event = act.event
         loop = self._loop(event.loop)
         subject = act.subject or event.call.removesuffix("()").rpartition(".")[0]
-        loop.steps[loop_step(event.site, event.call or "update by hand", subject)] = None
+        loop.steps[LoopStep(event.site, event.call or "update by hand", subject)] = None
         self._of_step.setdefault(event.site, set()).add(event.loop)
         if unseen:
             self._leave(loop, Gap(NotFollowed.UNSEEN_STEP, event.site, subject, event.call))

@@ -39,13 +39,10 @@ def _steps(path: str, calls: list[ast.Call]) -> tuple[LoopStep, ...]:
     steps = []
     for call in calls:
         text = text_of(call.func)
-        steps.append(loop_step(site_of(call, path), f"{text}()", text.rpartition(".")[0]))
+        # Most steps of a project are written alike: each text is kept once.
+        named, subject = sys.intern(f"{text}()"), sys.intern(text.rpartition(".")[0])
+        steps.append(LoopStep(site_of(call, path), named, subject))
     return tuple(steps)
-
-
-def loop_step(site: Site, call: str, subject: str) -> LoopStep:
-    """A step in a training loop. Most steps of a project are written alike: each text is kept once."""
-    return LoopStep(site, sys.intern(call), sys.intern(subject))
 
 
 def file_kind(module: Module) -> Kind:
