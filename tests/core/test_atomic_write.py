@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_complete(tmp_path: Path
         stream.write(b"new")
         stream.flush()
         assert path.read_text() == "old"
+        # Two processes write to two files, which nobody takes for a report.
+        assert sorted(tmp_path.iterdir()) == [path, tmp_path / f"report.json.{os.getpid()}.tmp"]
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -631,6 +631,9 @@ BROKEN = {
     "a guard that never closes": Broken(
         "ZG302", (ZERO, *[BACKWARD] * 3, HOLD, End(at(9), length=2)), NEVER_CLOSED
     ),
+    "a guard that never closes, and a step after the loop": Broken(
+        "ZG302", (ZERO, *[BACKWARD] * 3, HOLD, replace(CLOSING, guard=None)), NEVER_CLOSED
+    ),
     "a window of another length": Broken(
         "ZG302", (OddWindow(at(5), window=3, backward=at(3)),), ODD
     ),
@@ -995,6 +998,9 @@ KEPT = {
     ),
     "a window that was cut": Kept("ZG302", (BACKWARD, HOLD, ZERO, BACKWARD, CLOSING)),
     "a window that may be none": Kept("ZG302", (ZERO, UNSURE, CLOSING)),
+    "a guard that never closes what may be no window": Kept(
+        "ZG302", (ZERO, BACKWARD, BACKWARD, UNSURE, HOLD, End(at(9), length=2))
+    ),
     "no window": Kept("ZG302", (ZERO, CLOSING)),
     "a clear of a short window": Kept("ZG302", (ZERO, BACKWARD, Zero(at(9), length=2))),
     "an open window at the end": Kept("ZG302", (ZERO, BACKWARD, BACKWARD, HOLD, End(at(9), length=2))),

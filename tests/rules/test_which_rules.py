@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support.event_sequences import EVENTS
 from zerograd.core.events import Clip, CutWindows, Excuse, Step, Sync, Unscale
 from zerograd.core.rule import Feature, Rule, Windows
 from zerograd.rules.catalogue import RULES
@@ -55,6 +56,14 @@ FACTS: dict[str, tuple[Callable[[Rule], bool], set[str]]] = {
     ),
     "sought with windows of one micro-batch": (lambda one: one.single, {"ZG101"}),
     "about what an earlier call leaves": (lambda one: one.outlives_calls, {"ZG101", "ZG106"}),
+    "kept by a backward that is not seen": (
+        lambda one: one.misses_backward,
+        {"ZG102", "ZG104", "ZG105", "ZG107"},
+    ),
+    "about the scale of a loss and of its step": (
+        lambda one: one.pairs_scaling,
+        {"ZG205", "ZG208"},
+    ),
     "without a need": (lambda one: not one.needs, {"ZG108"}),
     "with a second need": (
         lambda one: len(one.needs) > 1,
@@ -67,6 +76,12 @@ FACTS: dict[str, tuple[Callable[[Rule], bool], set[str]]] = {
 def test_these_rules_and_no_others_are(fact: str) -> None:
     holds, codes = FACTS[fact]
     assert {one.code for one in RULES if holds(one)} == codes
+
+
+def test_a_need_can_be_asked_of_every_event() -> None:
+    for one in RULES:
+        for need in one.needs:
+            assert {need(event) for event in EVENTS} <= {True, False}
 
 
 def test_a_rule_is_named_as_its_file() -> None:
