@@ -75,7 +75,8 @@ def never_stepped(module: Module, project: Project) -> Iterator[End]:
     for text, called in module.methods.items():
         name = text.rpartition(".")[2]
         if "zero_grad" in called and "step" not in called and OPTIMIZER_NAME.search(name):
-            cleared.add(name)
+            if not any(_steps(facts, name, module) for facts in module.facts.values()):
+                cleared.add(name)
     if makes or cleared:
         optimizers = _Optimizers(module, project)
         yield from optimizers.found()

@@ -9,7 +9,7 @@ import pytest
 
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.accelerate import ACCELERATOR
-from zerograd.static.frameworks.deepspeed import ENGINE
+from zerograd.static.frameworks.deepspeed import CLEARED, ENGINE
 from zerograd.static.frameworks.lightning import FABRIC
 from zerograd.static.frameworks.table import (
     Clears,
@@ -115,7 +115,8 @@ def test_names_of_calls_that_touch_gradients_are_gradient_names() -> None:
         ("fabric", ("backward",), FABRIC),
         ("fabric", (), Role.NONE),
         ("model", ("backward", "step"), ENGINE),
-        ("model", ("backward", "step", "zero_grad"), Role.OPTIMIZER),
+        ("model", ("backward", "step", "zero_grad"), CLEARED),
+        ("optimizer", ("backward", "step", "zero_grad"), Role.OPTIMIZER),
         ("thing", ("zero_grad", "step"), Role.OPTIMIZER),
         ("lr_scheduler", ("step",), Role.OTHER),
         ("amp_helper", ("scale", "update"), SCALER),

@@ -7,21 +7,25 @@ from zerograd.static.frameworks.table import (
     Divided,
     Framework,
     LibraryCall,
+    MayTouch,
     ReturnedTuple,
     Role,
     RunsBackward,
     Steps,
     Use,
+    Whose,
 )
+from zerograd.static.frameworks.torch import OPTIMIZER_NAME
 
 ENGINE = Role("engine")
+CLEARED = Role("cleared engine")
+"""It runs backward, steps, and is cleared by the code: an engine before its first step, or a wrapper at each."""
 
 TABLE = Framework(
     packages=["deepspeed"],
     uses=[
         Use(ENGINE, calls=["backward", "step"], none_of=["zero_grad"]),
-        # A module in one arm of a setting, and its engine in the other.
-        Use(ENGINE, calls=["backward", "step"], any_of=["train", "eval"]),
+        Use(CLEARED, calls=["backward", "step", "zero_grad"], not_named=OPTIMIZER_NAME),
     ],
     calls=[
         LibraryCall(
@@ -35,6 +39,10 @@ TABLE = Framework(
             on=ENGINE,
         ),
         LibraryCall("step", Steps(), Clears(), on=ENGINE),
+        LibraryCall(
+            "backward", RunsBackward(fills_owner=True, divided=Divided.BY_LIBRARY), on=CLEARED
+        ),
+        LibraryCall("step", Steps(), MayTouch(Whose.OWNER), on=CLEARED),
     ],
     makes=[
         ReturnedTuple("deepspeed.initialize", ("", ENGINE), ("optimizer", Role.OTHER), None, None),

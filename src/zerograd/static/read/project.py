@@ -25,8 +25,10 @@ LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
 
 SMALL = 20_000
-MOST_RECENT = 1_000_000
-"""Characters of modules that are kept parsed; their trees take a hundred times as much."""
+MOST_RECENT = 3_000_000
+"""Characters of modules that are kept parsed. With a third of it, a project whose files import one large package
+takes 40 % more processor time, because the package is parsed three times, and 43 MB less memory (117 against 160).
+"""
 MOST_SILENT = 20_000
 """How many files without gradients are remembered."""
 MOST_IMPORTS = 40
