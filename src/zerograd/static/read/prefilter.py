@@ -24,6 +24,8 @@ _HOOK = pattern(
 """A library that calls such a method runs the backward and the step itself."""
 _CALLS = (b"backward(", b"zero_grad", b".step(", b"scaler(", b"unscale_(")
 _GRAD = pattern(rb"\.grad\b")
+_COUNTS = pattern(rb"return\b[^\n#\"']*%[^\n#\"']*[=!]=")
+"""A function gives back a test of a count: `return (i + 1) % self.steps == 0`. It may say when a window closes."""
 
 _NOT_DONE = pattern(
     rb"def\s+\w+|#[^\n]*"
@@ -69,9 +71,11 @@ _MAKES = pattern(rb"\btorch\.optim\b(?!\.lr_sched)|\boptim\.[A-Z]")
 
 
 def speaks(data: bytes) -> bool:
-    """Whether an imported module may do anything to gradients, or make what steps."""
+    """Whether an imported module may do anything to gradients, make what steps, or say when to step."""
     if any(call in data for call in _CALLS) or b"clip_grad" in data:
         return True
     if b"optim" in data and _MAKES.search(data) is not None:
+        return True
+    if b"%" in data and _COUNTS.search(data) is not None:
         return True
     return b".grad" in data and _GRAD.search(data) is not None
