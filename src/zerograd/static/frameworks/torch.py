@@ -35,6 +35,8 @@ NOT_AN_OPTIMIZER = pattern(
     r"|dict|group|lr$|loss|metric|flag|mode|kind|str$|closure|(^|_)(ema|swa|avg|averag)",
     re.IGNORECASE,
 )
+_STEPS_TOO = pattern(r"sched|(^|_)lr|lr$|env(s|$|_)|closure|(^|_)(ema|swa|avg|averag)", re.IGNORECASE)
+"""Names of what is stepped and is no optimizer."""
 SCALER_NAME = pattern(r"scaler$|(^|_)amp$", re.IGNORECASE)
 
 TABLE = Framework(
@@ -45,6 +47,8 @@ TABLE = Framework(
         Use(SCALER, calls=["unscale_"]),
         Use(SCALER, calls=["scale"], any_of=["update", "step"]),
         Use(Role.OPTIMIZER, named=OPTIMIZER_NAME, not_named=NOT_AN_OPTIMIZER),
+        # `opt_model`, `classifier_optimizer`: what is stepped is no name, mode or class of an optimizer.
+        Use(Role.OPTIMIZER, named=OPTIMIZER_NAME, not_named=_STEPS_TOO, any_of=["step", "zero_grad"]),
         Use(SCALER, named=SCALER_NAME),
         Use(GRAPH, calls=["replay"], named=pattern(r"graph|^g$", re.IGNORECASE)),
     ],

@@ -11,7 +11,7 @@ from functools import lru_cache
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
-from zerograd.static.frameworks.torch import SCHEDULER
+from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, OPTIMIZER_NAME, SCHEDULER
 
 USUAL = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim"}
 """What these names mean where a star import hides their origin."""
@@ -162,5 +162,6 @@ def role_of_use(text: str, methods: frozenset[str]) -> Role:
     if not role and text.endswith("]") and not methods.isdisjoint(("step", "zero_grad")):
         # `optimizers["critic"]` is what the collection is called.
         holder = re.split(r"[.\[]", text.partition("[")[0])[-1]
-        return registry.role_of_use(holder, methods) if "optim" in holder.lower() else role
+        if OPTIMIZER_NAME.search(holder) and not NOT_AN_OPTIMIZER.search(name):
+            return registry.role_of_use(holder, methods)
     return role
