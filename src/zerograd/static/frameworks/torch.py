@@ -35,7 +35,9 @@ NOT_AN_OPTIMIZER = pattern(
     r"|dict|group|lr$|loss|metric|flag|mode|kind|str$|closure|(^|_)(ema|swa|avg|averag)",
     re.IGNORECASE,
 )
-_STEPS_TOO = pattern(r"sched|(^|_)lr|lr$|env(s|$|_)|closure|(^|_)(ema|swa|avg|averag)", re.IGNORECASE)
+_STEPS_TOO = pattern(
+    r"sched|(^|_)lr|lr$|env(s|$|_)|closure|(^|_)(ema|swa|avg|averag)", re.IGNORECASE
+)
 """Names of what is stepped and is no optimizer."""
 SCALER_NAME = pattern(r"scaler$|(^|_)amp$", re.IGNORECASE)
 
