@@ -98,7 +98,7 @@ class Loops:
             self.mode.in_parameters = outer
             return
         counter, first, trips = self.counting(node.target, iterable)
-        targets = frozenset(self.bind_data(node.target, value))
+        targets = frozenset(self.bind_columns(node.target, iterable, value))
         cycled = self.cycled(node.target, iterable)
         if cycled is not None:
             self.emitter.add(Set(cycled.variable, Const(-1)))
@@ -276,12 +276,33 @@ class Loops:
             return WindowLength(text=f"micro-batches of {text_of(iterable)}")
         return None
 
+    def bind_columns(
+        self, target: ast.expr, iterable: ast.expr, value: Value
+    ) -> Iterator[Variable]:
+        """Gives the targets of a loop their data: each of `zip(…)` and `enumerate(…)` that of its own column."""
+        called = text_of(iterable.func) if isinstance(iterable, ast.Call) else ""
+        columns = iterable.args if isinstance(iterable, ast.Call) else []
+        given: list[ast.expr | None] = [*columns] if called == "zip" else []
+        if called == "enumerate" and columns:
+            given = [None, columns[0]]
+        if not isinstance(target, ast.Tuple) or not given or len(given) != len(target.elts):
+            yield from self.bind_data(target, value)
+            return
+        for part, column in zip(target.elts, given, strict=True):
+            if column is None:
+                yield from self.bind_data(part)
+            else:
+                yield from self.bind_columns(part, column, self.evaluator.peek(column))
+
     def bind_data(self, target: ast.expr, value: Value = NOTHING) -> Iterator[Variable]:
         """Gives the targets of a loop values of which nothing is known but that they are data.
 
-        They may hold what a collection was made from: `for task in tasks_of(model)`.
+        What a module computes are tensors. Others may hold what a collection was made from:
+        `for task in tasks_of(model)`.
         """
-        held = Tensor(maybe=value.roots | value.maybe) if isinstance(value, Tensor) else Tensor()
+        held = Tensor()
+        if isinstance(value, Tensor):
+            held = value if value.calls else Tensor(maybe=value.roots | value.maybe)
         for node in ast.walk(target):
             if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Load):
                 continue
