@@ -60,7 +60,9 @@ def test_what_is_collected_is_not_shared() -> None:
             assert held[0] is not held[1] or not isinstance(held[0], (list, dict)), one.name
 
 
-@pytest.mark.parametrize("reasons", [events.Excuse, events.ReadBy, training_loop.NotFollowed])
+@pytest.mark.parametrize(
+    "reasons", [events.Excuse, events.ReadBy, events.Reads, training_loop.NotFollowed]
+)
 def test_a_reason_is_written_as_it_is_called(reasons: type[Enum]) -> None:
     assert [one.value for one in reasons] == [one.name.lower().replace("_", "-") for one in reasons]
 

@@ -25,6 +25,7 @@ from zerograd.core.events import (
     Measured,
     Observation,
     ReadBy,
+    Reads,
     Site,
     Step,
     Untrained,
@@ -93,6 +94,7 @@ def test_every_field_survives() -> None:
         "Excuse | None": Excuse.WEIGHTS_MOVED,
         "Untrained | None": Untrained("encoder", Site("a.py", 2), backward=Site("a.py", 3)),
         "ReadBy | None": ReadBy.AND_MORE,
+        "Reads | None": Reads.ATTACHED,
         "Decided | None": Decided(Site("a.py", 3), 4, chosen=True),
     }
     for kind in KINDS.values():

@@ -29,6 +29,7 @@ from zerograd.core.events import (
     OddWindow,
     PartialWindow,
     ReadBy,
+    Reads,
     Site,
     Step,
     Sync,
@@ -66,6 +67,7 @@ def _backwards() -> Made:
     made.append(Backward(at(42), missed=numbers))
     made.append(Backward(at(42), untrained=Untrained("encoder", at(2), backward=at(40))))
     made += [Backward(at(41), read_by=what, alone=alone) for what in ReadBy for alone in FLAGS]
+    made += [Backward(at(47), reads=what) for what in Reads]
     for why, divisor in product(Excuse, (0, None)):
         made.append(Backward(at(44), excuse=why, divisor=divisor, bypasses="fabric"))
     made.append(Backward(at(43), synced=True, volume=80, excuse=Excuse.STATIC_GRAPH))
