@@ -214,6 +214,7 @@ class Reuse:
                 name for name in whole.calls if name.rpartition(".")[2] in registry.ACCUMULATES
             ),
             frozenset(klass.name for klass in module.called_like_optimizers),
+            module.in_parts,
             scales_only(module),
             frozenset(
                 name

@@ -24,7 +24,6 @@ from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import SELF
-from zerograd.static.read.module import Module
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -129,7 +128,7 @@ class Calls:
             for one in given
         )
         if not wanted and vocabulary.is_class_name(name.rpartition(".")[2]):
-            wanted = self.functions.shares_models(given) or _is_stepped_in_parts(node, module)
+            wanted = self.functions.shares_models(given) or node in module.made_in_parts
         return wanted and self.names.open(module, first)
 
     def method_call(self, node: ast.Call, func: ast.Attribute) -> Value:
@@ -356,22 +355,3 @@ def _table_method(func: ast.Attribute, owner: KnownDict, arguments: list[Value])
         found = [value for name, value in owner.items if name == arguments[0].value]
         return found[0] if found else NOTHING
     return NOTHING
-
-
-def _is_stepped_in_parts(node: ast.Call, module: Module) -> bool:
-    """Whether the parts of a new object have optimizers of their own: it matters which of them its losses run through."""
-    owners = [
-        text.rpartition(".")[0]
-        for text, called in module.methods.items()
-        if "." in text and "parameters" in called
-    ]
-    several = {one for one in owners if owners.count(one) > 1}
-    if not several:
-        return False
-    return any(
-        assigned.value is node and text_of(target) in several
-        for facts in module.facts.values()
-        for assigned in facts.assigns
-        if isinstance(assigned, ast.Assign)
-        for target in assigned.targets
-    )

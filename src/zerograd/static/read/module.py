@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
@@ -11,7 +12,7 @@ from typing import TypeGuard
 from zerograd.core.records import dataclass, field
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import file_index
-from zerograd.static.read.file_index import Facts, Function
+from zerograd.static.read.file_index import Facts, Function, text_of
 from zerograd.static.read.parents import Parents
 from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, RIVALS, role_of_use
 
@@ -79,6 +80,24 @@ class Module:
                     if isinstance(one, ast.Name) and node.value is not None:
                         found.setdefault(one.id, {})[node] = node.value
         return found
+
+    @cached_property
+    def in_parts(self) -> frozenset[str]:
+        """The objects of which several parts give their parameters: `net.one.parameters()`, `net.two.parameters()`."""
+        given = (text for text, called in self.methods.items() if "parameters" in called)
+        owners = Counter(text.rpartition(".")[0] for text in given if "." in text)
+        return frozenset(owner for owner, parts in owners.items() if parts > 1)
+
+    @cached_property
+    def made_in_parts(self) -> frozenset[ast.expr]:
+        """What is assigned to those objects."""
+        return frozenset(
+            node.value
+            for facts in (self.facts.values() if self.in_parts else ())
+            for node in facts.assigns
+            if isinstance(node, ast.Assign)
+            if any(text_of(target) in self.in_parts for target in node.targets)
+        )
 
     def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
         """The methods that a class defines itself, the first of each name."""
