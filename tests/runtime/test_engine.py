@@ -37,7 +37,9 @@ def test_whatever_runs_in_a_step_is_hidden_from_the_compiler() -> None:
                 optimizer.step()
         finally:
             sys.setprofile(None)
-    hidden = set(code_below_torch())
+    hidden = set(
+        code_below_torch.__wrapped__()
+    )  # another test may have replaced a method when it was kept
     assert [finding.code for finding in report.findings] == ["ZG101"]
     assert len(ran) > 40
     assert [name for code, name in ran.items() if code not in hidden] == []
