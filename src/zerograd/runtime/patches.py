@@ -12,7 +12,6 @@ import importlib
 import inspect
 import math
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -36,7 +35,6 @@ ABOVE_TORCH = 2
 """How far above a patch the user can be: some of torch is between."""
 ABOVE_PATCH = 1
 """The same where nothing is between."""
-_NO_THREAD: tuple[int, Any] = (0, None)
 
 
 class Unsupported(RuntimeError):
@@ -65,16 +63,9 @@ class Ear:
         self.listener: Watcher | None = None
         self.here: Here | None = None
         """The loop of the current thread: most calls need nothing else of the listener."""
-        self.main = _NO_THREAD
-        """The identity and the loop of the main thread, if it has begun to listen. No other thread gets that identity.
-        To ask `here` each time takes a seventh of what zerograd takes in a step of a small net."""
 
     def listen(self, listener: Watcher | None) -> None:
         """From now on this one listens."""
-        main = _NO_THREAD
-        if listener is not None and threading.current_thread() is threading.main_thread():
-            main = (threading.get_ident(), listener.here.loop)
-        self.main = main
         self.listener, self.here = listener, None if listener is None else listener.here
 
     def backward_ended(self, token: Any, failed: bool) -> None:
@@ -112,9 +103,8 @@ class Hooks:
         self.torch = torch
         self._version = torch.__version__
         self._ear = Ear()
-        self._modes = torch._C._has_torch_function_unary
-        """True of any object while the program has a TorchFunctionMode: a loop reads gradients, which that would see.
-        The length of the stack of modes takes ten times as many instructions."""
+        self._modes = torch._C._len_torch_function_stack
+        """A loop reads gradients, which a TorchFunctionMode of the program would see."""
         self._patches: list[Patch] = []
         self._step_hooks: list[tuple[Callable[[Any], Any], Any]] = []
         """Functions of torch that register a hook for all steps, each with its hook."""
@@ -199,7 +189,6 @@ class Hooks:
         original = graph._engine_run_backward
         ear, modes = self._ear, self._modes
         frame_at, above, bottom, nothing_above = sys._getframe, ABOVE_TORCH, Bottom, no_frame
-        ident = threading.get_ident
         method = self.torch.Tensor.backward.__code__
         ordinary = _ordinary_backward(ear, original)
 
@@ -215,9 +204,8 @@ class Hooks:
                 frame = frame.f_back or bottom
             expected = None
             try:
-                if not modes(None):
-                    main = ear.main
-                    loop = main[1] if main[0] == ident() else here.loop
+                if not modes():
+                    loop = here.loop
                     expected = loop.backward_begins(frame)
             except BaseException as error:
                 if not here.fault(error):
@@ -246,16 +234,13 @@ class Hooks:
         module = importlib.import_module("torch.optim.optimizer")
         ear, modes = self._ear, self._modes
         frame_at, above, nothing_above = sys._getframe, ABOVE_TORCH, no_frame
-        ident = threading.get_ident
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             here = ear.here
             if here is None:
                 return
             try:
-                main = ear.main
-                loop = main[1] if main[0] == ident() else here.loop
-                if loop.step_begins(optimizer):
+                if here.loop.step_begins(optimizer):
                     return
             except BaseException as error:
                 if not here.fault(error):
@@ -273,11 +258,8 @@ class Hooks:
             except ValueError as error:
                 frame = nothing_above(error)
             try:
-                if not modes(None):
-                    main = ear.main
-                    loop = main[1] if main[0] == ident() else here.loop
-                    if loop.step_ends(frame, optimizer):
-                        return
+                if not modes() and here.loop.step_ends(frame, optimizer):
+                    return
             except BaseException as error:
                 if not here.fault(error):
                     raise
@@ -318,7 +300,7 @@ class Hooks:
         zero = module.Optimizer.zero_grad
         ear = self._ear
         frame_at, far_above, bottom = sys._getframe, ABOVE_TORCH, Bottom
-        profiled, nothing_above, ident = zero.__code__, no_frame, threading.get_ident
+        profiled, nothing_above = zero.__code__, no_frame
 
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
@@ -333,9 +315,7 @@ class Hooks:
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
                 try:
-                    main = ear.main
-                    loop = main[1] if main[0] == ident() else here.loop
-                    if loop.clears(frame, id(self), set_to_none):
+                    if here.loop.clears(frame, id(self), set_to_none):
                         return result
                 except BaseException as error:
                     if not here.fault(error):

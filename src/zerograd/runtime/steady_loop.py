@@ -313,8 +313,7 @@ class SteadyLoop:
         if call.code is not frame.f_code or call.instruction != frame.f_lasti:
             return None  # also while a backward runs, of which this one is a part
         count = self._count
-        number = count.backwards + 1
-        if number >= count.next_look and not self._look(_subjects(call)):
+        if count.backwards + 1 >= count.next_look and not self._look(_subjects(call)):
             return None
         if call.kind is not Backward:
             if call.kind is not BY_HAND or not call.is_cleared(may_read=may_read):
@@ -327,7 +326,7 @@ class SteadyLoop:
         else:
             call.grad = grad = call.param.grad
             call.version = -1 if grad is None else grad._version
-        count.backwards = number
+        count.backwards += 1
         if self.expected is expected:  # else another thread has left the loop
             self.expected = call.running
         return call
