@@ -240,9 +240,11 @@ class View:
         thrown away, so `b` is the other one's. In which order gradients are added does not matter to the step.
         """
         acts = [(at, act) for at, act in enumerate(items) if isinstance(act, Act) and self.others]
-        told = [(at, act) for at, act in acts if not isinstance(act.event, (Clip, Unscale, Update))]
-        for at in range(len(told) - 4):
-            (first, own), (_, clear), (second, other), (_, step), (last, ends) = told[at : at + 5]
+        phases = [
+            (at, act) for at, act in acts if not isinstance(act.event, (Clip, Unscale, Update))
+        ]
+        for at in range(len(phases) - 4):
+            (first, own), (_, clear), (second, other), (_, step), (last, ends) = phases[at : at + 5]
             if (
                 self.is_read(own, ReadBy.ONLY, ReadBy.AND_MORE)
                 and self.is_read(other, ReadBy.AND_MORE)
