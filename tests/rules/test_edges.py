@@ -25,6 +25,7 @@ from zerograd.core.events import (
     OddWindow,
     PartialWindow,
     ReadBy,
+    Reads,
     Step,
     Sync,
     Unscale,
@@ -312,6 +313,24 @@ TOGETHER = "let all ranks decide together whether to step: all_reduce what the d
 
 BROKEN = {
     "a backward onto used gradients": Broken("ZG101", (BACKWARD, STEP, BACKWARD, STEP), STALE),
+    "a step after its own backward and one that only runs through it": Broken(
+        "ZG106",
+        (
+            OTHERS_STEP,
+            ZERO,
+            replace(BACKWARD, reads=Reads.DETACHED),
+            replace(LEFT, reads=Reads.ATTACHED),
+            STEP,
+        ),
+        Violation(
+            at(7),
+            "backward() also fills the gradients of another optimizer, whose step uses them",
+            "reaches the other optimizer's parameters",
+            notes((3, "the loss of that optimizer"), (5, "uses the sum")),
+            help="step that optimizer before this backward, or clear it and run its own backward after this one",
+            step=at(5),
+        ),
+    ),
     "one in the same loop, whose step comes after it": Broken(
         "ZG101",
         tuple(replace(event, loop=1) for event in (BACKWARD, STEP, BACKWARD, STEP)),
@@ -836,6 +855,9 @@ KEPT = {
     ),
     "a step with a backward in its loop": Kept("ZG104", (ZERO, Step(at(5), idle_loss=at(7)))),
     "a step without a backward, and no idle loss": Kept("ZG104", (ZERO, Step(at(5), fed=False))),
+    "its own backward alone, and one after the other's": Kept(
+        "ZG106", (ZERO, replace(LEFT, reads=Reads.ATTACHED), ZERO, replace(BACKWARD, reads=Reads.DETACHED), STEP)
+    ),
     "another's step without a backward": Kept("ZG104", (ZERO, Step(at(5), again=True, foreign=True))),
     "a step again with gradients": Kept("ZG104", (ZERO, BACKWARD, Step(at(5), again=True))),
     "a step again with gradients that were dropped": Kept("ZG104", (BACKWARD, ZERO, Step(at(5), again=True))),
