@@ -23,7 +23,6 @@ from zerograd.static.read.values import (
     Each,
     Fn,
     Grad,
-    KnownDict,
     Lit,
     Many,
     Params,
@@ -213,7 +212,8 @@ class Effects:
             self.known.registered |= any(map(_clears, arguments))
         if vocabulary.is_benign(name):
             quiet = 1
-        for item in (one for argument in arguments for one in _items(argument)):
+        handed = (part for argument in arguments for part in parts(argument))
+        for item in (part for part in handed if isinstance(part, Thing)):
             if self.known.is_optimizer(item):
                 if not SCHEDULER.search(name):
                     self.known.handed.add(item.key)
@@ -319,16 +319,6 @@ class Effects:
                 for act in arm:
                     if isinstance(act.event, Backward):
                         act.event = replace(act.event, excuse=Excuse.OTHER_ARM)
-
-
-def _items(value: Value) -> Iterator[Thing]:
-    """The objects that are handed over, alone or in a list or a dictionary."""
-    if isinstance(value, Thing):
-        yield value
-    elif isinstance(value, Many):
-        yield from (item for one in value.items for item in _items(one))
-    elif isinstance(value, KnownDict):
-        yield from (item for _, one in value.items for item in _items(one))
 
 
 def _clears(value: Value) -> bool:

@@ -409,7 +409,7 @@ class Objects:
         return NOTHING
 
     def made(self, frame: Frame, owner: Thing, node: ast.expr) -> Value:
-        """What an assignment of a method gives: a call makes its objects once, whoever of them is asked for."""
+        """What an assignment of a method gives: a call makes its objects once, whichever of them is asked for."""
         if not isinstance(node, ast.Call):
             return self.evaluator.peek_in(frame, node)
         known = self._made.get((owner.key, node))

@@ -112,7 +112,7 @@ def idle_loss(
 
 
 def _after(around: ast.AST, line: int) -> set[ast.AST]:
-    """What stands under a test after a line."""
+    """The statements under a test that come after a line."""
     tests = (node for node in nodes(around) if isinstance(node, ast.If) and node.lineno > line)
     return {part for test in tests for part in nodes(test)}
 
