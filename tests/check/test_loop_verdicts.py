@@ -11,7 +11,7 @@ import pytest
 from support.command import FORGOTTEN_ZERO, RIGHT, write, zerograd
 from support.notebooks import notebook
 from zerograd.core.training_loop import NotFollowed
-from zerograd.static.interp.obviously_right import ObviouslyRight
+from zerograd.static.obviously_right import ObviouslyRight
 
 
 def loops(folder: Path, *arguments: str) -> list[dict[str, Any]]:
@@ -591,7 +591,6 @@ def test_code_that_is_obviously_right_has_the_loops_that_interpreting_finds(
 ) -> None:
     from zerograd.static.analyse import analyse
     from zerograd.static.read.load import from_text
-    from zerograd.static.roots import Roots
 
     source = (
         SETUP
@@ -613,7 +612,7 @@ def test_code_that_is_obviously_right_has_the_loops_that_interpreting_finds(
     )
     short = analyse(from_text(source, "a.py"))
     monkeypatch.setattr(ObviouslyRight, "is_right", lambda *_: False)
-    monkeypatch.setattr(Roots, "_is_obviously_right", lambda *_: False)
+    monkeypatch.setattr(ObviouslyRight, "is_top_level", lambda *_: False)
     assert analyse(from_text(source, "a.py")).loops == short.loops
     assert len(short.loops) == 3
 

@@ -129,7 +129,7 @@ KNOWN = {
     "explore_root.py": "whether any code reads .grad",
     "interp/emitter.py": "whether an accelerator accumulates",
     "interp/loops.py": "receivers, by their first name",
-    "interp/obviously_right.py": "asked by roots, in every analysis",
+    "obviously_right.py": "asked by roots, in every analysis",
     "never_stepped.py": "asked in every analysis",
     "read/file_index.py": "makes the index",
     "read/module.py": "makes the index",

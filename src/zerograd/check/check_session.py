@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from zerograd.check.baseline import Baseline
@@ -422,7 +422,7 @@ class _Chooser:
         """Add the verdicts on the training loops of the checked files."""
         from zerograd.check.loop_verdicts import verdicts
 
-        checked = chain((path for path, _, _ in self._loops), map(attrgetter("path"), targets))
+        checked = chain(map(itemgetter(0), self._loops), map(attrgetter("path"), targets))
         self.report.loops = verdicts(self._loops, checked, self.report.findings, self._grade)
 
     def _grade(self, settings: Settings, found: Found) -> Grade:

@@ -25,7 +25,7 @@ from zerograd.fix.syntax import (
 )
 from zerograd.rules.catalogue import BY_CODE
 from zerograd.static.frameworks.torch import SCALER_NAME
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.syntax_tree import last_name, text_of
 
 _NAMES = (ast.Name, ast.Attribute)
 
@@ -171,7 +171,7 @@ class Scene:
         first = call.args[0] if call.args else None
         if not isinstance(first, _NAMES):
             return None
-        name = text_of(first).rpartition(".")[2]
+        name = last_name(text_of(first))
         for node in ast.walk(self.code.tree):
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return node

@@ -11,7 +11,7 @@ from zerograd.core.finding import Edit
 from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import is_modulo, own_nodes, steps
-from zerograd.static.read.file_index import stripped
+from zerograd.static.read.syntax_tree import stripped
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from zerograd.fix.context import Repair, Scene
 from zerograd.fix.edits import Refused
 from zerograd.fix.syntax import backwards, is_gradient, own_nodes
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.syntax_tree import text_of
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from zerograd.fix.edits import Function
 from zerograd.static.frameworks.registry import CLIPS
 from zerograd.static.frameworks.torch import SCHEDULER
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.syntax_tree import last_name, text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 CLEAR_WORDS = re.compile(r"zero|clear|reset", re.IGNORECASE)
@@ -44,7 +44,7 @@ def is_step(call: ast.Call) -> bool:
     """Whether a call steps an optimizer, judged by its names."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    owner = text_of(call.func.value).rpartition(".")[2]
+    owner = last_name(text_of(call.func.value))
     return call.func.attr in ("step", "optimizer_step") and not SCHEDULER.search(owner)
 
 
@@ -111,7 +111,7 @@ def is_gradient(node: ast.AST) -> bool:
     """Whether a node is `x.grad`, and not `torch.autograd.grad`."""
     if not isinstance(node, ast.Attribute) or node.attr != "grad":
         return False
-    return text_of(node.value).rpartition(".")[2] not in ("autograd", "func")
+    return last_name(text_of(node.value)) not in ("autograd", "func")
 
 
 def mentions_gradients(nodes: Iterable[ast.AST]) -> bool:

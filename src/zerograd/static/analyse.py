@@ -15,10 +15,11 @@ from zerograd.static.read.budget import PATHS, Cut
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.source import Source
+from zerograd.static.read.vocabulary import RIVALS
 from zerograd.static.reuse import FileMemory, Recalled, Reuse
 from zerograd.static.roots import Roots
 from zerograd.static.untrained_modules import untrained_modules
-from zerograd.static.written_loops import not_read, plainly_right
+from zerograd.static.written_loops import not_read
 
 if TYPE_CHECKING:
     from zerograd.static.training_loops import LoopsOfRoot
@@ -47,7 +48,7 @@ def analyse(source: Source, *, explain: bool = False, memory: FileMemory | None 
     """
     project = Project()
     module = project.add(source, memory.parsed if memory is not None else None)
-    if not module.speaks_torch:
+    if module.packages & RIVALS and not module.imports_torch:
         return Analysis(module.tree)
     program = Program(project, module)
     cut: dict[str, None] = {}
@@ -108,7 +109,7 @@ def _training_loops(
     module: Module, roots: Roots, loops: list[LoopsOfRoot], findings: list[Finding]
 ) -> list[TrainingLoop]:
     """The training loops of a file, each with those of its findings that are in it."""
-    made = list(plainly_right(module.path, roots.plain))
+    made = [*roots.plain]
     if roots.unread:
         made += not_read(module, roots.unread)
     if loops:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import CALLED
-from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import called_name, calls_in, nodes, text_of
 from zerograd.static.read.values import Thing
 from zerograd.static.roots import Root
 
@@ -102,8 +102,8 @@ def _called_back(function: ast.AST) -> set[str]:
 
 
 def _called(function: ast.AST) -> set[str]:
-    calls = (one for one in nodes(function) if isinstance(one, ast.Call))
-    return {text_of(call.func).rpartition(".")[2] for call in calls} | {CALLED}
+    calls = calls_in(function)
+    return {called_name(call) for call in calls} | {CALLED}
 
 
 def _functions(names: Iterable[str], module: Module) -> Iterator[ast.AST]:

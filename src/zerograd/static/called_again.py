@@ -13,8 +13,8 @@ from zerograd.core.late_pattern import pattern
 from zerograd.explore.flow import Flow, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import SELF, Key, KeyPart
+from zerograd.static.read.syntax_tree import text_of
 from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.roots import Root
 

@@ -22,9 +22,9 @@ from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
-from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import AllocationSite
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import called_name, nodes
 from zerograd.static.roots import Root
 
 
@@ -206,7 +206,7 @@ def _sets_gradient(node: ast.AST) -> bool:
         value = node.value
         if isinstance(value, ast.Constant) and value.value is None:
             return False
-        if isinstance(value, ast.Call) and text_of(value.func).rpartition(".")[2] in _EMPTY:
+        if isinstance(value, ast.Call) and called_name(value) in _EMPTY:
             return False
         return any(map(_is_gradient, node.targets))
     if isinstance(node, ast.AugAssign):

@@ -15,7 +15,7 @@ from zerograd.explore.flow import Emit, Flow, rebuild, walk
 from zerograd.explore.logic import Name, Variable, WindowLength
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, text_of
+from zerograd.static.read.syntax_tree import called_name, last_name, nodes, targets, text_of
 
 _ASK_ONLY = frozenset(
     {
@@ -87,7 +87,7 @@ def _reaches(divisions: list[ast.AST], act: Act) -> bool:
         for node in assigns:
             held = [node, *(nodes(node.value) if node.value is not None else ())]
             if any(id(one) in made or _text(one) in divided for one in held):
-                given = node.targets if isinstance(node, ast.Assign) else [node.target]
+                given = targets(node)
                 divided.update(_text(one) for target in given for one in nodes(target))
                 divided.discard("")
     return any(id(one) in made or _text(one) in divided for one in nodes(call))
@@ -111,13 +111,13 @@ def _names(node: ast.AST) -> set[str]:
 
 def _last(name: str) -> str:
     """The last part of a dotted name: an object has many names, an attribute has one."""
-    return name.rpartition(".")[2]
+    return last_name(name)
 
 
 def _passed(node: ast.AST) -> Iterator[ast.expr]:
     """What a call is handed, and what is divided by."""
     if isinstance(node, ast.Call):
-        name = text_of(node.func).rpartition(".")[2]
+        name = called_name(node)
         if name not in _ASK_ONLY and not vocabulary.is_benign(name):
             yield from (arg for arg in node.args if isinstance(arg, (ast.Name, ast.Attribute)))
             yield from (keyword.value for keyword in node.keywords)

@@ -16,17 +16,24 @@ from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.torch import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import (
-    Facts,
+from zerograd.static.read.file_index import Facts
+from zerograd.static.read.module import Module
+from zerograd.static.read.project import Project
+from zerograd.static.read.syntax_tree import (
+    FUNCTIONS,
+    LOOPS,
     Function,
+    arguments,
+    called_name,
+    calls_in,
+    first_name,
+    last_name,
     nodes,
-    parameters,
+    parameter_names,
     site_of,
+    targets,
     text_of,
 )
-from zerograd.static.read.module import Module
-from zerograd.static.read.parents import FUNCTIONS
-from zerograd.static.read.project import Project
 
 _READS = frozenset(
     {"zero_grad", "state_dict", "load_state_dict", "param_groups", "add_param_group", "defaults", "state"}
@@ -57,7 +64,6 @@ _STEPS = pattern(
 )
 """Calls of such names may step an optimizer, or use gradients."""
 _HARMLESS = frozenset({"train", "eval", "zero_grad", "no_grad", "enable_grad", "set_grad_enabled"})
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def never_stepped(module: Module, project: Project) -> Iterator[End]:
@@ -73,7 +79,7 @@ def never_stepped(module: Module, project: Project) -> Iterator[End]:
     cleared: set[str] = set()
     """The last names of what the file calls an optimizer, and clears, and never steps by that name."""
     for text, called in module.methods.items():
-        name = text.rpartition(".")[2]
+        name = last_name(text)
         if "zero_grad" in called and "step" not in called and OPTIMIZER_NAME.search(name):
             if not any(_steps(facts, name, module) for facts in module.facts.values()):
                 cleared.add(name)
@@ -104,8 +110,7 @@ def _made(module: Module) -> dict[str, list[Facts]]:
             call = node.value
             if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
                 if _is_optimizer(text_of(call.func), module):
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    for target in targets:
+                    for target in targets(node):
                         found.setdefault(text_of(target), []).append(facts)
     return found
 
@@ -134,7 +139,7 @@ def _is_optimizer(text: str, module: Module) -> bool:
     name = _dotted(text, module)
     if not name.startswith("torch.optim.") or "lr_scheduler" in name or "swa_utils" in name:
         return name == "getattr"
-    return name.rpartition(".")[2][:1].isupper()
+    return last_name(name)[:1].isupper()
 
 
 def _dotted(text: str, module: Module) -> str:
@@ -172,7 +177,7 @@ class _Optimizers:
                     self.bound.setdefault(self.nodes.function(one), set()).add(name)
         for node in module.facts:
             if isinstance(node, FUNCTIONS):
-                given = {arg.arg for arg in parameters(node)}
+                given = set(parameter_names(node))
                 self.bound.setdefault(node, set()).update(given)
 
     def found(self) -> Iterator[End]:
@@ -180,7 +185,7 @@ class _Optimizers:
         self.optimized = {
             node.id
             for one in made
-            for given in (*one.args, *(keyword.value for keyword in one.keywords))
+            for given in arguments(one)
             for node in nodes(given)
             if isinstance(node, ast.Name)
         }
@@ -289,7 +294,7 @@ class _Optimizers:
         if not isinstance(node.ctx, ast.Load) or isinstance(above, (ast.BinOp, ast.Compare)):
             return False
         owner = text_of(node.value)
-        last = owner.rpartition(".")[2]
+        last = last_name(owner)
         return not (SCHEDULER.search(last) or re.search(r"(^|_)(envs?|game|profiler|prof)$", last))
 
 
@@ -393,7 +398,7 @@ class _Followed:
         file, function = self.file, self.file.nodes.function(given)
         name = getattr(function, "name", "")
         private = file.nodes.klass(function) is not None or name.startswith("_")
-        calls = [one for one in file.nodes.calls if text_of(one.func).rpartition(".")[2] == name]
+        calls = [one for one in file.nodes.calls if called_name(one) == name]
         mentions = [*file.nodes.names.get(name, ()), *file.nodes.attributes.get(name, ())]
         if not (name and private and calls) or len(mentions) != len(calls):
             raise _Used  # other code that gets the function may call it
@@ -527,7 +532,7 @@ class _Followed:
         for clear in self.clears:
             around = [*file.nodes.around(clear)]
             function = file.nodes.function(clear)
-            loop = next((one for one in around if isinstance(one, _LOOPS)), None)
+            loop = next((one for one in around if isinstance(one, LOOPS)), None)
             if loop is None or file.nodes.function(loop) is not function:
                 continue
             if _ONCE.search(getattr(function, "name", "")) or _may_step(loop):
@@ -540,7 +545,7 @@ class _Followed:
         """Where a backward runs through the one module that the optimizer has, and no other optimizer has."""
         file = self.file
         text = _module_of(self.mentions[0])
-        name = text.rpartition(".")[2]
+        name = last_name(text)
         mentions: list[ast.expr] = [*file.nodes.names.get(name, ())]
         if text.startswith("self."):
             mentions = [*file.nodes.attributes.get(name, ())]
@@ -580,7 +585,7 @@ class _Followed:
     def clears_or_clips(self, homes: list[ast.AST]) -> bool:
         """Whether gradients are cleared or clipped where the optimizer is known: a step is meant to use them."""
         for call in self.file.nodes.calls:
-            name = text_of(call.func).rpartition(".")[2]
+            name = called_name(call)
             if name in registry.CLIPS or vocabulary.CLEARS.search(name):
                 if self.is_in(call, homes):
                     return True
@@ -592,7 +597,7 @@ class _Followed:
         named = [getattr(one, "name", "") for one in around]
         if any(map(_ONCE.search, filter(None, named))):
             return False
-        loops = sum(isinstance(one, _LOOPS) for one in around)
+        loops = sum(isinstance(one, LOOPS) for one in around)
         if loops + any(map(self.is_called_in_loop, filter(None, named))) >= least:
             return True
         made_in = self.file.nodes.function(self.mentions[0])
@@ -600,12 +605,8 @@ class _Followed:
         return called and least == 1 and "__init__" not in named
 
     def is_called_in_loop(self, name: str) -> bool:
-        calls = [
-            one for one in self.file.nodes.calls if text_of(one.func).rpartition(".")[2] == name
-        ]
-        return any(
-            isinstance(one, _LOOPS) for call in calls for one in self.file.nodes.around(call)
-        )
+        calls = [one for one in self.file.nodes.calls if called_name(one) == name]
+        return any(isinstance(one, LOOPS) for call in calls for one in self.file.nodes.around(call))
 
     # Other files
 
@@ -648,8 +649,7 @@ class _Followed:
         module = self.file.module
         imported = (module.imports.get(name, "torch") for name in related)
         return not module.stars and all(
-            one.partition(".")[0] == "torch" or is_class(module.path, one.rpartition(".")[2])
-            for one in imported
+            first_name(one) == "torch" or is_class(module.path, last_name(one)) for one in imported
         )
 
 
@@ -682,7 +682,7 @@ def _may_step(loop: ast.AST) -> bool:
     """Whether a loop calls anything that may step an optimizer which it is not handed, or use gradients."""
     if any(isinstance(one, (ast.Yield, ast.YieldFrom, ast.Await)) for one in nodes(loop)):
         return True
-    calls = [one for one in nodes(loop) if isinstance(one, ast.Call)]
+    calls = list(calls_in(loop))
     called = {text_of(one.func) for one in calls}
     backwards = [one for one in calls if text_of(one.func).endswith(".backward")]
     filled = min((one.lineno for one in backwards), default=0)
@@ -692,7 +692,7 @@ def _may_step(loop: ast.AST) -> bool:
         owner, _, name = text_of(call.func).rpartition(".")
         if call in backwards or name in registry.CLIPS or name in _HARMLESS:
             continue
-        if _STEPS.search(name) and not SCHEDULER.search(owner.rpartition(".")[2]):
+        if _STEPS.search(name) and not SCHEDULER.search(last_name(owner)):
             return True
         for given in map(text_of, call.args):
             if given == "self" or (call.lineno > filled and given.split(".param")[0] in called):
@@ -731,8 +731,7 @@ def _reached(file: _Optimizers, call: ast.Call) -> ast.AST | None:
             if isinstance(func, ast.Attribute) and func.attr == "backward":
                 return one.value
             continue
-        targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        names |= {target.id for target in targets(one) if isinstance(target, ast.Name)}
     return None
 
 
@@ -753,4 +752,4 @@ def _is_carried(file: _Optimizers, node: ast.AST, statement: ast.stmt) -> bool:
 
 
 def _names_of(klass: ast.ClassDef) -> set[str]:
-    return {klass.name, *(text_of(base).rpartition(".")[2] for base in klass.bases)}
+    return {klass.name, *(last_name(text_of(base)) for base in klass.bases)}

@@ -25,6 +25,7 @@ from zerograd.static.interp.interpreter import Program
 from zerograd.static.read.budget import Budget, Cut
 from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.source import Source
+from zerograd.static.read.syntax_tree import first_name, last_name
 from zerograd.static.read.values import Fn, Klass
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Reuse:
         self._methods: dict[str, tuple[tuple[str, frozenset[str]], ...]] = {}
         """What is called on receivers, by the first name of each receiver."""
         for receiver, methods in sorted(module.methods.items()):
-            for name in self._names_in(receiver.partition(".")[0]):
+            for name in self._names_in(first_name(receiver)):
                 self._methods[name] = (*self._methods.get(name, ()), (receiver, methods))
         self._functions = {mark: node for node in self._nodes() if (mark := self._place(node))}
         self._places = {node: mark for mark, node in self._functions.items()}
@@ -210,9 +211,7 @@ class Reuse:
             sum(bool(facts.touches) for facts in module.facts.values()) == 1,
             whole.grads,
             whole.mentions,
-            frozenset(
-                name for name in whole.calls if name.rpartition(".")[2] in registry.ACCUMULATES
-            ),
+            frozenset(name for name in whole.calls if last_name(name) in registry.ACCUMULATES),
             frozenset(klass.name for klass in module.called_like_optimizers),
             module.in_parts,
             scales_only(module),

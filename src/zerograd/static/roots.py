@@ -9,19 +9,32 @@ from typing import NamedTuple
 
 from zerograd.core.events import Backward, Site, Step, Zero
 from zerograd.core.records import dataclass, field, replace
+from zerograd.core.training_loop import TrainingLoop
 from zerograd.explore.flow import Flow, Seq
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import CALLED, Does, Role, Round
 from zerograd.static.interp.call_graph import CallGraph
 from zerograd.static.interp.emitter import Act
 from zerograd.static.interp.interpreter import Interpreter, Program
-from zerograd.static.interp.obviously_right import Repeated, is_plain, repeated_steps
+from zerograd.static.obviously_right import ObviouslyRight
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import Facts, children, nodes, outer_loops, parameters, text_of
+from zerograd.static.read.file_index import Facts
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.module import Module
-from zerograd.static.read.values import Fn, Klass, Origin, Thing
+from zerograd.static.read.syntax_tree import (
+    arguments,
+    called_name,
+    calls_in,
+    first_name,
+    last_name,
+    nodes,
+    outer_loops,
+    parameter_names,
+    text_of,
+)
+from zerograd.static.read.values import Fn, Klass, Thing
 from zerograd.static.reuse import Recalled, Reuse
+from zerograd.static.written_loops import TOP_LEVEL, repeated_loops
 
 
 class Root(NamedTuple):
@@ -49,44 +62,41 @@ class Roots:
     reuse: Reuse | None = None
     current: str = "the top level"
     """The name of the root that was interpreted last."""
-    plain: list[tuple[str, list[Repeated]]] = field(default_factory=list)
+    plain: list[TrainingLoop] = field(default_factory=list)
     """The loops of functions that are obviously right, and were not interpreted."""
     unread: list[Fn | None] = field(default_factory=list)
     """The roots that were too large."""
     _inlined: set[ast.AST] = field(default_factory=set)
     """The functions that some root has called."""
 
+    @cached_property
+    def _right(self) -> ObviouslyRight:
+        return ObviouslyRight(self.program)
+
     def __iter__(self) -> Iterator[Root | Recalled]:
         module = self.program.module
         functions = list(_functions(module))
         defines = not module.methods_by_name.keys().isdisjoint(("zero_grad", "step", "backward"))
         managed = defines or not registry.MANAGING.isdisjoint(module.packages)
-        if module.top.steps or self.scout.graph.may_step(None) or _feeds(module.top):
-            if managed or not self._is_obviously_right(functions):
+        if module.top.steps or self.program.scout.graph.may_step(None) or _feeds(module.top):
+            if managed or not self._right.is_top_level(functions):
                 yield from self._unit(None)
             else:
-                self._note_plain(module.tree, None)
+                self.plain += repeated_loops(module.tree, TOP_LEVEL, module)
         for klass in module.classes.values():
             yield from self._inherited(Klass(klass, module, klass.name))
         if functions:
             yield from self._functions(_callers_first(functions, module), managed)
 
-    @cached_property
-    def scout(self) -> Interpreter:
-        """Says what functions reach, which depends on no root. A file without functions does not need it."""
-        return self.program.interpreter()
-
     def _functions(self, functions: list[Fn], managed: bool) -> Iterator[Root | Recalled]:
         """The functions and methods that no root has called, and that are not obviously right."""
-        scout, module = self.scout, self.program.module
+        scout, module = self.program.scout, self.program.module
         for fn in functions:
             if fn.node in self._inlined or scout.classes.is_optimizer_method(fn):
                 continue
             here = scout.graph.touches_gradients_here(fn)
             completed = here and self._round_of(fn) is not None
-            is_right = not here or (
-                not (managed or completed) and scout.obviously_right.is_right(fn)
-            )
+            is_right = not here or (not (managed or completed) and self._right.is_right(fn))
             # A function that is right itself, or does nothing to gradients, may still repeat what others do.
             if (
                 is_right
@@ -95,7 +105,7 @@ class Roots:
                 and not _feeds_driver(fn)
             ):
                 if here:
-                    self._note_plain(fn.node, fn)
+                    self.plain += repeated_loops(fn.node, fn.qualified_name, module)
                 continue
             if not scout.graph.touches_gradients(fn):
                 continue
@@ -112,7 +122,7 @@ class Roots:
             ("optimizers", "manual_backward", "backward", "step", "zero_grad")
         ):
             return None
-        lineage = self.scout.classes.lineage(fn.klass)
+        lineage = self.program.scout.classes.lineage(fn.klass)
         if any(
             "automatic_optimization" in base.module.attributes_of(base.node) for base in lineage
         ):
@@ -121,7 +131,7 @@ class Roots:
 
     def _bases(self, fn: Fn) -> list[str]:
         """The dotted names of all that the class of a method inherits from."""
-        lineage = self.scout.classes.lineage(fn.klass) if fn.klass is not None else []
+        lineage = self.program.scout.classes.lineage(fn.klass) if fn.klass is not None else []
         return [imported_name(base, one.module) for one in lineage for base in one.node.bases]
 
     def _in_round(self, fn: Fn, round_: Round, interpreter: Interpreter) -> Root:
@@ -157,7 +167,7 @@ class Roots:
 
     def _inherited(self, klass: Klass) -> Iterator[Root | Recalled]:
         """Inherited methods that repeat what this class, or another base of it, does to gradients."""
-        scout = self.scout
+        scout = self.program.scout
         lineage = scout.classes.lineage(klass)
         if len(lineage) == 1:
             return
@@ -197,7 +207,9 @@ class Roots:
             yield self._interpret(fn, interpreter, per_batch=per_batch)
         if with_inner:
             for inner in interpreter.env.closures:
-                if inner.node not in self._inlined and self.scout.graph.touches_gradients(inner):
+                if inner.node not in self._inlined and self.program.scout.graph.touches_gradients(
+                    inner
+                ):
                     driven = self._is_driven(inner)
                     yield self._interpret(inner, interpreter, per_batch=driven)
         if reuse is not None:
@@ -207,11 +219,11 @@ class Roots:
         """Whether a function of another file is obviously right, for the objects that its caller knows."""
         if not registry.MANAGING.isdisjoint(fn.module.packages):
             return False
-        return self.scout.obviously_right.is_right(fn) and not self._is_overridden(fn, caller)
+        return self._right.is_right(fn) and not self._is_overridden(fn, caller)
 
     def _is_overridden(self, fn: Fn, caller: Fn) -> bool:
         """Whether an object of the caller's class, or one that it makes, has other methods than this one calls."""
-        scout = self.scout
+        scout = self.program.scout
         if fn.klass is None:
             return False
         known = {base.node for base in scout.classes.lineage(fn.klass)}
@@ -245,40 +257,6 @@ class Roots:
         functions = (fn for fn in _functions(self.program.module) if fn.node not in self._inlined)
         return [None, *functions]
 
-    def _note_plain(self, node: ast.AST, fn: Fn | None) -> None:
-        if loops := repeated_steps(node, self.program.module):
-            self.plain.append((qualified_name(fn), loops))
-
-    def _is_obviously_right(self, functions: list[Fn]) -> bool:
-        """Whether the top level, and all that it calls that does anything to gradients, is right."""
-        module = self.program.module
-        touches = module.facts[module.tree].touches
-        if any(touch.kind != "requires_grad" for touch in touches):
-            if not is_plain(module.tree, module) or _jumps(module):
-                return False
-        for fn in functions:
-            if self.scout.graph.touches_gradients_here(fn):
-                if not self.scout.obviously_right.is_right(fn):
-                    return False
-        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        own = (node for node in module.tree.body if not isinstance(node, definitions))
-        for call in nodes(*own):
-            if isinstance(call, ast.Call):
-                name = text_of(call.func).split(".")[0]
-                if name in module.imports and self._is_of_project(name):
-                    return False
-        return True
-
-    def _is_of_project(self, name: str) -> bool:
-        """Whether an imported name is a function, a class or a module of the project."""
-        module = self.program.module
-        if self.program.project.resolve(module, module.imports[name]) is None:
-            return name in module.functions or name in module.classes
-        value = self.scout.names.of_module(module, name)
-        return isinstance(value, (Fn, Klass)) or (
-            isinstance(value, Origin) and value.path is not None
-        )
-
 
 def _adds(method: Fn) -> bool:
     """Whether a method of a base has a loop, or does something to gradients itself.
@@ -295,13 +273,6 @@ def _done(part: str | Does, site: Site, optimizer: Key) -> Act:
     if part is Does.STEPS:
         return Act(Step(site), whose=frozenset({optimizer}))
     return Act(Backward(site), anyone=True)
-
-
-def qualified_name(fn: Fn | None) -> str:
-    """`Trainer.fit`, or `<module>` for the top level."""
-    if fn is None:
-        return "<module>"
-    return f"{fn.klass.node.name}.{fn.name}" if fn.klass is not None else fn.name
 
 
 class _OpenMethods:
@@ -445,7 +416,7 @@ def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
 
 
 def _parameters_of(fn: Fn) -> set[str]:
-    return {arg.arg for arg in parameters(fn.node)}
+    return set(parameter_names(fn.node))
 
 
 def _is_wrapper(method: Fn) -> bool:
@@ -469,7 +440,7 @@ def _called_in_loops(fn: Fn) -> frozenset[str]:
         named = (call.args[0] for call in calls if call.args)
         facts.repeated = frozenset(
             [
-                *(text_of(call.func).rpartition(".")[2] for call in calls),
+                *(called_name(call) for call in calls),
                 # `self.notify("after_batch")` calls a method of that name.
                 *(str(one.value) for one in named if isinstance(one, ast.Constant)),
             ]
@@ -494,27 +465,16 @@ def _callers_first(functions: list[Fn], module: Module) -> list[Fn]:
     """The functions of a module; those that the module calls itself come last."""
     calls = module.facts[module.tree].calls
     # `model.train()` may call the `train` of a class here, `train_batch()` has to call the one here.
-    called = {name.rpartition(".")[2] for name in calls}
+    called = {last_name(name) for name in calls}
     own = calls | {name[5:] for name in calls if name.startswith("self.")}
     return sorted(functions, key=lambda fn: (fn.name in called) + (fn.name in own))
-
-
-def _jumps(module: Module) -> bool:
-    """Whether something may leave a block of the module early: then a round need not be complete."""
-    todo: list[ast.AST] = [module.tree]
-    for node in todo:  # it grows meanwhile
-        if isinstance(node, (ast.Continue, ast.Break, ast.Raise)):
-            return True
-        if not isinstance(node, ast.expr):
-            todo += children(node)
-    return False
 
 
 def _feeds_driver(fn: Fn) -> bool:
     """Whether a function hands something to what calls it once for every batch: `Engine(make_update(model))`."""
     if registry.MANAGING.isdisjoint(fn.module.packages):
         return False
-    calls = (node for node in nodes(fn.node) if isinstance(node, ast.Call))
+    calls = calls_in(fn.node)
     return any(registry.drives(imported_name(call.func, fn.module)) for call in calls)
 
 
@@ -528,7 +488,7 @@ def _handed_to_drivers(module: Module) -> set[str]:
         for call in nodes(module.tree)
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
         if registry.drives(imported_name(call.func, module))
-        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        for argument in arguments(call)
         if isinstance(argument, (ast.Name, ast.Attribute, ast.Call))
     }
 
@@ -566,7 +526,7 @@ def imported_name(node: ast.expr, module: Module) -> str:
         return f"{module.imports[first]}{dot}{rest}"
     if first in module.classes or len(module.stars) == 0:
         return text
-    known = (star for star in module.stars if star.partition(".")[0] in registry.MANAGING)
+    known = (star for star in module.stars if first_name(star) in registry.MANAGING)
     return next((f"{star}.{text}" for star in known), text)
 
 

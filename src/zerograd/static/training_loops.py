@@ -37,11 +37,11 @@ from zerograd.explore.explore import Outcome, explore
 from zerograd.explore.flow import Alt, Emit, Flow, Loop, rebuild, walk
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
-from zerograd.static.read.file_index import site_of
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
-from zerograd.static.roots import Root, qualified_name
-from zerograd.static.written_loops import file_kind, site_of_file
+from zerograd.static.read.syntax_tree import site_of
+from zerograd.static.roots import Root
+from zerograd.static.written_loops import TOP_LEVEL, file_kind, site_of_file
 
 
 @dataclass
@@ -99,7 +99,7 @@ class LoopsOfRoot:
 
     def _without_a_loop(self) -> _Loop:
         fn = self._root.fn
-        name = qualified_name(fn)
+        name = fn.qualified_name if fn is not None else TOP_LEVEL
         if fn is None:
             return _Loop(site_of_file(self._module), name, file_kind(self._module))
         kind: Kind = "per-batch" if self._root.per_batch else "function"

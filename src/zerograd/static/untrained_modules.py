@@ -15,8 +15,8 @@ from zerograd.core.records import replace
 from zerograd.static.frameworks.registry import CLIPS
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import site_of, text_of
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import called_name, last_name, site_of, text_of
 
 _CUTS = frozenset({"detach", "data"})
 _SETUP = vocabulary.PASS_THROUGH | {"zero_grad", "state_dict", "load_state_dict"}
@@ -33,7 +33,7 @@ def untrained_modules(module: Module) -> Iterator[Backward]:
     trained &= facts.calls
     cuts = len(trained) > 1 and ("detach" in facts.called or _reads_data(module))
     # What a function is handed may have other uses: these need not be looked at, and most files have no others.
-    cuts = cuts and not {name.rpartition(".")[2] for name in trained} <= _parameters(module)
+    cuts = cuts and not {last_name(name) for name in trained} <= _parameters(module)
     if cuts or _are_rebound(trained, module):
         yield from _Uses(module, trained).found()
 
@@ -107,7 +107,7 @@ class _Uses:
     def optimizers(self, name: str) -> list[ast.Call | None]:
         """For each use of a module's parameters the optimizer that gets them; None where none does."""
         found: list[ast.Call | None] = []
-        for node in self.mentions(name.rpartition(".")[2]):
+        for node in self.mentions(last_name(name)):
             method = self.above.get(node)
             if isinstance(method, ast.Attribute) and method.attr in _PARAMETERS:
                 found.append(self.given_to(method))
@@ -148,7 +148,7 @@ class _Uses:
 
     def only_calls(self, name: str) -> list[ast.Call]:
         """The calls of a module; none if anything else may use it."""
-        last, calls = name.rpartition(".")[2], []
+        last, calls = last_name(name), []
         if last in self.nodes.parameters:
             return []
         for node in self.mentions(last):
@@ -167,7 +167,7 @@ class _Uses:
         if method.attr not in _PARAMETERS:
             return method.attr in _SETUP
         above = [one for one in self.around(call) if isinstance(one, ast.Call)]
-        names = [text_of(one.func).rpartition(".")[2] for one in above]
+        names = [called_name(one) for one in above]
         return any(one in CLIPS for one in names) or self.given_to(method) is not None
 
     def computes_no_graph(self, call: ast.Call) -> bool:
@@ -243,7 +243,7 @@ class _Uses:
         later = [node for one in after[after.index(new) + 1 :] for node in ast.walk(one)]
         calls = {text_of(one.func) for one in later if isinstance(one, ast.Call)}
         if isinstance(made, ast.Assign) and name in calls and not self.is_changed(made):
-            ends = {one.rpartition(".")[2] for one in calls}
+            ends = {last_name(one) for one in calls}
             if ends >= {"backward", "step"}:
                 yield self.event(new, new, Untrained(name, self.site(made), replaced=True))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zerograd
-from zerograd.static.read.file_index import simple_text, text_of
+from zerograd.static.read.syntax_tree import simple_text, text_of
 
 
 def test_simple_texts_are_those_of_unparse() -> None:

@@ -16,8 +16,8 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects, is_only_called_optimizer
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import stripped, text_of
 from zerograd.static.read.keys import SELF, Key
+from zerograd.static.read.syntax_tree import called_name, stripped, text_of
 from zerograd.static.read.values import (
     NOTHING,
     KnownDict,
@@ -158,7 +158,7 @@ class Assignments:
             given = [self.evaluator.peek(arg) for arg in source.args]
             keys = [item.keys for item in given if isinstance(item, Params)]
             params = keys[0] if len(keys) == 1 else None
-            if text_of(source.func).rpartition(".")[2][:1].isupper():
+            if called_name(source)[:1].isupper():
                 self.known.own_steps[self.env.key(target)] = params
         thing = Thing(self.env.key(target), role, params)
         if not self.emitter.quiet:

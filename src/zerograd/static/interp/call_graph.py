@@ -12,8 +12,9 @@ from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import EXPRESSION, Budget
-from zerograd.static.read.file_index import Facts, parameters, text_of
+from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import parameters, text_of
 from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
 DEEPEST = 6

@@ -22,8 +22,8 @@ from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects, is_super
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import SELF
+from zerograd.static.read.syntax_tree import arguments, first_name, last_name, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -117,17 +117,17 @@ class Calls:
         """Reads the file of a function or class that says nothing of gradients, if it runs modules for a loss, or a step."""
         module = self.env.frame.module
         name = text_of(node.func)
-        first = name.partition(".")[0]
+        first = first_name(name)
         if first not in module.imports or not self.names.is_closed(module, first):
             return False
-        handed = (*node.args, *(keyword.value for keyword in node.keywords))
+        handed = arguments(node)
         given = [self.evaluator.peek(arg) for arg in handed if not isinstance(arg, ast.Call)]
         wanted = self.functions.runs_models(given) or any(
             (isinstance(one, Fn) and self.graph.touches_gradients(one))
             or self.objects.is_used_as_optimizer(one)
             for one in given
         )
-        if not wanted and vocabulary.is_class_name(name.rpartition(".")[2]):
+        if not wanted and vocabulary.is_class_name(last_name(name)):
             wanted = self.functions.shares_models(given) or node in module.made_in_parts
         return wanted and self.names.open(module, first)
 

@@ -27,8 +27,8 @@ from zerograd.static.interp.environment import Environment, Nesting
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Function, nodes, parameters, text_of
 from zerograd.static.read.keys import SELF, Item, Key, KeyPart
+from zerograd.static.read.syntax_tree import Function, nodes, parameter_names, text_of
 from zerograd.static.read.values import Fn, Frame, Lit, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -171,7 +171,7 @@ class Conditions:
     def _frame_of(self, fn: Fn, call: ast.Call | None) -> Frame | None:
         """The frame of a call whose arguments are variables and literals; None for any other call."""
         frame = Frame(fn.module, None, fn.frame, {}, owner=fn.owner, klass=fn.klass)
-        names = [arg.arg for arg in parameters(fn.node)]
+        names = parameter_names(fn.node)
         if isinstance(fn.owner, Thing) and names:
             frame.env[names.pop(0)] = fn.owner
         given = dict(zip(names, call.args, strict=False)) if call is not None else {}

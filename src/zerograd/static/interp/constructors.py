@@ -13,8 +13,8 @@ from zerograd.static.interp.environment import Environment, KnownObjects, Nestin
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key
+from zerograd.static.read.syntax_tree import text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,

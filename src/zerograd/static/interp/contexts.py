@@ -22,7 +22,13 @@ from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers, Stat
 from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.loops import ForLoop, Loops
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import may_leave, nodes, stripped, text_of
+from zerograd.static.read.syntax_tree import (
+    called_name,
+    calls_in,
+    may_leave,
+    stripped,
+    text_of,
+)
 from zerograd.static.read.values import Fn, Frame, Lit, Thing, Value, mix
 
 WithBlock = ast.With | ast.AsyncWith
@@ -293,5 +299,5 @@ def _left_anyway(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 def _computes_a_loss(body: list[ast.stmt]) -> bool:
     """Whether a block runs a forward: DDP reads there, and not in the backward, whether to share."""
-    calls = (node for node in nodes(*body) if isinstance(node, ast.Call))
-    return any(text_of(call.func).rpartition(".")[2] not in ("backward", "scale") for call in calls)
+    calls = calls_in(*body)
+    return any(called_name(call) not in ("backward", "scale") for call in calls)

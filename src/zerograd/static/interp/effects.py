@@ -15,8 +15,8 @@ from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import short_text, text_of
 from zerograd.static.read.keys import SELF, Key
+from zerograd.static.read.syntax_tree import arguments, last_name, short_text, text_of
 from zerograd.static.read.values import (
     Bound,
     Called,
@@ -339,7 +339,7 @@ def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:
 
 def _done_by(node: ast.Call, index: int) -> str:
     """What a call does with one of its arguments, as a short text."""
-    given = [*node.args, *(one.value for one in node.keywords)]
+    given = arguments(node)
     others = (
         short_text(one.func if isinstance(one, ast.Call) else one)
         for at, one in enumerate(given)
@@ -356,7 +356,7 @@ def _named(node: ast.AST, key: Key, scaled: bool | None) -> str:
     if isinstance(node.func, ast.Attribute):
         owner = text_of(node.func.value)
         texts = [*texts, owner] if texts and scaled else [owner, *texts]
-    same = (text for text in texts if text.rpartition(".")[2] == key.last_name)
+    same = (text for text in texts if last_name(text) == key.last_name)
     return next(same, texts[0] if texts else key.plain.shown)
 
 

@@ -24,8 +24,8 @@ from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
 from zerograd.static.read.budget import Cut
-from zerograd.static.read.file_index import site_of, text_of
 from zerograd.static.read.keys import Key
+from zerograd.static.read.syntax_tree import site_of, text_of
 from zerograd.static.read.values import Called
 
 

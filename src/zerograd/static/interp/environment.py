@@ -11,9 +11,9 @@ from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.explore.logic import Expr, Name, Variable
 from zerograd.static.frameworks.table import Role
-from zerograd.static.read.file_index import nodes, text_of
 from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module, assigned_names
+from zerograd.static.read.syntax_tree import nodes, text_of
 from zerograd.static.read.values import Fn, Frame, Klass, KnownDict, Many, Thing, Value
 
 

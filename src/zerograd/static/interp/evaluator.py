@@ -14,7 +14,7 @@ from zerograd.explore.flow import Flow, Seq
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment
 from zerograd.static.read.budget import EXPRESSION, Budget
-from zerograd.static.read.file_index import children
+from zerograd.static.read.syntax_tree import children
 from zerograd.static.read.values import NOTHING, Frame, Value, mix
 
 _LEAVES = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})

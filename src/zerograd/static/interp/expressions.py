@@ -12,7 +12,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import short_text, text_of
+from zerograd.static.read.syntax_tree import short_text, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,

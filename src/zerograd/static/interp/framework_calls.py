@@ -39,8 +39,8 @@ from zerograd.static.interp.environment import KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.functions import Activations
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import Key
+from zerograd.static.read.syntax_tree import last_name, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -85,7 +85,7 @@ class FrameworkCalls:
 
     def function(self, node: ast.Call, name: str) -> Value | None:
         """`name(…)` of a library; None if no table knows it."""
-        for call in registry.calls_named(name.rpartition(".")[2]):
+        for call in registry.calls_named(last_name(name)):
             if call.on is On.MODULE:
                 arguments = self.evaluator.arguments(node)
                 if self._is_handed(call, node, arguments):

@@ -22,9 +22,9 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, parameters, text_of
 from zerograd.static.read.keys import Key, local
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import last_name, nodes, parameter_names, parameters, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -260,7 +260,7 @@ class Functions:
         """What a decorator around a function may do to what the function is handed."""
         for decorator in getattr(fn.node, "decorator_list", ()):
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = text_of(called).rpartition(".")[2]
+            name = last_name(text_of(called))
             made = self.evaluator.peek_in(Frame(fn.module), called)
             if isinstance(made, Fn):
                 wraps = self.graph.touches_gradients(made)
@@ -365,7 +365,7 @@ class Functions:
     def _hands_on(self, fn: Fn, arguments: list[Value]) -> bool:
         """Whether a function is handed an optimizer, and calls a function that it is handed or finds in a collection."""
         facts = fn.module.facts[fn.node]
-        formal = {arg.arg for arg in parameters(fn.node)}
+        formal = set(parameter_names(fn.node))
         if facts.called.isdisjoint(facts.assigned | formal):
             return False
         given = [part for one in arguments for part in parts(one)]

@@ -20,8 +20,9 @@ from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Facts, nodes, reached, text_of
+from zerograd.static.read.file_index import Facts
 from zerograd.static.read.keys import AllocationSite, Key
+from zerograd.static.read.syntax_tree import last_name, nodes, reached, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -191,7 +192,7 @@ class BackwardCalls:
 
     def _is_one_number(self, node: ast.expr) -> bool:
         """Whether a value is a loss: by its name, or by all that the function assigns to the variable."""
-        if vocabulary.LOSS.search(text_of(node).rpartition(".")[2]):
+        if vocabulary.LOSS.search(last_name(text_of(node))):
             return True
         if not isinstance(node, ast.Name):
             return is_scalar(node)

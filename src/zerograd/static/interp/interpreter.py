@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from zerograd.core.events import Event, Site
 from zerograd.core.records import dataclass, field, replace
@@ -19,10 +20,10 @@ from zerograd.static.interp.environment import (
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, KnownClasses, Objects
-from zerograd.static.interp.obviously_right import ObviouslyRight
-from zerograd.static.interp.unused_loss import calls_in, clears_before, idle_loss, only_steps
+from zerograd.static.interp.unused_loss import clears_before, idle_loss, only_steps
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
+from zerograd.static.read.syntax_tree import called_name, calls_in
 from zerograd.static.read.values import Fn
 
 
@@ -41,6 +42,11 @@ class Program:
         interpreter = Interpreter(self)
         self.interpreters.append(interpreter)
         return interpreter
+
+    @cached_property
+    def scout(self) -> Interpreter:
+        """Says what functions reach, which depends on no root. A file without functions does not need it."""
+        return self.interpreter()
 
 
 class Interpreter:
@@ -61,7 +67,6 @@ class Interpreter:
         self.names = Names(project, self.env, self.evaluator)
         self.classes = Classes(program.classes, self.evaluator)
         self.graph = CallGraph(project.budget, program.calls, module, self.names, self.classes)
-        self.obviously_right = ObviouslyRight(self.graph)
         self.objects = Objects(self.env, self.known, self.evaluator, self.names, self.classes)
 
     def _add_handlers(self) -> None:
@@ -182,7 +187,7 @@ class Interpreter:
         around = [loop.node] if loop is not None else []
         if self._loop_around(step) is None:
             around += self._functions_around(step)
-        return {_called(call) for node in around for call in calls_in(node)}
+        return {called_name(call) for node in around for call in calls_in(node)}
 
     def _module_at(self, path: str) -> Module | None:
         """The module of a path, if it is that of the file that is checked."""
@@ -198,7 +203,7 @@ class Interpreter:
         return [
             node
             for node in self.nesting.path_of
-            if node is not function and any(_called(call) == name for call in calls_in(node))
+            if node is not function and any(called_name(call) == name for call in calls_in(node))
         ]
 
     def clears_before(self, step: Event) -> list[Site]:
@@ -222,10 +227,6 @@ class Interpreter:
         here = (node for node, path in files if path == event.site.path)
         own = [node for node in here if _holds(node, event.site.line)]
         return sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
-
-
-def _called(call: ast.Call) -> str:
-    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _holds(node: ast.AST, line: int) -> bool:

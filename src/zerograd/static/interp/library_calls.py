@@ -16,7 +16,7 @@ from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.interp.step_calls import StepCalls, without_limit
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.syntax_tree import text_of
 from zerograd.static.read.values import (
     NOTHING,
     Bound,

@@ -31,8 +31,15 @@ from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers, StatementHandlers
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import nodes, stripped, text_of
 from zerograd.static.read.module import assigned_names
+from zerograd.static.read.syntax_tree import (
+    called_name,
+    calls_in,
+    first_name,
+    nodes,
+    stripped,
+    text_of,
+)
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -385,7 +392,7 @@ class Loops:
             return []
         effects = self.assignments.effects
         out = self.emitter.divert()
-        for call in (part for part in nodes(node.iter) if isinstance(part, ast.Call)):
+        for call in calls_in(node.iter):
             called = self.evaluator.peek(call.func)
             if isinstance(called, Fn):
                 facts = called.module.facts[called.node]
@@ -393,7 +400,7 @@ class Loops:
                     effects.unseen(call, NOBODY, NotFollowed.UNFOLLOWED_CALL)
             else:
                 handed = [self.evaluator.peek(arg) for arg in call.args]
-                effects.hand_to_unseen(call, handed, text_of(call.func).rpartition(".")[2])
+                effects.hand_to_unseen(call, handed, called_name(call))
         return self.emitter.restore(out)
 
     def length(self, node: ForLoop | ast.While) -> Expr | None:
@@ -429,7 +436,7 @@ class Loops:
     def calls_held_methods(self, names: set[str]) -> bool:
         """Whether the file calls methods of models or optimizers on what variables of these names hold."""
         return any(
-            text.split(".")[0] in names and methods & vocabulary.HELD_METHODS
+            first_name(text) in names and methods & vocabulary.HELD_METHODS
             for text, methods in self.env.frame.module.methods.items()
         )
 
@@ -454,7 +461,7 @@ def _length_of_cycle(node: ast.expr) -> ast.expr | None:
     for name in ("cycle", "range"):
         if not isinstance(node, ast.Call) or len(node.args) != 1:
             return None
-        if text_of(node.func).rpartition(".")[2] != name:
+        if called_name(node) != name:
             return None
         node = node.args[0]
     return node

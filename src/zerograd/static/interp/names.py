@@ -9,10 +9,10 @@ from functools import lru_cache
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import text_of
 from zerograd.static.read.keys import local
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
+from zerograd.static.read.syntax_tree import text_of
 from zerograd.static.read.values import (
     Fn,
     Frame,

@@ -14,9 +14,17 @@ from zerograd.static.interp.environment import Environment, KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Function, nodes, parameters, text_of
 from zerograd.static.read.keys import RESULT, Key
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import (
+    Function,
+    arguments,
+    called_name,
+    nodes,
+    parameter_names,
+    parameters,
+    text_of,
+)
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -435,7 +443,7 @@ class Objects:
         known = kept.get(method)
         if known is None:
             kept[method] = {}
-            formal = {arg.arg for arg in parameters(method)}
+            formal = set(parameter_names(method))
             me = method.args.args[0].arg
             stored = klass.module.facts[method].stored
             known = {name: attr for name, holder, attr in stored if holder == me and name in formal}
@@ -592,8 +600,8 @@ def is_only_called_optimizer(made: ast.expr) -> bool:
     """Whether a class is handed neither parameters nor an optimizer: `ema_optimizer = WeightEMA(model, average)`."""
     if not isinstance(made, ast.Call):
         return False
-    name = text_of(made.func).rpartition(".")[2]
-    handed = [*made.args, *(keyword.value for keyword in made.keywords)]
+    name = called_name(made)
+    handed = arguments(made)
     if not handed or not vocabulary.is_class_name(name):
         return False
     is_optimizer = vocabulary.role_of_call(name) is Role.OPTIMIZER

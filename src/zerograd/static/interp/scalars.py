@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from zerograd.core.late_pattern import pattern
-from zerograd.static.read.file_index import text_of
+from zerograd.static.read.syntax_tree import text_of
 
 _REDUCES = frozenset({"mean", "sum"})
 _LOSS = pattern(r"(^|\.)(F|functional)\.(\w+_loss|(binary_)?cross_entropy(_with_logits)?|kl_div)$")

@@ -28,8 +28,8 @@ from zerograd.static.interp.environment import Environment, KnownObjects, Mode, 
 from zerograd.static.interp.evaluator import Evaluator, StatementHandlers
 from zerograd.static.interp.expressions import Expressions
 from zerograd.static.interp.gradient_calls import ParameterCalls
-from zerograd.static.read.file_index import Function, text_of
 from zerograd.static.read.keys import Key
+from zerograd.static.read.syntax_tree import Function, text_of
 from zerograd.static.read.values import (
     Fn,
     Klass,

@@ -19,7 +19,7 @@ from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import seen_to_clear_after_use
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
-from zerograd.static.read.file_index import parameters, reached, text_of
+from zerograd.static.read.syntax_tree import arguments, parameters, reached, text_of
 from zerograd.static.read.values import (
     Fn,
     Lit,
@@ -166,7 +166,7 @@ def _runs_what_it_is_handed(method: Fn) -> bool:
         if isinstance(node, ast.Call):
             called = [node.func]
             if isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-                called += [*node.args, *(one.value for one in node.keywords)]
+                called += arguments(node)
             if any(isinstance(one, ast.Name) and one.id in handed for one in called):
                 return True
     return False
@@ -183,7 +183,7 @@ def _leaves_out(clip: ast.Call) -> bool:
 
 def without_limit(node: ast.Call) -> bool:
     """Whether a call is handed infinity."""
-    texts = (text_of(arg) for arg in (*node.args, *(kw.value for kw in node.keywords)))
+    texts = (text_of(arg) for arg in arguments(node))
     return any(text.replace('"', "'").lower() in _INFINITE for text in texts)
 
 

@@ -18,8 +18,19 @@ from zerograd.static.frameworks.torch import (
 )
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
-from zerograd.static.read.file_index import Function, nodes, parameters, stripped, text_of
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import (
+    LOOPS,
+    Function,
+    arguments,
+    called_name,
+    calls_in,
+    last_name,
+    nodes,
+    parameters,
+    stripped,
+    text_of,
+)
 
 _RUNS_BACKWARD = pattern(
     r"backward|train_(?!loss)|training(?!_loss)|_step$|closure|fit|learn|pipeline", re.IGNORECASE
@@ -93,14 +104,14 @@ def idle_loss(
             if (given := _silent_closure(node, module)) is not None:
                 bare = bare or given
                 continue
-            name = text_of(node.func).rpartition(".")[2]
+            name = called_name(node)
             if name not in silent and not _runs_none(node, module):
                 return None
     if bare is not None:
         return bare
     # `loss = out.loss` and `loss = out["loss"]` are computed if `out` is.
     assigned.update((name, node) for name, whole, node in parts if whole in assigned)
-    calls = (node for node in nodes(around) if isinstance(node, ast.Call))
+    calls = calls_in(around)
     clear = module is not None and all(_is_plain(node, module) for node in calls)
     losses = {name: node for name, node in assigned.items() if _is_loss(name, node, clear)}
     if losses and step is not None:
@@ -142,13 +153,8 @@ def only_steps(function: ast.AST, stepping: Sequence[ast.AST] = ()) -> bool:
     return not any(
         _is_backward(node) or _may_run_backward(node)
         for node in calls_in(function)
-        if text_of(node.func).rpartition(".")[2] not in silent
+        if called_name(node) not in silent
     )
-
-
-def calls_in(function: ast.AST) -> Iterator[ast.Call]:
-    """The calls in a function."""
-    return (node for node in nodes(function) if isinstance(node, ast.Call))
 
 
 def _ignored(stepping: Sequence[ast.AST]) -> dict[str, bool]:
@@ -179,7 +185,7 @@ def _is_loss(name: str, assignment: ast.AST, clear: bool) -> bool:
     if not isinstance(value, ast.Call):
         return False
     function = text_of(value.func)
-    return bool(_CRITERION.search(function) or vocabulary.LOSS.search(function.rpartition(".")[2]))
+    return bool(_CRITERION.search(function) or vocabulary.LOSS.search(last_name(function)))
 
 
 def _is_plain(call: ast.Call, module: Module) -> bool:
@@ -192,7 +198,7 @@ def _is_plain(call: ast.Call, module: Module) -> bool:
         return True
     if "parameters" in module.methods.get(text, ()):
         return True
-    name = text.rpartition(".")[2]
+    name = last_name(text)
     if not isinstance(call.func, ast.Attribute):
         return False
     return name in _ARITHMETIC or name in _QUIET or name in _OF_OBJECTS
@@ -200,7 +206,7 @@ def _is_plain(call: ast.Call, module: Module) -> bool:
 
 def _is_collection(node: ast.expr) -> bool:
     """Whether a value is a new dictionary, list or meter: a container of losses is not a loss."""
-    name = text_of(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    name = called_name(node) if isinstance(node, ast.Call) else ""
     return name in ("dict", "list", "zip") or name.endswith(("Dict", "dict", "Meter"))
 
 
@@ -232,13 +238,13 @@ def _may_run_backward(node: ast.Call) -> bool:
         return False  # a backward that is called was seen
     if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
         return True
-    handed = (text_of(arg) for arg in (*node.args, *(kw.value for kw in node.keywords)))
+    handed = (text_of(arg) for arg in arguments(node))
     return name not in registry.CLIPS and any(map(_can_run_backward, handed))
 
 
 def _can_run_backward(text: str) -> bool:
     """Whether an unseen function can train with an object of this name: a criterion or an optimizer."""
-    last = text.rpartition(".")[2]
+    last = last_name(text)
     if _CRITERION.search(text):
         return True
     return bool(OPTIMIZER_NAME.search(last)) and not NOT_AN_OPTIMIZER.search(last)
@@ -305,7 +311,7 @@ class _Uses:
         self.around = around
         self.silent = silent
         """Functions that run no backward, by name: whether they only log a loss that they are handed."""
-        self.once = not isinstance(around, (ast.For, ast.AsyncFor, ast.While))
+        self.once = not isinstance(around, LOOPS)
         self.parents = {
             child: node for node in nodes(around) for child in ast.iter_child_nodes(node)
         }
@@ -361,7 +367,7 @@ class _Uses:
 
     def _argument(self, call: ast.Call) -> tuple[bool, set[str] | None]:
         """Whether a value ends as an argument of a call, and what it becomes there."""
-        name = text_of(call.func).rpartition(".")[2]
+        name = called_name(call)
         if self.silent.get(name):
             return True, set()
         item = self.parents.get(call)
@@ -423,7 +429,7 @@ def _is_about_data(loop: ast.AST) -> bool:
     if isinstance(loop, (ast.For, ast.AsyncFor)):
         iterable = stripped(loop.iter)
         name = text_of(iterable.func) if isinstance(iterable, ast.Call) else ""
-        if name.rpartition(".")[2] not in ("range", "trange"):
+        if last_name(name) not in ("range", "trange"):
             return True
     return any(
         (isinstance(node, ast.Attribute) and node.attr == "backward")

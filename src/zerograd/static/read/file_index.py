@@ -7,15 +7,22 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.registry import CLIPS, GRADIENT_NAMES, STEPS
 from zerograd.static.frameworks.torch import SCALER_NAME
+from zerograd.static.read.syntax_tree import (
+    BRANCHES,
+    FIELDS,
+    FUNCTIONS,
+    first_name,
+    last_name,
+    nodes,
+    targets,
+    text_of,
+)
 from zerograd.static.read.vocabulary import OBJECT_METHODS
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class GradientCall(NamedTuple):
@@ -62,7 +69,7 @@ class Facts:
     @cached_property
     def called(self) -> set[str]:
         """The last names of what it calls: `step` of `self.optimizer.step`."""
-        return {name.rpartition(".")[2] for name in self.calls}
+        return {last_name(name) for name in self.calls}
 
     @cached_property
     def runs_backward(self) -> bool:
@@ -135,116 +142,7 @@ class FileFacts:
 
 
 _TELLING = registry.TELLING | OBJECT_METHODS | {"forward"}
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
-_KINDS = [
-    kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
-]
-_BRANCHES = frozenset(kind for kind in _KINDS if not issubclass(kind, _LEAVES))
-"""Kinds of nodes that others can be in."""
-_PLAIN_FIELDS = frozenset("id attr arg names ctx op ops module level kind type_comment".split())
-_FIELDS = {
-    kind: tuple(name for name in kind._fields if kind in _BRANCHES and name not in _PLAIN_FIELDS)
-    for kind in _KINDS
-}
-"""The fields of a node that others can be in."""
 Chain = tuple[Facts, ...]
-
-
-def short_text(node: ast.expr) -> str:
-    """The text of a name or a number; of another expression only what kind it is."""
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Constant)):
-        return text_of(node)
-    return type(node).__name__
-
-
-def text_of(node: ast.expr) -> str:
-    """The source text of a name or a short expression, on one line."""
-    if type(node) is ast.Name:
-        return node.id
-    # The same texts are asked for wherever their function is called: they go with the node.
-    text: str | None = getattr(node, "text", None)
-    if text is None:
-        if type(node) is ast.Attribute:
-            owner = text_of(node.value)
-            bare = isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-            text = f"{owner}.{node.attr}" if bare else f"({owner}).{node.attr}"
-        else:
-            try:
-                text = simple_text(node) or ast.unparse(node)
-            except (RecursionError, ValueError):
-                text = "…"
-        setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
-    return text
-
-
-def simple_text(node: ast.expr) -> str | None:
-    """What `ast.unparse` gives for a simple expression; None for any other.
-
-    `ast.unparse` took 2 % of the processor time of a check (64 training repositories), mostly for these.
-    """
-    if isinstance(node, ast.BinOp):
-        left, right = _atom_text(node.left), _atom_text(node.right)
-        sign = _SIGNS[node.op.__class__]
-        return f"{left} {sign} {right}" if left is not None and right is not None else None
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left, right = _atom_text(node.left), _atom_text(node.comparators[0])
-        sign = _SIGNS[node.ops[0].__class__]
-        return f"{left} {sign} {right}" if left is not None and right is not None else None
-    return _atom_text(node)
-
-
-def _atom_text(node: ast.expr) -> str | None:
-    """The text of what needs no parentheses as an operand."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Constant):
-        plain = node.value.__class__ in _PLAIN_LITERALS and node.kind is None
-        return repr(node.value) if plain else None
-    if isinstance(node, ast.Attribute):
-        owner = None if isinstance(node.value, ast.Constant) else _atom_text(node.value)
-        return f"{owner}.{node.attr}" if owner is not None else None
-    if isinstance(node, ast.Call):
-        parts = [_atom_text(node.func), *map(simple_text, node.args)]
-        for keyword in node.keywords:
-            value = simple_text(keyword.value)
-            named = keyword.arg is not None and value is not None
-            parts.append(f"{keyword.arg}={value}" if named else None)
-        if None in parts:
-            return None
-        function, *given = [part for part in parts if part is not None]
-        return f"{function}({', '.join(given)})"
-    if isinstance(node, ast.Subscript):
-        owner, inside = _atom_text(node.value), simple_text(node.slice)
-        return f"{owner}[{inside}]" if owner is not None and inside is not None else None
-    return None
-
-
-_PLAIN_LITERALS = frozenset({int, str, bool, type(None)})
-_SIGNS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/", ast.Mod: "%", ast.LShift: "<<",
-    ast.RShift: ">>", ast.BitOr: "|", ast.BitXor: "^", ast.BitAnd: "&", ast.FloorDiv: "//", ast.Pow: "**",
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
-    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-}  # fmt: skip
-
-
-def site_of(node: ast.AST, path: str) -> Site:
-    """Where a node of the file at this path is; columns are counted as the parser does, in bytes."""
-    return Site(
-        path,
-        getattr(node, "lineno", 1),
-        getattr(node, "col_offset", 0) + 1,
-        getattr(node, "end_lineno", 0) or 0,
-        (getattr(node, "end_col_offset", 0) or 0) + 1,
-    )
-
-
-def parameters(node: Function | ast.Lambda) -> list[ast.arg]:
-    """All parameters of a function, in order."""
-    args = node.args
-    extra = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
-    return [*args.posonlyargs, *args.args, *args.kwonlyargs, *extra]
 
 
 @dataclass(eq=False)
@@ -358,92 +256,22 @@ def _read_body(
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(file, node, chain)
-        elif kind in _FUNCTIONS and node is not root:
+        elif kind in FUNCTIONS and node is not root:
             facts = file.functions[node] = Facts()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 own.assigned.add(node.name)
             inner.append((node, (*chain, facts)))
             continue
-        for name in _FIELDS[kind]:
+        for name in FIELDS[kind]:
             value = getattr(node, name, None)
             if value.__class__ is list:
-                todo += [item for item in value if item.__class__ in _BRANCHES]
-            elif value.__class__ in _BRANCHES:
+                todo += [item for item in value if item.__class__ in BRANCHES]
+            elif value.__class__ in BRANCHES:
                 todo.append(value)
 
 
 _NAMES_OR_CLIPS = GRADIENT_NAMES | CLIPS
 _NOTED = _NAMES_OR_CLIPS | _TELLING | {"data"}
-
-
-def blocks(root: ast.AST) -> list[list[GradientCall]]:
-    """What a function does to gradients in statements of their own, block by block, and where it may leave."""
-    found = []
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        for name in _BLOCKS:
-            inner = getattr(node, name, None)
-            if inner.__class__ is list:
-                todo += [one for one in inner if one.__class__ not in _FUNCTIONS]
-                if block := _block(inner):
-                    found.append(block)
-    return found
-
-
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-
-
-def _block(statements: list[ast.stmt]) -> list[GradientCall]:
-    """The statements of a block that are one plain call (`loss.backward()`) or that may leave the block."""
-    block: list[GradientCall] = []
-    for at, node in enumerate(statements):
-        if node.__class__ not in _PLAIN or not isinstance(node.value, ast.Call):
-            if block and _may_leave_by(node):
-                block.append(GradientCall(LEAVES, "", at))
-            continue
-        call = node.value
-        if isinstance(call.func, ast.Name) and call.func.id in CLIPS:
-            block.append(GradientCall(call.func.id, "", at))
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in _NAMES_OR_CLIPS:
-            if call.func.attr in CLIPS:
-                block.append(GradientCall(call.func.attr, "", at))
-            elif isinstance(node, ast.Expr) and not call.args:
-                if any(keyword.arg == "gradient" for keyword in call.keywords):
-                    continue  # the backward begins elsewhere
-                block.append(GradientCall(call.func.attr, text_of(call.func.value), at))
-    return block
-
-
-_PLAIN = (ast.Expr, ast.Assign)
-
-LEAVES = "leaves"
-"""The kind of a statement that may leave its block."""
-
-
-def may_leave(statements: list[ast.stmt]) -> bool:
-    """Whether some statements have a `return`, or a `break` or `continue` of a loop around them."""
-    return any(map(_may_leave_by, statements))
-
-
-def _may_leave_by(node: ast.AST, in_loop: bool = False) -> bool:
-    """Whether a statement has a `return`, or a `break` or `continue` of a loop around it."""
-    if node.__class__ is ast.Return:
-        return True
-    if node.__class__ in (ast.Break, ast.Continue):
-        return not in_loop
-    if node.__class__ in _FUNCTIONS:
-        return False
-    loop = node.__class__ in _LOOPS
-    return any(
-        _may_leave_by(inner, in_loop or (loop and name == "body"))
-        for name in _BLOCKS
-        if (inners := getattr(node, name, None)).__class__ is list
-        for inner in inners
-    )
-
-
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def _touch(chain: Chain, touch: GradientCall) -> None:
@@ -460,7 +288,7 @@ def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
         for node in facts.assigns:
             if node.value is None or isinstance(node.value, ast.Call):
                 continue
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for target in targets(node):
                 if isinstance(target, ast.Name):
                     sources.setdefault(target.id, []).append(node.value)
                 elif isinstance(target, ast.Attribute):
@@ -472,55 +300,6 @@ def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
             found |= fresh
             todo.extend(fresh)
     return found
-
-
-def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
-    """Some nodes and all that is in them but literals and operators; in no order."""
-    todo = list(roots)
-    while todo:
-        node = todo.pop()
-        yield node
-        if _FIELDS[node.__class__]:  # every second node is a name
-            todo += children(node)
-
-
-def outer_loops(root: ast.AST) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
-    """The loops in a node that are not in the body of another one."""
-    todo: list[ast.AST] = [root]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, _LOOPS):
-            yield node
-            todo += node.orelse
-        elif not isinstance(node, ast.expr):
-            todo += children(node)
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """What is directly in a node but literals and operators, in order."""
-    found: list[ast.AST] = []
-    for name in _FIELDS[node.__class__]:
-        value = getattr(node, name, None)
-        if value.__class__ is list:
-            found += [item for item in value if item.__class__ in _BRANCHES]
-        elif value.__class__ in _BRANCHES:
-            found.append(value)
-    return found
-
-
-def reached(root: ast.AST) -> Iterator[ast.AST]:
-    """A node and all that is in it, without statements that follow a return or a raise in their block."""
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        yield node
-        for name in _FIELDS[node.__class__]:
-            value = getattr(node, name, None)
-            for item in value if value.__class__ is list else [value]:
-                if item.__class__ in _BRANCHES:
-                    todo.append(item)
-                if isinstance(item, (ast.Return, ast.Raise)):
-                    break
 
 
 def _names(*roots: ast.AST) -> set[str]:
@@ -587,7 +366,7 @@ def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[as
         chain[-1].attributes.add((value.id, node.attr))
         if value.id in _NAMES_OR_CLIPS:
             _name(value, chain)
-    elif value.__class__ in _BRANCHES:
+    elif value.__class__ in BRANCHES:
         todo.append(value)
 
 
@@ -613,7 +392,7 @@ def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
 
 def _called_later(name: str, first: ast.expr) -> str:
     """What a call leads to: `f` of `partial(f, x)`, `on_step` of `self.call_hook("on_step")`."""
-    if name.rpartition(".")[2] == "partial" and isinstance(first, (ast.Name, ast.Attribute)):
+    if last_name(name) == "partial" and isinstance(first, (ast.Name, ast.Attribute)):
         return _dotted(first)
     owner, _, last = name.rpartition(".")
     if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
@@ -635,9 +414,9 @@ def _hand_on(given: list[ast.expr], facts: Facts) -> None:
 
 def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
     todo.append(node.func)
-    given = [item for item in node.args if item.__class__ in _BRANCHES]
+    given = [item for item in node.args if item.__class__ in BRANCHES]
     for keyword in node.keywords:
-        if keyword.value.__class__ in _BRANCHES:
+        if keyword.value.__class__ in BRANCHES:
             given.append(keyword.value)
     todo += given
     _hand_on(given, chain[-1])
@@ -694,7 +473,7 @@ def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> 
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     if isinstance(node.value, ast.Attribute) and node.value.attr in _BOUND:
         if isinstance(target, (ast.Name, ast.Attribute)) and "opt" in _dotted(node.value.value):
-            file.bound.add(_dotted(target).rpartition(".")[2])
+            file.bound.add(last_name(_dotted(target)))
     if isinstance(target, ast.Attribute) and isinstance(node.value, ast.BinOp):
         if any(getattr(inner, "attr", None) == target.attr for inner in nodes(node.value)):
             file.counted.add(target.attr)
@@ -733,7 +512,7 @@ def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> None:
 
 def _import(file: FileFacts, node: ast.Import, chain: Chain) -> None:
     for alias in node.names:
-        top = alias.name.split(".")[0]
+        top = first_name(alias.name)
         file.imports[alias.asname or top] = alias.name if alias.asname else top
 
 
@@ -763,14 +542,3 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.Import: _import,
     ast.ImportFrom: _import_from,
 }
-
-
-def stripped(node: ast.expr) -> ast.expr:
-    """An iterable without the progress bar or the copy around it."""
-    if isinstance(node, ast.Call) and node.args:
-        name = text_of(node.func).rsplit(".", 1)[-1].lower()
-        if name in ("iter", "list", "tuple", "reversed", "track", "log_every"):
-            return stripped(node.args[0])
-        if "tqdm" in name or "progress" in name:
-            return stripped(node.args[0])
-    return node

@@ -12,9 +12,18 @@ from typing import TypeGuard
 from zerograd.core.records import dataclass, field
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read import file_index
-from zerograd.static.read.file_index import Facts, Function, text_of
+from zerograd.static.read.file_index import Facts
 from zerograd.static.read.parents import Parents
-from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, RIVALS, role_of_use
+from zerograd.static.read.syntax_tree import (
+    FUNCTIONS,
+    Function,
+    children,
+    first_name,
+    parameter_names,
+    targets,
+    text_of,
+)
+from zerograd.static.read.vocabulary import OPTIMIZER_CLASSES, role_of_use
 
 AttributeTable = dict[str, list[tuple[Function | None, ast.expr, int | None]]]
 """By attribute: the assigning method (None: the class body), the value, the index in a tuple."""
@@ -76,7 +85,7 @@ class Module:
         found: dict[str, dict[ast.AST, ast.expr]] = {}
         for facts in self.facts.values():
             for node in facts.assigns:
-                for one in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for one in targets(node):
                     if isinstance(one, ast.Name) and node.value is not None:
                         found.setdefault(one.id, {})[node] = node.value
         return found
@@ -121,7 +130,7 @@ class Module:
             klass
             for klass, _ in self.methods_named("step")
             if OPTIMIZER_CLASSES.match(klass.name)
-            and not any("optim" in file_index.text_of(base).lower() for base in klass.bases)
+            and not any("optim" in text_of(base).lower() for base in klass.bases)
             and not any(klass is other for other, _ in self.methods_named("zero_grad"))
         }
 
@@ -131,8 +140,8 @@ class Module:
         found = {*self.imports, *self.functions, *self.classes}
         for node, facts in self.facts.items():
             found |= facts.assigned
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                found.update(arg.arg for arg in file_index.parameters(node))
+            if isinstance(node, FUNCTIONS):
+                found.update(parameter_names(node))
         return found
 
     @cached_property
@@ -140,7 +149,7 @@ class Module:
         """Whether the file clears an optimizer to which it gives a value."""
         return any(
             "zero_grad" in methods
-            and text.partition(".")[0] in self.bound
+            and first_name(text) in self.bound
             and role_of_use(text, methods) is Role.OPTIMIZER
             for text, methods in self.methods.items()
         )
@@ -154,17 +163,12 @@ class Module:
     @cached_property
     def packages(self) -> set[str]:
         """The top-level packages that the file imports from."""
-        return {name.split(".")[0] for name in self.imports.values()}
+        return set(map(first_name, self.imports.values()))
 
     @property
     def imports_torch(self) -> bool:
         """Whether the file says that it is about torch."""
         return "torch" in self.packages
-
-    @property
-    def speaks_torch(self) -> bool:
-        """False where the file imports a rival of torch and not torch."""
-        return self.imports_torch or not self.packages & RIVALS
 
 
 def index(path: str, tree: ast.Module, facts: file_index.FileFacts | None = None) -> Module:
@@ -207,7 +211,7 @@ def assigned_names(loop: ast.AST) -> frozenset[str]:
     while todo:
         node = todo.pop()
         if type(node) is not ast.Name:
-            todo += file_index.children(node)
+            todo += children(node)
         elif type(node.ctx) is not ast.Load:
             found.add(node.id)
     return frozenset(found)

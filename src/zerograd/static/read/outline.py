@@ -20,6 +20,7 @@ from zerograd.static.read.locate import OUTSIDE, locate
 from zerograd.static.read.prefilter import worth_parsing
 from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Unreadable
+from zerograd.static.read.syntax_tree import first_name
 
 FARTHEST = 3
 """Imports that are followed from one file to the next, where it is known which files step."""
@@ -183,7 +184,7 @@ class Outlines:
             return NONE
         path, rest = found
         if rest:
-            leading = self.leading(path, rest.partition(".")[0].encode(), farthest)
+            leading = self.leading(path, first_name(rest).encode(), farthest)
             gives = self.gives_a_step(outline, name, farthest)
             return leading.union(outline.made.get(name, ())) if gives else leading
         known = self.of(path)
@@ -253,7 +254,7 @@ class Outlines:
         if self.imported(outline, self.farthest):
             return True
         found = filter(None, outline.located.values())
-        return any(_changes(name.partition(".")[0].encode(), path) for path, name in found)
+        return any(_changes(first_name(name).encode(), path) for path, name in found)
 
     def is_led(self, path: str, names: Names) -> bool:
         """Whether a file that says nothing of gradients leads to a step, or calls one of these."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from zerograd.static.read.file_index import children
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+from zerograd.static.read.syntax_tree import FUNCTIONS, children
 
 
 class Parents:

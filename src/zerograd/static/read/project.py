@@ -20,6 +20,7 @@ from zerograd.static.read.parsed_file import ParsedFile
 from zerograd.static.read.prefilter import speaks
 from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Source, Unreadable, parse
+from zerograd.static.read.syntax_tree import first_name
 
 LARGEST_IMPORT = 600_000
 """Bytes of an imported module that are still worth following."""
@@ -84,7 +85,7 @@ class Project:
 
     def resolve(self, module: Module, dotted: str) -> tuple[Module, str] | None:
         """Where a dotted name lives: the project's module and the rest of the name."""
-        if dotted.partition(".")[0] in OUTSIDE:
+        if first_name(dotted) in OUTSIDE:
             return None
         key = (module.path, dotted)
         if key not in self.resolved:

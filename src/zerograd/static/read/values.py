@@ -14,9 +14,9 @@ from typing import NamedTuple
 from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.logic import Expr
 from zerograd.static.frameworks.table import Role
-from zerograd.static.read.file_index import Function
 from zerograd.static.read.keys import Key, local, made
 from zerograd.static.read.module import Module
+from zerograd.static.read.syntax_tree import Function
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,11 @@ class Fn:
     """What `functools.partial` has handed over already, in order,"""
     named: tuple[tuple[str, Value], ...] = field(default=(), hash=False, compare=False)
     """and by name."""
+
+    @property
+    def qualified_name(self) -> str:
+        """`Trainer.fit`, or `train`."""
+        return f"{self.klass.node.name}.{self.name}" if self.klass is not None else self.name
 
 
 @dataclass(frozen=True)

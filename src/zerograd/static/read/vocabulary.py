@@ -12,6 +12,7 @@ from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, OPTIMIZER_NAME, SCHEDULER
+from zerograd.static.read.syntax_tree import first_name
 
 USUAL = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim"}
 """What these names mean where a star import hides their origin."""
@@ -147,7 +148,7 @@ def role_of_call(name: str) -> Role:
 
 def is_of_a_library(name: str) -> bool:
     """Whether a dotted name is that of a library whose schedulers only set rates."""
-    return name.partition(".")[0] in _LIBRARIES
+    return first_name(name) in _LIBRARIES
 
 
 _LIBRARIES = frozenset({"torch", "transformers", "diffusers", "timm", "accelerate", "deepspeed"})

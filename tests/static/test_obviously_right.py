@@ -18,10 +18,9 @@ from zerograd.core.finding import Finding
 from zerograd.core.rule import Rule
 from zerograd.learn.rule_pages import prelude
 from zerograd.rules.catalogue import RULES
+from zerograd.static import obviously_right
 from zerograd.static.check_file import check_file, check_text
-from zerograd.static.interp import obviously_right
 from zerograd.static.read.module import index
-from zerograd.static.roots import Roots
 
 ZERO, BACKWARD, STEP = "opt.zero_grad()", "loss_fn(model(x), y).backward()", "opt.step()"
 CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
@@ -41,7 +40,7 @@ def everything_read() -> Iterator[None]:
     """In here nothing counts as plainly right."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(obviously_right.ObviouslyRight, "is_right", lambda *_: False)
-        patch.setattr(Roots, "_is_obviously_right", lambda *_: False)
+        patch.setattr(obviously_right.ObviouslyRight, "is_top_level", lambda *_: False)
         yield
 
 
