@@ -83,6 +83,8 @@ class Doubts:
 
     def is_by_hand(self, violation: Violation) -> bool:
         """Whether gradients are set by hand where a backward is missed, or used before they are cleared."""
+        if self.sets_elsewhere:
+            return True
         if not violation.notes or violation.notes[0].site.path != violation.site.path:
             return False
         start, end = violation.notes[0].site.line, violation.site.line
@@ -90,6 +92,20 @@ class Doubts:
         if start <= end:
             return any(start <= line < end for line in lines)
         return any(line >= start or line < end for line in lines)
+
+    @cached_property
+    def sets_elsewhere(self) -> bool:
+        """Whether a function of another file that was followed sets gradients by hand."""
+        interpreter = self.root.interpreter
+        modules = filter(None, interpreter.names.project.modules.values())
+        others = (module for module in modules if module is not self.module)
+        functions = (
+            node
+            for module in others
+            for node, facts in module.facts.items()
+            if facts.grads and node in interpreter.nesting.inlined
+        )
+        return any(map(_sets_gradient, nodes(*functions)))
 
     @cached_property
     def lines_that_set(self) -> list[int]:

@@ -15,7 +15,7 @@ from zerograd.static.frameworks.table import (
 )
 
 PIPELINE = Role("pipeline")
-_ALL = RunsBackward(divided=Divided.BY_LIBRARY)
+_ALL = RunsBackward(divided=Divided.BY_LIBRARY, unless="forward_only")
 
 TABLE = Framework(
     classes=dict.fromkeys(

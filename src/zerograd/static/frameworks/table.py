@@ -65,6 +65,7 @@ class RunsBackward:
         fills_owner: bool = False,
         divided: Divided = Divided.BY_CODE,
         bypassed: str = "",
+        unless: str = "",
     ) -> None:
         self.required = required
         """Only the library may run it: `loss.backward()` would bypass it."""
@@ -73,6 +74,8 @@ class RunsBackward:
         self.divided = divided
         self.bypassed = bypassed
         """What a finding calls the library where it is bypassed, if not by the variable's name."""
+        self.unless = unless
+        """The keyword that says True where only the forward is wanted."""
 
 
 class Steps:

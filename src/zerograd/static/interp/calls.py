@@ -91,6 +91,7 @@ class Calls:
             "parameters": self.parameters.parameters,
             "named_parameters": self.parameters.parameters,
             "trainable_parameters": self.parameters.parameters,
+            "state_dict": self.parameters.state_dict,
             "requires_grad_": self.parameters.requires_grad,
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from zerograd.core.late_pattern import pattern
 from zerograd.explore.logic import (
     UNKNOWN,
     Const,
@@ -52,6 +53,8 @@ _STEADY_CALLS = frozenset(
     {"len", "isinstance", "hasattr", "getattr", "int", "bool", "float", "max", "min"}
 )
 """Functions that give the same result as long as their arguments are the same."""
+_SETTING = pattern(r"(is|has|use|uses|using)_")
+"""Names of functions that ask how the process was started."""
 
 _COMPUTED = (
     ast.Constant,
@@ -321,13 +324,19 @@ class Conditions:
                     names.add(variable)
             elif isinstance(inner, ast.Call):
                 simple = isinstance(inner.func, ast.Name) and inner.func.id in _STEADY_CALLS
-                stable = stable and simple
+                stable = stable and (simple or self._asks_for_setting(inner))
             elif isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
                 stable = False
         asks = isinstance(node, ast.Call) and self._asks_for_window(node)
         if asks:
             self.counting |= names
         return Opaque(text_of(node), frozenset(names), stable, self.env.frame.call, asks)
+
+    def _asks_for_setting(self, call: ast.Call) -> bool:
+        """`utils.is_distributed()`: an imported function without arguments says what the process was started with."""
+        name = text_of(call.func)
+        imported = name.partition(".")[0] in self.env.frame.module.imports
+        return imported and not call.args and bool(_SETTING.match(name.rpartition(".")[2]))
 
     def _asks_for_window(self, node: ast.Call) -> bool:
         """Whether a test calls a function of the project that only asks whether a window closes."""

@@ -112,6 +112,8 @@ class Expressions:
     def subscript(self, node: ast.Subscript) -> Value:
         """`x[key]`."""
         owner, key = self.evaluator.value(node.value), self.evaluator.value(node.slice)
+        if isinstance(owner, Many) and owner.wrapped:
+            owner = owner.items[0]
         if isinstance(owner, Many):
             return _item_of_many(owner, key)
         if isinstance(owner, KnownDict):
@@ -157,9 +159,7 @@ class Expressions:
         if isinstance(left, Many) and isinstance(right, Params):
             return right
         if isinstance(left, Lit) and isinstance(right, Lit):
-            if isinstance(left.value, str) and isinstance(right.value, str):
-                return Lit(left.value + right.value) if isinstance(node.op, ast.Add) else NOTHING
-            return NOTHING
+            return _of_literals(node.op, left.value, right.value)
         result = mix(_operands(node, left, right))
         if self.mode.no_grad:
             result = replace(result, roots=frozenset(), maybe=frozenset())
@@ -221,6 +221,15 @@ class Expressions:
     def inner(self, node: ast.Await | ast.Starred) -> Value:
         """`await x`, `*x`."""
         return self.evaluator.value(node.value)
+
+
+def _of_literals(op: ast.operator, left: object, right: object) -> Value:
+    """The sum of two texts; the sum or the difference of two indexes."""
+    if isinstance(left, str) and isinstance(right, str) and isinstance(op, ast.Add):
+        return Lit(left + right)
+    if type(left) is int and type(right) is int and isinstance(op, (ast.Add, ast.Sub)):
+        return Lit(left + right if isinstance(op, ast.Add) else left - right)
+    return NOTHING
 
 
 def _operands(node: ast.BinOp, left: Value, right: Value) -> list[Value]:

@@ -161,7 +161,8 @@ class FrameworkCalls:
         self, effect: Effect, node: ast.Call, owner: Value | None, arguments: list[Value]
     ) -> None:
         if isinstance(effect, RunsBackward):
-            self._backward(effect, node, owner, arguments)
+            if not is_constant(keyword(node, effect.unless), True):
+                self._backward(effect, node, owner, arguments)
         elif isinstance(effect, Steps):
             for thing in _objects(effect.whose, owner, arguments):
                 for key in self._stepped_by(thing):

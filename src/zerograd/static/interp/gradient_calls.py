@@ -295,6 +295,13 @@ class ParameterCalls:
         params = Params(keys)
         return Each(Many((NOTHING, params))) if func.attr.startswith("named") else params
 
+    def state_dict(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
+        """`module.state_dict(keep_vars=True)` has the parameters themselves; otherwise it has copies without gradients."""
+        for keyword in node.keywords:
+            if keyword.arg == "keep_vars" and self.evaluator.peek(keyword.value) == Lit(True):
+                return self.parameters(node, func, owner)
+        return None
+
     def _own_parameters(self, owner: Thing, method: Fn) -> Params:
         """What a project's own `parameters` returns: those of some parts, or all."""
         return self.returned_by(owner, method) or Params(frozenset({owner.key}))

@@ -108,6 +108,8 @@ class Many:
     """A list or tuple whose items are known."""
 
     items: tuple[Value, ...]
+    wrapped: bool = False
+    """Its one item may be a collection itself, which was not put into a list."""
 
 
 @dataclass(frozen=True)
@@ -364,7 +366,7 @@ def join(values: list[Value]) -> Value:
         return first
     manys = [value for value in values if isinstance(value, Many)]
     if len(values) == 2 and len(manys) == 1 and manys[0].items == (values[values[0] == manys[0]],):
-        return manys[0]  # `if not isinstance(nets, list): nets = [nets]`
+        return replace(manys[0], wrapped=True)  # `if not isinstance(nets, list): nets = [nets]`
     if len(manys) == len(values) and len({len(many.items) for many in manys}) == 1:
         columns = zip(*(many.items for many in manys), strict=True)
         return Many(tuple(join(list(column)) for column in columns))
