@@ -11,7 +11,7 @@ from zerograd.explore.flow import walk
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Divided, LibraryCall, Role, RunsBackward
 from zerograd.static.interp.constructors import Constructors
-from zerograd.static.interp.effects import NOBODY, Effects, keyword
+from zerograd.static.interp.effects import NOBODY, Effects, is_constant, keyword
 from zerograd.static.interp.emitter import Act, Emitter, Gate
 from zerograd.static.interp.environment import Environment, KnownObjects, Mode
 from zerograd.static.interp.evaluator import Evaluator
@@ -297,10 +297,8 @@ class ParameterCalls:
 
     def state_dict(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`module.state_dict(keep_vars=True)` has the parameters themselves; otherwise it has copies without gradients."""
-        for keyword in node.keywords:
-            if keyword.arg == "keep_vars" and self.evaluator.peek(keyword.value) == Lit(True):
-                return self.parameters(node, func, owner)
-        return None
+        kept = keyword(node, "keep_vars")
+        return self.parameters(node, func, owner) if is_constant(kept, True) else None
 
     def _own_parameters(self, owner: Thing, method: Fn) -> Params:
         """What a project's own `parameters` returns: those of some parts, or all."""
