@@ -17,16 +17,20 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mutants import BY_NAME, fits, sources
+from mutants import fits, sources
 from mutation import operators
 from mutation.acts import BACKWARD, CLIP, STEP, ZERO, Act, Acts
 from mutation.surgery import Text, blocks
 from zerograd.check.drivers import drivers
+from zerograd.check.loop_verdicts import verdicts
+from zerograd.check.settings import Settings
 from zerograd.core.finding import Finding
+from zerograd.core.training_loop import TrainingLoop
 from zerograd.static.check_file import FileResult, result_for_file
 
 GOAL, GOAL_FOR_CLEARS = 0.98, 1.0
@@ -38,6 +42,7 @@ KINDS = (
     "clip after step",
     "unscale deleted",
 )
+OUTCOMES = ("found", "possible", "missed", "called right")
 MOST_READERS = 5
 """How many of the files that read a broken one are checked with it."""
 
@@ -50,11 +55,16 @@ class Tried:
     file: str
     kind: str
     line: int
-    found: bool
+    outcome: str
+    """"found"; "possible": what fits is not certain; "missed"; "called right": a loop of it is."""
     codes: tuple[str, ...]
     """All reported codes; a question mark means only possible."""
     followed: bool
     """All training loops of the original were followed."""
+
+    @property
+    def found(self) -> bool:
+        return self.outcome == "found"
 
 
 def tried(checkout: Path) -> list[Tried]:
@@ -62,24 +72,24 @@ def tried(checkout: Path) -> list[Tried]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / checkout.name
         shutil.copytree(checkout, copy, symlinks=True, ignore=_other_files)
-        verdicts = {str(path): result_for_file(str(path)) for path in sorted(copy.rglob("*.py"))}
-        for path in drivers(verdicts):
-            verdicts[path] = result_for_file(path, named=True)
+        originals = {str(path): result_for_file(str(path)) for path in sorted(copy.rglob("*.py"))}
+        for path in drivers(originals):
+            originals[path] = result_for_file(path, named=True)
         done: list[Tried] = []
         helpers = frozenset(name for one in files(copy) for name in clearing_helpers(one))
         for one in files(copy):
-            right = verdicts[str(one)]
+            right = originals[str(one)]
             if not right.findings and not right.problems and right.loops:
-                done += _mutants_of(one, copy, verdicts, helpers)
+                done += _mutants_of(one, copy, originals, helpers)
         return done
 
 
 def _mutants_of(
-    path: Path, copy: Path, verdicts: dict[str, FileResult], helpers: frozenset[str]
+    path: Path, copy: Path, originals: dict[str, FileResult], helpers: frozenset[str]
 ) -> Iterator[Tried]:
-    right = verdicts[str(path)]
-    readers = [one for one, verdict in verdicts.items() if str(path) in verdict.depends]
-    readers = [one for one in readers if not verdicts[one].findings][:MOST_READERS]
+    right = originals[str(path)]
+    readers = [one for one, result in originals.items() if str(path) in result.depends]
+    readers = [one for one in readers if not originals[one].findings][:MOST_READERS]
     followed = all(loop.gap is None for loop in right.loops)
     data = path.read_bytes()
     text = data.decode("utf-8-sig")
@@ -88,38 +98,66 @@ def _mutants_of(
             if mutant.kind.name not in KINDS or is_spare(text, mutant, helpers):
                 continue
             path.write_text(mutant.text, encoding="utf-8")
-            found = _found((str(path), *readers), BY_NAME[mutant.kind.name])
-            codes = tuple(sorted({f.code + ("" if f.certain else "?") for f in found}))
+            results = _results((str(path), *readers), mutant.kind)
+            found = [finding for result in results for finding in result.findings]
             yield Tried(
                 *(copy.name, str(path.relative_to(copy)), mutant.kind.name, mutant.line),
-                found=fits(found, BY_NAME[mutant.kind.name]),
-                codes=codes,
+                outcome=_outcome(results, found, mutant, Acts(Text(text)), str(path)),
+                codes=tuple(sorted({f.code + ("" if f.certain else "?") for f in found})),
                 followed=followed,
             )
     finally:
         path.write_bytes(data)
 
 
-def _found(paths: tuple[str, ...], kind: operators.Kind) -> list[Finding]:
-    """What is found in the files, up to the first that fits."""
-    found: list[Finding] = []
+def _results(paths: tuple[str, ...], kind: operators.Kind) -> list[FileResult]:
+    """The results for the files, up to the first in which a finding fits."""
+    results: list[FileResult] = []
     for path in paths:
-        found += result_for_file(path, named=True).findings
-        if fits(found, kind):
+        results.append(result_for_file(path, named=True))
+        if fits(list(results[-1].findings), kind):
             break
-    return found
+    return results
+
+
+def _outcome(
+    results: list[FileResult],
+    found: list[Finding],
+    mutant: operators.Mutant,
+    acts: Acts,
+    path: str,
+) -> str:
+    if fits(found, mutant.kind):
+        return "found"
+    if any(finding.code in mutant.kind.codes for finding in found):
+        return "possible"
+    broken = next(act for act in acts.all if act.line == mutant.line)
+    scope = broken.loops[-1] if broken.loops else broken.function
+    first, last = getattr(scope, "lineno", 1), getattr(scope, "end_lineno", sys.maxsize)
+    loops = [loop for result in results for loop in result.loops]
+    seen = verdicts([(path, Settings(), tuple(loops))], _paths(loops), found, lambda *_: "wrong")
+    for verdict in seen:
+        steps = (step.site for step in verdict.loop.steps)
+        inside = any(one.path == path and first <= one.line <= last for one in steps)
+        if inside and verdict.verdict == "right":
+            return "called right"
+    return "missed"
+
+
+def _paths(loops: list[TrainingLoop]) -> set[str]:
+    return {loop.site.path for loop in loops}
 
 
 def is_spare(text: str, mutant: operators.Mutant, helpers: frozenset[str] = frozenset()) -> bool:
     """Whether what a mutant takes away may be missing: there is another clear, or nothing is clipped.
 
-    `helpers` are functions that clear what they are handed.
+    `helpers` are functions that clear what they are handed, or the object that they are called on.
     """
     acts = Acts(Text(text))
     if is_never_reached(acts.text.tree, mutant.line):
         return True
     if mutant.kind.name == "clip after step":
-        return is_read_too_early(acts, mutant.line)
+        return is_read_too_early(acts, mutant.line) or is_between_steps(acts, mutant.line)
     if mutant.kind.name == "unscale deleted":
         return not acts.of(CLIP)
     own = [act for act in acts.of(ZERO) if act.line == mutant.line]
@@ -127,27 +165,59 @@ def is_spare(text: str, mutant: operators.Mutant, helpers: frozenset[str] = froz
         return False
     here = own[0].function
     calls = (ast.unparse(one.func) for one in ast.walk(here) if isinstance(one, ast.Call))
-    if mutant.kind.name in CLEARS and any(call.rpartition(".")[2] in helpers for call in calls):
-        return True
+    if mutant.kind.name in CLEARS:
+        if any(call.rpartition(".")[2] in helpers for call in calls):
+            return True
+        if isinstance(here, ast.Module) and not own[0].loops:
+            return True  # It is run once, when there are no gradients yet.
     if mutant.kind.name == "zero hoisted a loop level" and runs_once(acts, own[0]):
         return True
-    trains = any(act.function is here for kind in (BACKWARD, STEP) for act in acts.of(kind))
-    others = (act for act in acts.of(ZERO) if act not in own)
-    # A function that neither fills nor steps clears what another one, which trains, clears as well.
-    return any(
-        act.target == own[0].target and (act.function is here or not trains) for act in others
-    )
+    others = [act for act in acts.of(ZERO) if act not in own]
+    if any(act.target == own[0].target and act.function is here for act in others):
+        return True
+    return is_beside_the_steps(acts, own[0], others)
+
+
+def is_beside_the_steps(acts: Acts, clear: Act, others: list[Act]) -> bool:
+    """Whether a clear is of what its function does not step, and every step has a clear of its own."""
+    steps = [(act.function, name) for act in acts.of(STEP) for name in _stepped(act)]
+    if not steps or any(step == (clear.function, clear.target) for step in steps):
+        return False
+    cleared = {(act.function, act.target) for act in others}
+    return all(step in cleared for step in steps)
+
+
+def _stepped(step: Act) -> list[str]:
+    """What a step concerns, as the code names it: `opt` in `opt.step()` and in `scaler.step(opt)`."""
+    handed = [ast.unparse(one) for one in step.call.args] if step.call is not None else []
+    return handed or [step.target]
+
+
+def is_between_steps(acts: Acts, line: int) -> bool:
+    """Whether a clip that is moved behind a step still comes before a step of the same gradients."""
+    (clip,) = (act for act in acts.of(CLIP) if act.line == line)
+    step = acts.after(clip, STEP)
+    following = acts.after(step, STEP) if step is not None else None
+    if step is None or following is None:
+        return False
+    backward = acts.after(step, BACKWARD)
+    return backward is None or backward.line > following.line
 
 
 def clearing_helpers(path: Path) -> Iterator[str]:
-    """The functions of a file that clear what they are handed, and step nothing."""
+    """The functions of a file that step nothing, and clear what they are handed or called on."""
+    called: dict[str, set[str]] = {}
+    helpers: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes().decode("utf-8-sig"))):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            given = {arg.arg for arg in node.args.args} - {"self"}
-            called = {ast.unparse(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
-            clears = any(f"{one}.zero_grad" in called for one in given)
-            if clears and not any(one.endswith(".step") for one in called):
-                yield node.name
+            calls = {ast.unparse(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+            if not any(one.endswith((".step", ".backward")) for one in calls):
+                called.setdefault(node.name, set()).update(one.rpartition(".")[2] for one in calls)
+                if any(f"{arg.arg}.zero_grad" in calls for arg in node.args.args):
+                    helpers.add(node.name)
+    while more := {name for name, calls in called.items() if calls & helpers} - helpers:
+        helpers |= more
+    yield from sorted(helpers)
 
 
 def is_read_too_early(acts: Acts, line: int) -> bool:
@@ -211,7 +281,8 @@ def _other_files(folder: str, names: list[str]) -> list[str]:
 def render(all_: list[Tried], listed: bool) -> Iterator[str]:
     for followed in (True, False):
         group = [one for one in all_ if one.followed or not followed]
-        yield "Files of which all loops were followed" if followed else "All files"
+        title = "Files of which all loops were followed" if followed else "All files"
+        yield f"{title:<44}" + "".join(f"{one.removeprefix('called '):>9}" for one in OUTCOMES)
         for kind in KINDS:
             own = [one for one in group if one.kind == kind]
             if own:
@@ -221,13 +292,14 @@ def render(all_: list[Tried], listed: bool) -> Iterator[str]:
     missed = [one for one in all_ if not one.found]
     for one in missed if listed else ():
         said = " ".join(one.codes) or "nothing"
-        yield f"  {one.kind}: {one.checkout}/{one.file}:{one.line} (said: {said})"
+        yield f"  {one.outcome}: {one.kind}: {one.checkout}/{one.file}:{one.line} (said: {said})"
 
 
 def _row(name: str, own: list[Tried]) -> str:
-    found = sum(one.found for one in own)
-    share = f"{found / len(own):.1%}" if own else ""
-    return f"  {name:<36}{len(own):>6}{found:>6}{share:>9}"
+    count = Counter(one.outcome for one in own)
+    share = f"{count['found'] / len(own):.1%}" if own else ""
+    numbers = "".join(f"{count[one]:>9}" for one in OUTCOMES)
+    return f"  {name:<36}{len(own):>6}{numbers}{share:>9}"
 
 
 def is_met(all_: list[Tried]) -> bool:

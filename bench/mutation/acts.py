@@ -16,11 +16,8 @@ ZERO, BACKWARD, STEP, CLIP, UNSCALE, UPDATE = "zero backward step clip unscale u
 
 _NOT_STEPPED = re.compile(r"sched|plateau|env|warmup|(^|\.)self$|^super", re.IGNORECASE)
 _SCALER = re.compile(r"scaler|amp", re.IGNORECASE)
-_CLEARER = re.compile(r"(^|_)(zero|clear)", re.IGNORECASE)
-_OTHER_THINGS = re.compile(
-    r"log|cache|buffer|history|metric|memory|state|loss|screen|output|queue|stat"
-)
-"""What is cleared besides gradients: `clear_log()`."""
+_CLEARER = re.compile(r"(^|_)zero(?!s)|(^|_)clear\w*grad", re.IGNORECASE)
+"""`zeros_()` fills a tensor, `clear()` empties a list: neither clears gradients."""
 _CLIPPER = re.compile(r"^clip_(grad|gradients)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -124,8 +121,7 @@ def _kind_of_call(call: ast.Call, bare: bool) -> str:
         return BACKWARD
     if name == "zero_grad" or (name in ("zero_", "detach_") and ".grad" in receiver):
         return ZERO
-    # Lists and dicts have a `clear()`, too; no optimizer of torch has one.
-    if _CLEARER.search(name) and name not in ("zero_", "clear") and not _OTHER_THINGS.search(name):
+    if _CLEARER.search(name) and name != "zero_":
         return ZERO
     if name == "unscale_":
         return UNSCALE

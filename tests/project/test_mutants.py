@@ -213,10 +213,18 @@ def test_a_missed_goal_is_an_exit_code(tmp_path: Path) -> None:
             "            self.opt.step()\n"),
             [True, False],
         ),
+        (("class Trainer:\n"
+        "    def judge(self, x):\n"
+        "        self.opt.zero_grad()\n"
+        "        self.opt_d.zero_grad()\n"
+        "        self.net(x).backward()\n"
+        "        self.opt.step()\n"), [False, True]),
+        ("net.zero_grad()\nnet(x).backward()\nopt.step()\n", [True]),
+        ("for x in loader:\n    opt.zero_grad()\n    nn.init.zeros_(w)\n    net(x).backward()\n    opt.step()\n", [False]),
         ("def train():\n    exit()\n    opt.zero_grad()\n    net().backward()\n    opt.step()\n", [True]),
         ("def show():\n    log.clear_log()\n    opt.zero_grad()\n    net().backward()\n    opt.step()\n", [False]),
     ],
-    ids=["a loop", "a constructor", "after exit()", "another clear"],
+    ids=["a loop", "a constructor", "of what is not stepped", "run once", "an initial value", "after exit()", "another clear"],
 )  # fmt: skip
 def test_of_real_files_only_mutants_that_are_wrong_are_counted(
     source: str, spare: list[bool]
@@ -241,9 +249,13 @@ def test_a_clear_beside_a_function_that_clears_may_be_missing(
     tmp_path: Path, call: str, spare: bool
 ) -> None:
     helper = tmp_path / "surgery.py"
-    helper.write_text("def apply(net):\n    net.zero_grad()\n\n\ndef log(net):\n    pass\n")
+    helper.write_text(
+        "def apply(net):\n    _apply(net)\n\n\n"
+        "def _apply(net):\n    net.zero_grad()\n\n\n"
+        "def log(net):\n    pass\n"
+    )
     helpers = frozenset(checkout_mutants.clearing_helpers(helper))
-    assert helpers == {"apply"}
+    assert helpers == {"_apply", "apply"}
     source = SURGERY.format(call=call)
     (deleted,) = (one for one in operators.mutants(source) if one.kind.name == "zero deleted")
     assert checkout_mutants.is_spare(source, deleted, helpers) is spare
@@ -264,6 +276,27 @@ def test_a_clip_whose_norm_is_read_before_the_step_cannot_be_moved_behind_it(
     between: str, spare: bool
 ) -> None:
     source = CLIPPED.format(between=between)
+    (moved,) = (one for one in operators.mutants(source) if one.kind.name == "clip after step")
+    assert checkout_mutants.is_spare(source, moved) is spare
+
+
+SEVERAL = """\
+for x in loader:
+    opt.zero_grad()
+    other.zero_grad()
+    net(x).backward()
+    clip_grad_norm_(net.parameters(), 1.0)
+    opt.step()
+    {between}
+    other.step()
+"""
+
+
+@pytest.mark.parametrize(("between", "spare"), [("print(x)", True), ("net(x).backward()", False)])
+def test_a_clip_that_is_moved_behind_one_of_several_steps_may_be_right(
+    between: str, spare: bool
+) -> None:
+    source = SEVERAL.format(between=between)
     (moved,) = (one for one in operators.mutants(source) if one.kind.name == "clip after step")
     assert checkout_mutants.is_spare(source, moved) is spare
 
