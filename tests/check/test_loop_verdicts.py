@@ -517,6 +517,22 @@ def batches(loader, optimizer):
     assert (one["verdict"], one["reason_code"]) == ("not followed", "left-to-caller")
 
 
+@pytest.mark.parametrize("clear", ["", "optimizer.zero_grad()"])
+def test_a_function_that_fills_and_steps_and_never_clears_leaves_the_clear_to_its_callers(
+    tmp_path: Path, clear: str
+) -> None:
+    code = f"""\
+def adapt(model, optimizer, x):
+    model(x).mean().backward()
+    optimizer.step()
+    {clear}
+"""
+    write(tmp_path, {"train.py": code, "pyproject.toml": ""})
+    (one,) = loops(tmp_path, ".")
+    said = (one["verdict"], one["reason_code"])
+    assert said == (("right", None) if clear else ("not followed", "left-to-caller"))
+
+
 @pytest.mark.parametrize("clear", ["", "self.opt.zero_grad()"], ids=["wrong", "right"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one-file", "two-files"])
 def test_the_loop_of_a_base_class_is_the_loop_of_a_step_in_its_subclass(

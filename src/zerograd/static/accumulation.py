@@ -46,6 +46,8 @@ from zerograd.static.read import vocabulary
 
 LENGTHS = (2, 3)
 """The lengths of window that guards are executed with, whatever N the code has: these show all errors."""
+MOST_BATCHES = 2 * max(LENGTHS) + 1
+"""The most batches that are executed: two windows, and a remainder."""
 SINGLE = 1
 """With N = 1 there are no windows: some code forgets that N may be 1."""
 
@@ -361,6 +363,10 @@ def pace(
     called = guards.lengths | _micro_batches(flow) | lengths
     if not called:
         return flow, ()
+    if any(_asks_far(part, counting) for test in _tests(flow) for part in logic.parts(test)):
+        flow = _with_far_thresholds(flow, counting)
+        guards = _Guards(counting)
+        guards.visit(flow, (), ())
     symbols = frozenset(called | {WINDOW_LENGTH}) - counting.counters
     sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
     literal = any(isinstance(name, WindowLength) and name.literal for name in called)
@@ -381,6 +387,37 @@ def pace(
         for length in counting.starts(one)
     ]
     return Seq([*begun, started]) if begun else started, tuple(windows)
+
+
+def _with_far_thresholds(flow: Flow, counting: Counting) -> Flow:
+    """The flow in which nothing is known of a count that is compared with a number beyond the executed batches.
+
+    `if step > 1000:` asks which part of the training it is; the same few batches are executed for either part.
+    """
+
+    def unknown(test: Expr) -> Expr:
+        if not isinstance(test, Op):
+            return test
+        if _asks_far(test, counting):
+            args = (one if isinstance(one, Const) else Opaque(logic.show(one)) for one in test.args)
+            return replace(test, args=tuple(args))
+        return replace(test, args=tuple(map(unknown, test.args)))
+
+    def again(part: Flow) -> Flow:
+        part = rebuild(part, again)
+        return replace(part, test=unknown(part.test)) if isinstance(part, Alt) else part
+
+    return again(flow)
+
+
+def _asks_far(test: Expr, counting: Counting) -> bool:
+    """Whether a test compares a count with a number that it does not reach in the batches that are executed."""
+    if not isinstance(test, Op) or test.op not in ("<", "<=", ">", ">="):
+        return False
+    limits = [one.value for one in test.args if isinstance(one, Const)]
+    far = any(isinstance(one, (int, float)) and one > MOST_BATCHES for one in limits)
+    read = logic.reads(test)
+    return far and bool(read) and read <= counting.counters - counting.downward
 
 
 def _backwards(flow: Flow) -> int:

@@ -43,6 +43,9 @@ from zerograd.static.read.syntax_tree import site_of
 from zerograd.static.roots import Root
 from zerograd.static.written_loops import TOP_LEVEL, file_kind, site_of_file
 
+OUTSIDE = 0
+"""The loop of an event that no loop repeats."""
+
 
 @dataclass
 class _Loop:
@@ -155,6 +158,10 @@ class LoopsOfRoot:
         if not filling or stepped.isdisjoint(around):
             self.leave(subject, NotFollowed.NO_BACKWARD)
             return 0
+        if self._is_left_to_callers(events, stepped):
+            outside = self._loop(OUTSIDE)
+            named = next(iter(outside.steps)).subject
+            self._leave(outside, Gap(NotFollowed.LEFT_TO_CALLER, outside.site, named))
         if not any(map(_is_unsure, events)):
             return 0
         gaps = {act.event.site: act.gap for act in self._acts if isinstance(act.event, Unknown)}
@@ -181,6 +188,12 @@ class LoopsOfRoot:
                     why, call = NotFollowed.LEFT_TO_SUBCLASS, f"{left}()"
                 self._leave(loop, Gap(why, cause.site, shown, call))
         return spent
+
+    def _is_left_to_callers(self, events: list[Event], stepped: set[int]) -> bool:
+        """Whether each call of the root fills and steps what it finds, and nothing in it ever clears that."""
+        if self._root.fn is None or self._root.per_batch or OUTSIDE not in stepped:
+            return False
+        return not any(isinstance(event, (Zero, New, Assign, Unknown)) for event in events)
 
     @cached_property
     def _left_to_subclass(self) -> str:

@@ -53,7 +53,7 @@ class Assignments:
         if isinstance(target, ast.Starred):
             self.store(target.value, NOTHING, None, node)
             return
-        if isinstance(target, ast.Attribute) and target.attr in ("grad", "data", "requires_grad"):
+        if isinstance(target, ast.Attribute) and self.is_of_a_parameter(target):
             owner = self.evaluator.peek(target.value)
             self.parameters.store(owner, target.attr, value, source, node)
             made = self.parameters.made_leaf(owner, target, value)
@@ -88,6 +88,14 @@ class Assignments:
                     self.env.heap[key] = Thing(key) if value == NOTHING else value
             if not (isinstance(owner, Thing) and owner.key == SELF):
                 self.known.hand_on(value)
+
+    def is_of_a_parameter(self, target: ast.Attribute) -> bool:
+        """Whether an assignment changes a parameter: `w.data = x`. A class may have an attribute `data` of its own."""
+        if target.attr in ("grad", "requires_grad"):
+            return True
+        return target.attr == "data" and not self.objects.has_own(
+            self.evaluator.peek(target.value), "data"
+        )
 
     def as_one_of_two(self, old: Value | None, new: Value) -> Value:
         """What an attribute holds that a branch sets again: an optimizer of one thing or of another."""

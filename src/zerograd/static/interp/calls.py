@@ -223,7 +223,7 @@ class Calls:
         arguments = self.evaluator.arguments(node)
         self.objects.role(owner, func.value)
         if owner.klass is not None or owner.key == SELF:
-            if vocabulary.meddles(func.attr) and not func.attr.startswith("get_"):
+            if vocabulary.meddles(func.attr) and not self.asks(node, func.attr):
                 self.unseen_method(node, owner)
             return self.effects.result_of([method], arguments, frozenset({owner.key}), node)
         return self.foreign_method(node, func, owner, method, arguments)
@@ -264,6 +264,13 @@ class Calls:
         if self.effects.known.holds.get(owner.key):
             return not vocabulary.is_benign(name)
         return vocabulary.meddles(name)
+
+    def asks(self, node: ast.Call, name: str) -> bool:
+        """Whether an unseen method is called for its answer, `if self.on_master():`, and not for what it does."""
+        if name.startswith("get_"):
+            return True
+        is_used = self.effects.mode.statement is not node
+        return is_used and not (node.args or node.keywords) and vocabulary.is_hook(name)
 
     def unseen_method(self, node: ast.Call, owner: Thing) -> None:
         """A method that cannot be seen may do anything with what its object holds."""

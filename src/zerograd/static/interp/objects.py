@@ -268,7 +268,7 @@ class Objects:
             return Bound(owner, attr)
         if attr == "grad":
             return Grad(frozenset({owner.key}), leaf=True)
-        if attr in ("module", "data", "_orig_mod"):
+        if attr in ("module", "data", "_orig_mod") and not self.has_own(owner, attr):
             return owner
         if attr in ("optimizer", "_optimizer") and owner.klass is None:
             named = self._by_use(owner.key.shown)
@@ -282,6 +282,17 @@ class Objects:
             if found is not None:
                 return found
         return Thing(key)
+
+    def has_own(self, owner: Value, attr: str) -> bool:
+        """Whether the class of an object gives the object an attribute of this name, whatever the name means in torch."""
+        return (
+            isinstance(owner, Thing)
+            and owner.klass is not None
+            and any(
+                attr in base.module.attributes_of(base.node)
+                for base in self.classes.lineage(owner.klass)
+            )
+        )
 
     def keeps(self, owner: Thing, attr: str) -> bool:
         """Whether an object is seen to keep something under this name."""

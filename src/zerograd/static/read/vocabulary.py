@@ -57,11 +57,14 @@ _BENIGN = pattern(
 )
 """Unseen functions with such names read the optimizer, but leave its gradients alone."""
 
-_MEDDLES = pattern(
-    rf"{_START}(?i:(zero|grad|optim|step|update|backward|train|reset|clear|hook|before|after|begin|start|on_"
-    r"|fit|learn|iter|exec|process|handle|init|setup|finish)|(pre|post|run|end|call)(?=_|\d|$))"
+_DOES = pattern(
+    rf"{_START}(?i:(zero|grad|optim|step|update|backward|train|reset|clear"
+    r"|fit|learn|iter|exec|process|handle|init|setup|finish)|(run|call)(?=_|\d|$))"
 )
 """Unseen methods with such names may do something to the gradients of what their object holds."""
+
+_HOOKS = pattern(rf"{_START}(?i:(hook|before|after|begin|start|on_)|(pre|post|end)(?=_|\d|$))")
+"""So may hooks, whose names only say when they are called."""
 
 _WORKS = pattern(
     rf"{_START}(?i:(clean|flush|wipe|empty|minimi|apply|prepare|wrap)"
@@ -97,7 +100,14 @@ def is_benign(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def meddles(name: str) -> bool:
     """Whether an unseen method of this name may do something to gradients."""
-    return _MEDDLES.search(name) is not None and not is_benign(name)
+    found = _DOES.search(name) is not None or _HOOKS.search(name) is not None
+    return found and not is_benign(name)
+
+
+@lru_cache(maxsize=4096)
+def is_hook(name: str) -> bool:
+    """Whether a name only says when a method is called: `on_epoch_end`, but also `on_master`."""
+    return _HOOKS.search(name) is not None and _DOES.search(name) is None
 
 
 @lru_cache(maxsize=4096)
