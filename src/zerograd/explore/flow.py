@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from zerograd.core.events import Event, Site, Step
 from zerograd.core.records import dataclass, replace
@@ -160,6 +160,19 @@ def walk(flow: Flow) -> Iterator[Flow]:
         inside = _INSIDE.get(type(part))
         if inside is not None:
             todo += inside(part)
+
+
+Part = TypeVar("Part", bound=Flow)
+
+
+def find(flow: Flow, kind: type[Part]) -> list[Part]:
+    """All parts of a flow that are of a kind."""
+    return [part for part in walk(flow) if isinstance(part, kind)]
+
+
+def events_in(flow: Flow) -> list[Event]:
+    """All events of a flow."""
+    return [part.event for part in find(flow, Emit)]
 
 
 def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:

@@ -1,7 +1,19 @@
 """The reader of source code: from a file to findings, without importing or running it.
 
-`check_file` is the way in. `read` parses, `interp` turns a syntax tree into a flow of events, and
-`analyse` explores the flow.
+`check_file` is the way in. `read` parses, `interp` turns a syntax tree into a flow of acts, and the modules
+here follow the gradients of each subject through it:
+
+    check_file < analyse                         one file: its findings, and its training loops
+    roots, obviously_right, reuse                what is interpreted; what need not be, or is known from before
+    explore_root                                 one root, subject by subject:
+      projection, named_parameters               acts become events of the subject's gradients
+      accumulation, unread_guards,               windows: counted, guarded by what cannot be read,
+      micro_batches, loss_scaling                written as a loop, scaled elsewhere
+      called_again, repeated_calls,              functions that are called again and again,
+      entry_states, callbacks, chosen_arms       what they find, what they call, what a setting chooses
+      rule_groups, doubts, outcomes              the rules that are asked, what speaks against a violation
+    never_stepped, untrained_modules             two mistakes that show without a flow
+    training_loops, written_loops                the training loops of a file, for `--loops` and `--why`
 
 What cannot be known is unknown, and no rule reports an unknown state: gradients at the start of a
 function, an optimizer that an unseen function gets, generators, recursion, calls deeper than ten.

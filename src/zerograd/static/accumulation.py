@@ -25,6 +25,7 @@ from zerograd.explore.flow import (
     Seq,
     Set,
     children,
+    find,
     has_step,
     leaves_by,
     rebuild,
@@ -327,10 +328,10 @@ class _Guards:
         """Whether this loop itself counts what a guard reads."""
         flow = self.loops[loop]
         own = {part.variable for part in _sets(flow) if not isinstance(part.value, Const)}
-        inner = [part for part in walk(flow.body) if isinstance(part, Loop)]
+        inner = find(flow.body, Loop)
         if not any(part.ident in self.steps for part in inner):
             # If an inner loop steps by its own count, a step after it only uses the remainder.
-            own |= {part.variable for part in walk(flow.body) if isinstance(part, Set)}
+            own |= {part.variable for part in find(flow.body, Set)}
         if flow.counter is not None:
             own.add(flow.counter)
         roots = self.counting.roots(alt.test)
@@ -340,11 +341,11 @@ class _Guards:
 def _instead_of(guard: Alt, loop: Loop) -> set[int]:
     """The events that a loop runs where it does not ask a guard: those in the other arm of a branch around it."""
     found: set[int] = set()
-    for part in walk(loop.body):
-        if isinstance(part, Alt) and part is not guard:
+    for part in find(loop.body, Alt):
+        if part is not guard:
             for arm, other in ((part.then, part.orelse), (part.orelse, part.then)):
                 if any(inner is guard for inner in walk(arm)):
-                    found |= {id(emit.event) for emit in _events(other)}
+                    found |= {id(emit.event) for emit in find(other, Emit)}
     return found
 
 
@@ -476,7 +477,7 @@ def _from_zero(flow: Flow, counters: frozenset[Variable]) -> Flow:
         return flow if _is_known(flow, counters) else Set(flow.variable, Const(0))
     if isinstance(flow, Loop):
         # A loop that counts says in each iteration what the count is.
-        counters -= {part.variable for part in walk(flow.body) if isinstance(part, Set)}
+        counters -= {part.variable for part in find(flow.body, Set)}
     before = children(flow)
     changed = rebuild(flow, lambda part: _from_zero(part, counters))
     return flow if all(map(operator.is_, before, children(changed))) else changed
@@ -544,10 +545,10 @@ def is_size(expr: Expr) -> bool:
 def _micro_batches(flow: Flow) -> set[Variable]:
     """`for … in range(accumulation_steps)` around a backward whose step comes after the loop."""
     found: set[Variable] = set()
-    for part in walk(flow):
-        if isinstance(part, Loop) and isinstance(part.trips, (Name, WindowLength)):
+    for part in find(flow, Loop):
+        if isinstance(part.trips, (Name, WindowLength)):
             says_so = vocabulary.WINDOW.search(part.trips.text)
-            sure = [e for e in _events(part.body) if not e.event.may]
+            sure = [e for e in find(part.body, Emit) if not e.event.may]
             if says_so and any(isinstance(e.event, Backward) for e in sure):
                 if not any(map(has_step, sure)):
                     found.add(part.trips)
@@ -613,7 +614,3 @@ def _holding(alt: Alt, marked: Alt, paced: dict[int, tuple[Alt, Site]]) -> Flow:
             if steps == [False, True]:
                 return replace(marked, then=Seq([hold, marked.then]))
     return marked
-
-
-def _events(flow: Flow) -> Iterator[Emit]:
-    return (part for part in walk(flow) if isinstance(part, Emit))

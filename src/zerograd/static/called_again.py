@@ -10,7 +10,7 @@ import re
 
 from zerograd.core.events import Backward, Step
 from zerograd.core.late_pattern import pattern
-from zerograd.explore.flow import Flow, walk
+from zerograd.explore.flow import Flow, find
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Key, KeyPart
@@ -31,7 +31,7 @@ def kept_and_stepped(root: Root, flow: Flow) -> frozenset[Key]:
     fn = root.fn
     if fn is None or fn.klass is None or not isinstance(fn.owner, Thing) or _ONCE.search(fn.name):
         return frozenset()
-    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    acts = find(flow, Act)
     if not any(isinstance(act.event, Backward) for act in acts):
         return frozenset()
     classes, klass = root.interpreter.classes, fn.owner.klass or fn.klass

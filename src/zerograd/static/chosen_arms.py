@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
-from zerograd.explore.flow import Alt, Flow, Loop, Set, children, rebuild, walk
+from zerograd.explore.flow import Alt, Flow, Loop, Set, children, find, rebuild, walk
 from zerograd.explore.logic import Expr, Fact, Name, Value, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.interp.emitter import Act
@@ -78,7 +78,7 @@ def _is_paced(arm: Flow, key: Key, counting: Counting) -> bool | None:
     """Whether a guard in an arm decides about all steps of an optimizer in it; None if there is no step."""
     if not _steps(arm).get(key):
         return None
-    guards = (part for part in walk(arm) if isinstance(part, Alt) and counting.lengths(part.test))
+    guards = (part for part in find(arm, Alt) if counting.lengths(part.test))
     return any(_steps(guard).get(key) for guard in guards)
 
 
@@ -98,7 +98,7 @@ def _settled(flow: Flow, changing: frozenset[Variable] | None) -> Iterator[Alt]:
 
 
 def _trains(flow: Flow, key: Key) -> bool:
-    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    acts = find(flow, Act)
     steps = any(isinstance(act.event, Step) and key in act.whose for act in acts)
     return steps and any(isinstance(act.event, Backward) for act in acts)
 
@@ -169,8 +169,8 @@ def _changed(loop: Loop) -> frozenset[Variable]:
 @lru_cache(maxsize=32)
 def _steps(flow: Flow) -> Steps:
     found: Steps = {}
-    for part in walk(flow):
-        if isinstance(part, Act) and isinstance(part.event, Step):
+    for part in find(flow, Act):
+        if isinstance(part.event, Step):
             for key in part.whose:
                 found[key] = found.get(key, 0) + 1
     return found

@@ -17,7 +17,7 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decision
 from zerograd.explore.explore import Outcome
-from zerograd.explore.flow import Alt, Flow, walk
+from zerograd.explore.flow import Alt, Flow, find
 from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.interp.emitter import Act
@@ -74,7 +74,7 @@ class Doubts:
         """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
         if self.root.fn is None or self.repeated or not isinstance(subject.key[0], AllocationSite):
             return False
-        steps = (act for act in walk(flow) if isinstance(act, Act))
+        steps = find(flow, Act)
         return not any(
             act.event.loop
             for act in steps
@@ -149,9 +149,9 @@ def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:
         return False
     clears: list[Expr] = []
     steps: list[Expr] = []
-    for alt in walk(flow):
-        if isinstance(alt, Alt) and any(_is_remainder(part) for part in logic.parts(alt.test)):
-            acts = [act for act in walk(alt) if isinstance(act, Act)]
+    for alt in find(flow, Alt):
+        if any(_is_remainder(part) for part in logic.parts(alt.test)):
+            acts = find(alt, Act)
             if logic.show(alt.test) in assumed and any(isinstance(a.event, Zero) for a in acts):
                 clears.append(alt.test)
             if any(isinstance(a.event, Step) and subject.key in a.whose for a in acts):
@@ -169,14 +169,14 @@ def _is_remainder(part: Expr) -> bool:
 
 def _is_moved_twice(violation: Violation, flow: Flow) -> bool:
     """Whether a violation is about two steps in the code: a search along the gradient writes both on purpose."""
-    acts = (act for act in walk(flow) if isinstance(act, Act))
+    acts = find(flow, Act)
     steps = {act.event.site for act in acts if isinstance(act.event, Step)}
     return len({violation.site, *(note.site for note in violation.notes)} & steps) > 1
 
 
 def _trains_both_ways(subject: SubjectKeys, flow: Flow) -> bool:
     """Whether there are a backward and a step with a scaler, and a backward and a step without."""
-    acts = [act for act in walk(flow) if isinstance(act, Act)]
+    acts = find(flow, Act)
     losses = {act.event.scaled for act in acts if isinstance(act.event, Backward)}
     mine = (act.event for act in acts if subject.key in act.whose)
     steps = {event.scaled for event in mine if isinstance(event, Step)}

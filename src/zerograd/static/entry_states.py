@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Clip, Site, Step, Unscale, Update, Zero
-from zerograd.explore.flow import Alt, Flow, Loop, Seq, children, walk
+from zerograd.explore.flow import Alt, Flow, Loop, Seq, children, find
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.module import Module
 
@@ -28,11 +28,11 @@ def entered(flow: Flow, module: Module) -> Flow:
 
 def begins_with_clip(flow: Flow) -> bool:
     """Whether a function clips first, then fills, steps and clears: each call finds nothing to clip."""
-    if any(isinstance(part, Loop) for part in walk(flow)):
+    if find(flow, Loop):
         return False
     acts = [act.event for act in acts_in_order(flow) if not isinstance(act.event, Update)]
     kinds = [type(event) for event in acts]
-    decided = sum(1 for part in walk(flow) if isinstance(part, Alt) for _ in acts_in_order(part))
+    decided = sum(1 for part in find(flow, Alt) for _ in acts_in_order(part))
     return kinds == [Clip, Backward, Step, Zero] and not decided
 
 

@@ -11,7 +11,7 @@ from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Windows
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.explore import Outcome, WindowTrial, explore
-from zerograd.explore.flow import Emit, Flow, Loop, Seq, walk
+from zerograd.explore.flow import Emit, Flow, Loop, Seq, events_in, find, walk
 from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
@@ -112,13 +112,11 @@ class RootSearch:
         flow, windows = pace(*counted(self.view(subject, others).of(self.flow), self.flow))
         self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
         self.doubts.own_backwards = frozenset(
-            part.event.site
-            for part in walk(flow)
-            if isinstance(part, Emit) and isinstance(part.event, Backward)
+            part.event.site for part in find(flow, Emit) if isinstance(part.event, Backward)
         )
         if windows:
             flow = excused(flow, self.flow, windows[0].symbols)
-        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+        events = events_in(flow)
         steps = [event.site for event in events if isinstance(event, Step)]
         if windows and steps and not self.repeated:
             end = End(steps[0])
@@ -155,14 +153,14 @@ class RootSearch:
                 windows = tuple(replace(window, ends_seen=False) for window in windows)
             if windows:
                 flow = excused(flow, program, windows[0].symbols)
-            events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+            events = events_in(flow)
             for rules in breakable(flow, events, windows):
                 self.explore_rules(flow, rules, windows, subject)
 
     def explore_calls(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows what one call of a method leaves in the gradients into the next call."""
         flow, windows = pace(*counted(self.view(subject, others).of(self.calls), self.calls))
-        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+        events = events_in(flow)
         for rules in breakable(flow, events, windows):
             asked = [rule for rule in rules if rule.outlives_calls]
             self.explore_rules(flow, asked, windows, subject, self.callers_leave_it)
@@ -263,8 +261,8 @@ class RootSearch:
             return name
         steps = (
             act.subject
-            for act in walk(self.flow)
-            if isinstance(act, Act) and isinstance(act.event, Step) and subject.key in act.whose
+            for act in find(self.flow, Act)
+            if isinstance(act.event, Step) and subject.key in act.whose
         )
         return next(filter(None, steps), "")
 
@@ -273,8 +271,7 @@ class RootSearch:
         violation = outcome.violation
         loops = [
             part
-            for part in walk(self.flow)
-            if isinstance(part, Loop)
+            for part in find(self.flow, Loop)
             if any(isinstance(one, Emit) and one.event.site == violation.site for one in walk(part))
         ]
         inner = min(loops, key=lambda loop: sum(1 for _ in walk(loop)), default=None)
@@ -287,7 +284,7 @@ class RootSearch:
         """Finds optimizers that are built, cleared and given gradients of their own, and never stepped here."""
         known = self.root.interpreter.known
         keys = {subject.key for subject in stepped}
-        acts = [act for act in walk(self.flow) if isinstance(act, Act)]
+        acts = find(self.flow, Act)
         cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
         unseen = {
             key

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Excuse, Site
 from zerograd.core.records import replace
-from zerograd.explore.flow import Emit, Flow, rebuild, walk
+from zerograd.explore.flow import Emit, Flow, find, rebuild
 from zerograd.explore.logic import Name, Variable, WindowLength
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
@@ -38,11 +38,7 @@ def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
     """A subject's flow in which a backward has an excuse if its loss may be that of the whole window."""
     names = (symbol.text for symbol in symbols if isinstance(symbol, (Name, WindowLength)))
     window = {_last(name) for name in names}
-    sites = {
-        act.event.site
-        for act in walk(acts)
-        if isinstance(act, Act) and act.within and _may_be_whole(act, window)
-    }
+    sites = {act.event.site for act in find(acts, Act) if act.within and _may_be_whole(act, window)}
     return _undivided(seen, sites) if sites else seen
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zerograd.core.events import Assign, Backward, CutWindows, Event, Step, Unknown, Zero
-from zerograd.explore.flow import Block, Break, Emit, Flow, Jump, Loop, Seq, walk
+from zerograd.core.events import Assign, Backward, CutWindows, Step, Unknown, Zero
+from zerograd.explore.flow import Block, Break, Emit, Flow, Jump, Loop, Seq, events_in, find, walk
 
 
 def cut_windows(flow: Flow) -> Iterator[CutWindows]:
@@ -17,11 +17,9 @@ def cut_windows(flow: Flow) -> Iterator[CutWindows]:
 
     The flow is what one subject sees.
     """
-    if any(isinstance(event, (Assign, Unknown)) for event in _events(flow)):
+    if any(isinstance(event, (Assign, Unknown)) for event in events_in(flow)):
         return
-    for outer in walk(flow):
-        if not isinstance(outer, Loop):
-            continue
+    for outer in find(flow, Loop):
         body = list(_in_order(outer.body))
         for at, inner in enumerate(body):
             if isinstance(inner, Loop) and inner.test is None:
@@ -43,10 +41,6 @@ def _in_order(flow: Flow) -> Iterator[Flow]:
         yield flow
 
 
-def _events(flow: Flow) -> list[Event]:
-    return [part.event for part in walk(flow) if isinstance(part, Emit)]
-
-
 def _cleared(loop: Loop) -> tuple[Zero, Backward] | None:
     """The clear before the backward of each micro-batch, in a loop that runs to its end and does no more."""
     if any(isinstance(part, Jump) and isinstance(part.label, Break) for part in walk(loop.body)):
@@ -54,7 +48,7 @@ def _cleared(loop: Loop) -> tuple[Zero, Backward] | None:
     always = [part.event for part in _in_order(loop.body) if isinstance(part, Emit)]
     if [type(event) for event in always] != [Zero, Backward] or any(event.may for event in always):
         return None
-    if len(_events(loop.body)) > len(always):
+    if len(events_in(loop.body)) > len(always):
         return None
     clear, backward = always
     assert isinstance(clear, Zero)
@@ -67,6 +61,6 @@ def _next_step(parts: Sequence[Flow]) -> Step | None:
     for part in parts:
         if isinstance(part, Emit) and isinstance(part.event, Step) and not part.event.foreign:
             return part.event
-        if any(isinstance(event, (Backward, Zero, Step)) for event in _events(part)):
+        if any(isinstance(event, (Backward, Zero, Step)) for event in events_in(part)):
             return None
     return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from zerograd.core.events import Backward
 from zerograd.core.late_pattern import pattern
 from zerograd.core.records import replace
-from zerograd.explore.flow import Flow, walk
+from zerograd.explore.flow import Flow, find
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
@@ -47,8 +47,8 @@ def with_named_parameters(
 
 def _modules(flow: Flow, roles: dict[Key, Role]) -> Iterator[Key]:
     """The objects that losses run through."""
-    for act in walk(flow):
-        if isinstance(act, Act) and isinstance(act.event, Backward):
+    for act in find(flow, Act):
+        if isinstance(act.event, Backward):
             for key in act.whose | act.perhaps:
                 if key not in (RESULT, SELF) and not roles.get(key):
                     yield key

@@ -43,6 +43,8 @@ from zerograd.explore.flow import (
     Set,
     Try,
     children,
+    events_in,
+    find,
     leaves_by,
     walk,
 )
@@ -73,8 +75,8 @@ class SubjectKeys:
 def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[SubjectKeys]:
     """All that is stepped in a flow."""
     keys: dict[Key, None] = {}
-    for act in walk(flow):
-        if isinstance(act, Act) and isinstance(act.event, Step):
+    for act in find(flow, Act):
+        if isinstance(act.event, Step):
             keys.update(dict.fromkeys(sorted(act.whose, key=str)))
     return [
         SubjectKeys(key, frozenset({key.plain}) if key.is_by_hand else params.get(key))
@@ -85,8 +87,8 @@ def subjects(flow: Flow, params: dict[Key, frozenset[Key] | None]) -> list[Subje
 def leaves(flow: Flow, fresh: set[Key], stepped: list[SubjectKeys]) -> list[SubjectKeys]:
     """The leaf tensors that a flow makes and clears, and that nothing steps."""
     keys: dict[Key, None] = {}
-    for act in walk(flow):
-        if isinstance(act, Act) and isinstance(act.event, Zero) and act.leaf:
+    for act in find(flow, Act):
+        if isinstance(act.event, Zero) and act.leaf:
             keys.update(dict.fromkeys(sorted(act.whose & fresh, key=str)))
     known = {key for subject in stepped for key in (subject.key.plain, *(subject.params or ()))}
     return [SubjectKeys(key.by_hand(), frozenset({key})) for key in keys if key not in known]
@@ -143,7 +145,7 @@ class View:
 
     def of(self, flow: Flow) -> Flow:
         """The flow as the subject sees it."""
-        acts = [part for part in walk(flow) if isinstance(part, Act)]
+        acts = find(flow, Act)
         self.backwards = [act for act in acts if isinstance(act.event, Backward)]
         self.seen = frozenset().union(*(act.whose | act.perhaps for act in self.backwards))
         attributes = frozenset(one for one in self.seen if one != SELF and one.is_inside(SELF))
@@ -307,7 +309,7 @@ class View:
 
     def is_the_clear(self, arm: Flow | None) -> bool:
         """Whether an arm contains every clear of the subject, and nothing else."""
-        events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
+        events = events_in(arm or EMPTY)
         clears = all(isinstance(event, Zero) for event in events)
         return bool(events) and clears and self.clears == {event.site for event in events}
 
@@ -317,7 +319,7 @@ class View:
         if label is None:
             return False
         if isinstance(label, Continue) or label in self.labels[-1]:
-            return quiet and not any(isinstance(part, Emit) for part in walk(arm or EMPTY))
+            return quiet and not find(arm or EMPTY, Emit)
         return True
 
     def repeat(self, loop: Loop, needed: Mapping[Variable, bool]) -> Flow | None:
@@ -690,18 +692,18 @@ def _used_by(flow: Flow) -> dict[int, frozenset[Key]]:
 @lru_cache(maxsize=32)
 def _changing(loop: Loop) -> frozenset[Variable]:
     """What a loop assigns."""
-    sets = (part.variable for part in walk(loop.body) if isinstance(part, Set))
+    sets = (part.variable for part in find(loop.body, Set))
     return loop.targets.union(sets)
 
 
 def _acts(flow: Flow) -> bool:
-    return any(isinstance(part, Act) for part in walk(flow))
+    return bool(find(flow, Act))
 
 
 def _is_idle(body: Flow, loop: int) -> bool:
     """Whether an iteration does nothing but end, or end its loop."""
     ends = {Break(loop), Continue(loop)}
-    ends |= {part.label for part in walk(body) if isinstance(part, Block)}
+    ends |= {part.label for part in find(body, Block)}
     return all(
         part.label in ends if isinstance(part, Jump) else isinstance(part, (Seq, Alt, Block))
         for part in walk(body)
@@ -737,7 +739,7 @@ def _scales_without_asking(flow: Flow, scaler: Key) -> bool:
 
 
 def _fills_unscaled(flow: Flow) -> bool:
-    acts = (part for part in walk(flow) if isinstance(part, Act))
+    acts = find(flow, Act)
     return any(isinstance(act.event, Backward) and act.event.scaled is False for act in acts)
 
 

@@ -14,6 +14,7 @@ from zerograd.explore.flow import (
     Loop,
     Seq,
     children,
+    find,
     has_step,
     leaves_by,
     rebuild,
@@ -61,7 +62,7 @@ def repeated(flow: Flow, per_batch: bool) -> Flow:
         for op in logic.parts(alt.test):
             if isinstance(op, logic.Op) and op.op == "%" and not logic.reads(op.args[0]) & counted:
                 counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
-    site = next((p.event.site for p in walk(flow) if isinstance(p, Emit)), Site("", 1))
+    site = next((p.event.site for p in find(flow, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
     fetched = list(_fetched(flow))
     left = [] if per_batch else _left_to_the_caller(flow, site)
@@ -71,7 +72,7 @@ def repeated(flow: Flow, per_batch: bool) -> Flow:
 
 def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:
     """What the caller may do after the function: update the scaler, and clear gradients that were stepped."""
-    acts = [part for part in walk(flow) if isinstance(part, Act)]
+    acts = find(flow, Act)
     cleared = {key for act in acts if isinstance(act.event, Zero) for key in act.whose}
     stepped = {key for act in acts if isinstance(act.event, Step) for key in act.whose}
     left = [Act(Unknown(site), whose=frozenset(stepped - cleared))] if not cleared else []

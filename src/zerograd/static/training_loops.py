@@ -34,7 +34,7 @@ from zerograd.core.training_loop import (
 from zerograd.explore import logic
 from zerograd.explore.decisions import weight
 from zerograd.explore.explore import Outcome, explore
-from zerograd.explore.flow import Alt, Emit, Flow, Loop, rebuild, walk
+from zerograd.explore.flow import Alt, Emit, Flow, Loop, events_in, find, rebuild
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import Key, part_shown
@@ -69,7 +69,7 @@ class LoopsOfRoot:
         self._module = module
         self._nodes = root.interpreter.nesting.loop_nodes
         self._loops: dict[int, _Loop] = {}
-        self._acts = [act for act in walk(root.flow) if isinstance(act, Act)]
+        self._acts = find(root.flow, Act)
         self._of_step: dict[Site, set[int]] = {}
         """By the place of a step, the loops that repeat it."""
         self._around: dict[Site, set[int]] = {}
@@ -149,7 +149,7 @@ class LoopsOfRoot:
 
         `flow` is what the subject sees. Gives back how many configurations were gone through.
         """
-        events = [part.event for part in walk(flow) if isinstance(part, Emit)]
+        events = events_in(flow)
         if self._explain:
             self._account(subject, flow, events)
         filling = [e.loop for e in events if isinstance(e, (Backward, Assign, Unknown))]
@@ -206,8 +206,8 @@ class LoopsOfRoot:
         """Writes down how a subject's gradients go through its loops."""
         names = self._root.interpreter.env.names()
         params = tuple(sorted(name_of(key.plain, names) for key in subject.params or ()))
-        guards = {loop.paced for loop in walk(flow) if isinstance(loop, Loop) and loop.paced}
-        tests = {alt.site: logic.show(alt.test) for alt in walk(flow) if isinstance(alt, Alt)}
+        guards = {loop.paced for loop in find(flow, Loop) if loop.paced}
+        tests = {alt.site: logic.show(alt.test) for alt in find(flow, Alt)}
         assumed = []
         if self._root.fn is not None:
             assumed.append(f"the gradients are empty when {self._root.name} is entered")

@@ -20,6 +20,7 @@ from zerograd.explore.flow import (
     Seq,
     Set,
     children,
+    find,
     leaves_by,
     rebuild,
     walk,
@@ -50,7 +51,7 @@ def is_handed_in(flow: Flow) -> bool:
     if trains_in_a_loop(flow) or not _speaks(flow):
         return False
     unread = _Unread(Counting.of(flow), _handed_in(flow))
-    site = next((part.site for part in walk(flow) if isinstance(part, Alt)), None)
+    site = next((part.site for part in find(flow, Alt)), None)
     if site is not None:
         unread.visit(Loop(flow, 0, site), ())
     return any(guard in unread.flags for guard, _ in unread.guards().values())
@@ -60,8 +61,7 @@ def trains_in_a_loop(flow: Flow) -> bool:
     """Whether a loop of a flow fills or uses gradients: a loop that only logs does not train."""
     return any(
         isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
-        for loop in walk(flow)
-        if isinstance(loop, Loop)
+        for loop in find(flow, Loop)
         for part in walk(loop)
     )
 
@@ -85,12 +85,11 @@ def _lengths(part: Flow) -> list[Variable]:
 
 def _handed_in(flow: Flow) -> frozenset[Variable]:
     """The names that a flow tests, never assigns, and never takes an attribute of."""
-    given = {part.variable for part in walk(flow) if isinstance(part, Set)}
-    given.update(name for part in walk(flow) if isinstance(part, Loop) for name in part.targets)
+    given = {part.variable for part in find(flow, Set)}
+    given.update(name for part in find(flow, Loop) for name in part.targets)
     return frozenset(
         leaf
-        for part in walk(flow)
-        if isinstance(part, Alt)
+        for part in find(flow, Alt)
         for leaf in _leaves(part.test)
         if isinstance(leaf, Name) and leaf.text.islower() and "." not in leaf.text
         if leaf not in given

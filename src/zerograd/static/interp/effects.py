@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from zerograd.core.events import Backward, Event, Excuse, New, Step, Unknown, Update, Zero
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
-from zerograd.explore.flow import Alt, Flow, Seq, walk
+from zerograd.explore.flow import Alt, Flow, Seq, find
 from zerograd.explore.logic import Opaque
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
@@ -306,7 +306,7 @@ class Effects:
         """Where one arm lets the wrapper or the scaler do its work, the other one does without it on purpose."""
         if not self.wrapped and not self.scales:
             return
-        arms = [[act for act in walk(arm) if isinstance(act, Act)] for arm in (then, orelse)]
+        arms = [find(arm, Act) for arm in (then, orelse)]
         for arm, other in (arms, arms[::-1]):
             steps = [act for act in other if isinstance(act.event, Step) and act.event.scaled]
             with_scaler = frozenset[Key]().union(*(act.whose for act in steps))

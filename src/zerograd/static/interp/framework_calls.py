@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from zerograd.core.events import Step, Unscale
 from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
-from zerograd.explore.flow import Alt, Seq, Set, walk
+from zerograd.explore.flow import Alt, Seq, Set, find
 from zerograd.explore.logic import WINDOW_LENGTH, Const, Synchronises
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import (
@@ -213,7 +213,7 @@ class FrameworkCalls:
         if not isinstance(method, Fn) or self.objects.classes.is_optimizer_method(method):
             return [thing.key]
         flow = self.activations.effects_of(method, thing)
-        acts = (part for part in walk(flow) if isinstance(part, Act))
+        acts = find(flow, Act)
         steps = (act for act in acts if isinstance(act.event, Step))
         found = [key for act in steps for key in sorted(act.whose, key=str)]
         return list(dict.fromkeys(found)) or [thing.key]

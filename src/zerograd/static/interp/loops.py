@@ -16,9 +16,9 @@ from zerograd.explore.flow import (
     Loop,
     Seq,
     Set,
+    find,
     relabelled,
     relooped,
-    walk,
 )
 from zerograd.explore.logic import Const, Expr, LastIteration, Op, Opaque, Variable, WindowLength
 from zerograd.static.frameworks.table import Role
@@ -577,7 +577,7 @@ class Comprehensions:
         finally:
             body = self.emitter.restore(out)
             ident = self.nesting.loops.pop()
-            if any(isinstance(part, Act) for part in walk(Seq(body))):
+            if find(Seq(body), Act):
                 self.emitter.add(Loop(Seq(body), ident, self.emitter.site(node)))
 
     def rounds(self, node: Comprehension | ast.DictComp) -> Iterator[int] | None:
