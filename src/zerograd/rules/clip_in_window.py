@@ -36,6 +36,7 @@ from zerograd.core.events import Clip, Event, Step
 from zerograd.core.finding import Note
 from zerograd.core.lifecycle import Grads, State
 from zerograd.core.rule import Rule, Violation, of_kind, place
+from zerograd.rules import clip_after_step
 
 
 def check(before: State, event: Event) -> Violation | None:
@@ -66,4 +67,5 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "clipped", "reclipped"}),
     needs=(of_kind(Clip), of_kind(Step)),
+    yields_to=clip_after_step.RULE,  # what was stepped and cleared leaves nothing to clip
 )

@@ -8,21 +8,21 @@ and stepped once, as in a test.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from zerograd.core.events import Backward, Site, Step, Zero
 from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
-from zerograd.explore.decisions import Decision
+from zerograd.explore.decisions import Decision, weight
 from zerograd.explore.explore import Outcome
 from zerograd.explore.flow import Alt, Flow, find
 from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
-from zerograd.static.read.keys import AllocationSite
+from zerograd.static.read.keys import AllocationSite, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.syntax_tree import called_name, nodes
 from zerograd.static.roots import Root
@@ -49,7 +49,9 @@ class Doubts:
         if not doubt:
             return outcome
         decision = Decision(doubt, outcome=False, weight=2)
-        return replace(outcome, decisions=tuple(path | {decision} for path in outcome.decisions))
+        # What rests on something unseen already stays possible.
+        paths = (path if weight(path) > 1 else path | {decision} for path in outcome.decisions)
+        return replace(outcome, decisions=tuple(paths))
 
     def doubt(self, rule: Rule, violation: Violation, subject: SubjectKeys, flow: Flow) -> str:
         """What speaks against a violation; empty if nothing does."""
@@ -58,6 +60,8 @@ class Doubts:
         if rule.pairs_scaling and _trains_both_ways(subject, flow):
             return "one setting chooses both the backward and the step"
         known = self.root.interpreter.known
+        if rule.pairs_scaling and _asks_for_scaler(subject, flow, known.enabled):
+            return "the setting that chooses the backward enables the scaler"
         if rule.outlives_calls and known.registered:
             return "a function that clears is registered"
         if not rule.misses_backward or self.own_backwards is None:
@@ -65,6 +69,8 @@ class Doubts:
         if subject.key in known.own_steps:
             return "its step may do more than use gradients"
         if doubt := _other_backward(violation, self.own_backwards, flow):
+            return doubt
+        if doubt := self.unseen_backward(violation):
             return doubt
         if subject.key.is_by_hand:
             return "it is moved and moved back by hand" if _is_moved_twice(violation, flow) else ""
@@ -80,6 +86,51 @@ class Doubts:
             for act in steps
             if isinstance(act.event, Step) and subject.key in act.whose
         )
+
+    def unseen_backward(self, violation: Violation) -> str:
+        """A call that was not followed, and may run the backward that is missed.
+
+        That a backward is missed is certain only if everything is understood that is run where it would have to be.
+        """
+        start, end = _gap(violation)
+        for call in self.root.interpreter.nesting.unseen:
+            if any(self.is_between(site, start, end) for site in call.sites):
+                return f"`{call.text}` in line {call.sites[-1].line} may run a backward"
+        return ""
+
+    def is_between(self, site: Site, start: Site | None, end: Site) -> bool:
+        """Whether what is at a place may run after a clear or a step and before the next step."""
+        around = self.around(end)
+        if start is not None and self.around(start) is not around:
+            return True  # the functions are called in turn, from wherever
+        if self.around(site) is not around:
+            return False
+        if start is None or start.line <= end.line:
+            return (start is None or start.line <= site.line) and site.line <= end.line
+        loop = self.loop_of(start, end)
+        if loop is None:
+            return True
+        inside = loop.lineno <= site.line <= (loop.end_lineno or 0)
+        return inside and (site.line >= start.line or site.line <= end.line)
+
+    def around(self, site: Site) -> ast.AST | str:
+        """The innermost function that was followed to a place; else the file of the place."""
+        inner = [
+            node
+            for node, path in self.root.interpreter.nesting.path_of.items()
+            if path == site.path and _holds(node, site)
+        ]
+        return max(inner, key=lambda node: getattr(node, "lineno", 0)) if inner else site.path
+
+    def loop_of(self, *sites: Site) -> ast.stmt | None:
+        """The innermost loop around some places of one function."""
+        loops = [
+            loop.node
+            for loop in self.root.interpreter.nesting.loop_nodes.values()
+            if isinstance(loop.node, ast.stmt)
+            if all(loop.path == site.path and _holds(loop.node, site) for site in sites)
+        ]
+        return max(loops, key=lambda node: node.lineno) if loops else None
 
     def is_by_hand(self, violation: Violation) -> bool:
         """Whether gradients are set by hand where a backward is missed, or used before they are cleared."""
@@ -183,14 +234,31 @@ def _trains_both_ways(subject: SubjectKeys, flow: Flow) -> bool:
     return len(losses) > 1 and len(steps) > 1
 
 
+def _asks_for_scaler(subject: SubjectKeys, flow: Flow, enabled: Mapping[Key, bool]) -> bool:
+    """Whether a test chooses a scaled or a plain backward, and one step is for both: by a scaler that may be off."""
+    acts = [act for act in walk(flow) if isinstance(act, Act)]
+    mine = [act for act in acts if isinstance(act.event, Step) and subject.key in act.whose]
+    if any(act.scaler is None or enabled.get(act.scaler) for act in mine):
+        return False
+    return any(
+        {True, False} == {scaled for arm in (alt.then, alt.orelse) for scaled in _scales(arm)}
+        and not any(len(_scales(arm)) > 1 for arm in (alt.then, alt.orelse))
+        for alt in walk(flow)
+        if isinstance(alt, Alt)
+    )
+
+
+def _scales(arm: Flow) -> set[bool | None]:
+    """Whether the losses of an arm are scaled."""
+    acts = (act.event for act in walk(arm) if isinstance(act, Act))
+    return {event.scaled for event in acts if isinstance(event, Backward)}
+
+
 def _other_backward(violation: Violation, own: frozenset[Site], flow: Flow) -> str:
     """A backward that runs where one is missed, and is taken to reach other optimizers only."""
     if violation.proven:
         return ""
-    start = violation.notes[0].site if violation.notes else None
-    end = violation.site
-    if violation.step is not None:
-        start, end = violation.site, violation.step
+    start, end = _gap(violation)
     acts = [act.event for act in acts_in_order(flow)]
     sites = [event.site for event in acts]
     if end not in sites or (start is not None and start not in sites):
@@ -200,6 +268,17 @@ def _other_backward(violation: Violation, own: frozenset[Site], flow: Flow) -> s
         if isinstance(event, Backward) and event.site not in own:
             return f"`{event.call}` in line {event.site.line} reaches it, too"
     return ""
+
+
+def _gap(violation: Violation) -> tuple[Site | None, Site]:
+    """Between which places a backward is missed: a clear, or a step, and the step after it."""
+    if violation.step is not None:
+        return violation.site, violation.step
+    return (violation.notes[0].site if violation.notes else None), violation.site
+
+
+def _holds(node: ast.AST, site: Site) -> bool:
+    return getattr(node, "lineno", site.line + 1) <= site.line <= getattr(node, "end_lineno", 0)
 
 
 def _statements(tree: ast.Module) -> list[ast.stmt]:

@@ -55,6 +55,15 @@ class Outcomes:
                     when=tuple(sorted({str(decision) for decision in decisions})),
                     optimizer=self._optimizers[rule, site],
                 )
-        made = [one for (rule, site), one in found.items() if (rule.yields_to, site) not in found]
+        made = [
+            one
+            for (rule, site), one in found.items()
+            if not _says_more(found.get((rule.yields_to or rule, site)), one)
+        ]
         made.sort(key=lambda f: (f.site.path, f.site.line, f.site.column, f.code))
         return made
+
+
+def _says_more(other: Finding | None, one: Finding) -> bool:
+    """Whether another finding at the same place says more, and is no less certain."""
+    return other is not None and other is not one and other.certain >= one.certain

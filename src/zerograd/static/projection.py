@@ -138,6 +138,8 @@ class View:
     """By the identity of a backward or a clip, the optimizers whose steps alone can use it."""
     scalers: dict[Key, set[bool]] = field(default_factory=dict)
     """The scalers that step, and whether they step the subject, others, or both."""
+    borrows: bool = False
+    """Its gradients are those of other parameters, by assignment: whoever clears may clear these."""
     filled: bool = True
     """Some backward reaches the subject, or may reach it."""
     busy: bool = False
@@ -153,6 +155,8 @@ class View:
         for act in acts:
             if isinstance(act.event, Step) and act.scaler is not None:
                 self.scalers.setdefault(act.scaler, set()).add(any(map(self.is_mine, act.whose)))
+        assigned = [act for act in acts if isinstance(act.event, Assign) and act.borrowed]
+        self.borrows = any(self.event(act) is not None for act in assigned)
         self.used_by = _used_by(flow) if self.others else {}
         self.filled = any(self.event(act) is not None for act in self.backwards)
         self.note_feeding(flow, [])
@@ -493,7 +497,7 @@ class View:
             # Where no backward is seen at all, something unseen runs it.
             sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
             return event if sure and self.filled else replace(event, bare=False)
-        if None in relations:
+        if None in relations or (isinstance(event, Zero) and self.borrows):
             return replace(event, may=True)
         return None
 

@@ -80,7 +80,7 @@ TABLE = Framework(
     ],
     unscales_to_clip=[SCALER],
     mentions=[
-        "backward", "zero_grad", "step", "unscale_", "requires_grad", "requires_grad_", "grad",
+        "backward", "zero_grad", "step", "unscale_", "requires_grad", "requires_grad_", "grad", "_grad",
         "clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "_foreach_zero_",
     ],
 )  # fmt: skip

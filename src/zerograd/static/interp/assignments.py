@@ -31,7 +31,6 @@ from zerograd.static.read.values import (
     roots,
 )
 
-
 @dataclass(eq=False)
 class Assignments:
     """Stores values."""
@@ -55,7 +54,7 @@ class Assignments:
             return
         if isinstance(target, ast.Attribute) and self.is_of_a_parameter(target):
             owner = self.evaluator.peek(target.value)
-            self.parameters.store(owner, target.attr, value, source, node)
+            self.parameters.store(owner, target.attr.lstrip("_"), value, source, node)
             made = self.parameters.made_leaf(owner, target, value)
             if made is not None and isinstance(target.value, ast.Name):
                 self.env.frame.env[target.value.id] = made
@@ -91,7 +90,7 @@ class Assignments:
 
     def is_of_a_parameter(self, target: ast.Attribute) -> bool:
         """Whether an assignment changes a parameter: `w.data = x`. A class may have an attribute `data` of its own."""
-        if target.attr in ("grad", "requires_grad"):
+        if target.attr in ("grad", "_grad", "requires_grad"):
             return True
         return target.attr == "data" and not self.objects.has_own(
             self.evaluator.peek(target.value), "data"

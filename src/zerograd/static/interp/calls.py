@@ -161,10 +161,13 @@ class Calls:
         if isinstance(owner, Many):
             return self.list_method(func, owner, arguments)
         if isinstance(owner, Tensor):
-            return self.tensor_method(func, owner, arguments)
+            return self.tensor_method(node, func, owner, arguments)
+        self.effects.note_unseen(node, arguments, func.attr)
         return self.effects.result_of([owner], arguments)
 
-    def tensor_method(self, func: ast.Attribute, owner: Tensor, arguments: list[Value]) -> Value:
+    def tensor_method(
+        self, node: ast.Call, func: ast.Attribute, owner: Tensor, arguments: list[Value]
+    ) -> Value:
         """A method of something computed."""
         if func.attr in vocabulary.CUT:
             if func.attr == "detach_" and isinstance(func.value, ast.Name):
@@ -177,6 +180,7 @@ class Calls:
             if func.attr.endswith("_") and isinstance(func.value, ast.Name):
                 self.env.frame.env[func.value.id] = changed
             return changed
+        self.effects.note_unseen(node, arguments, func.attr)
         return self.effects.result_of([then(owner, f".{func.attr}")], arguments)
 
     def super_call(self, node: ast.Call, name: str) -> Value:
@@ -197,6 +201,7 @@ class Calls:
         elif name == "step" and self.classes.role(klass) is Role.OPTIMIZER:
             self.effects.step(node, owner.key)
         elif name != "__init__" and not vocabulary.is_benign(name):
+            self.effects.note_unseen(node, [owner, *arguments], name)
             self.effects.unknown(node, owner.key)  # what is being made has no gradients yet
         return NOTHING
 
@@ -223,6 +228,8 @@ class Calls:
         arguments = self.evaluator.arguments(node)
         self.objects.role(owner, func.value)
         if owner.klass is not None or owner.key == SELF:
+            of_base = self.objects.may_inherit(owner, func.attr)
+            self.effects.note_unseen(node, [owner, *arguments] if of_base else arguments, func.attr)
             if vocabulary.meddles(func.attr) and not self.asks(node, func.attr):
                 self.unseen_method(node, owner)
             return self.effects.result_of([method], arguments, frozenset({owner.key}), node)
@@ -247,6 +254,7 @@ class Calls:
         elif not role and self.works_on(owner, func.attr):
             self.effects.may_touch_inside(node, owner, func.attr)
         self.effects.hand_to_unseen(node, arguments, func.attr)
+        self.effects.note_unseen(node, arguments, func.attr, owner)
         if func.attr in vocabulary.CUT:
             return Tensor()
         known = method.role if isinstance(method, Thing) else Role.NONE

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from zerograd.core.records import dataclass
 from zerograd.static.frameworks.table import Role
+from zerograd.static.frameworks.torch import SCALER
 from zerograd.static.interp.effects import Effects, keyword
 from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects, Nesting
@@ -57,6 +58,11 @@ class Constructors:
                 # A scheduler of the project's own may step the optimizer that it is handed.
                 for argument in filter(self.known.is_optimizer, arguments):
                     self.known.hand_on(argument)
+            if role is SCALER:
+                asked = keyword(node, "enabled")
+                enabled = self.evaluator.peek(asked) if asked is not None else Lit(True)
+                if isinstance(enabled, Lit):
+                    self.known.enabled[key] = bool(enabled.value)
             return Thing(key, role)
         for argument in arguments:
             if self.known.is_optimizer(argument):

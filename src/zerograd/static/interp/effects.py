@@ -10,10 +10,18 @@ from zerograd.core.records import dataclass, replace
 from zerograd.core.training_loop import NotFollowed
 from zerograd.explore.flow import Alt, Flow, Seq, find
 from zerograd.explore.logic import Opaque
+from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.interp.emitter import Act, Emitter
-from zerograd.static.interp.environment import Environment, KnownObjects, Mode, Nesting
+from zerograd.static.interp.environment import (
+    OF_TENSORS,
+    Environment,
+    KnownObjects,
+    Mode,
+    Nesting,
+    UnseenCall,
+)
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.syntax_tree import arguments, last_name, short_text, text_of
@@ -53,13 +61,18 @@ class Effects:
     """A scaler has run a step."""
 
     def act_on(
-        self, kind: type[Event], node: ast.AST, keys: frozenset[Key], **fields: object
+        self,
+        kind: type[Event],
+        node: ast.AST,
+        keys: frozenset[Key],
+        borrowed: bool = False,
+        **fields: object,
     ) -> None:
         """Something is done to the gradients of these; nobody knows whether unknown ones are None."""
         if not keys and "bare" in fields:
             fields["bare"] = False
         event = self.emitter.event(kind, node, **fields)
-        self.emitter.emit(Act(event, whose=keys, anyone=not keys))
+        self.emitter.emit(Act(event, whose=keys, anyone=not keys, borrowed=borrowed))
 
     def clear(
         self, owner: Value | None, node: ast.AST, *, to_none: bool, bare: bool = False
@@ -206,6 +219,7 @@ class Effects:
         gap: NotFollowed = NotFollowed.UNSEEN_CALL,
     ) -> None:
         """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
+        self.note_unseen(node, arguments, name)
         quiet = self.emitter.quiet
         if not quiet and (vocabulary.CLEARS.search(name) or any(map(_clears, arguments))):
             self.act_on(Zero, node, NOBODY, may=True)
@@ -223,6 +237,40 @@ class Effects:
                     self._hand_over(node, item.key, name, gap)
             elif not quiet:
                 self.may_touch_inside(node, item, name, gap)
+
+    def note_unseen(
+        self, node: ast.Call, arguments: list[Value], name: str, owner: Thing | None = None
+    ) -> None:
+        """A call that cannot be followed may run a backward, unless it only computes or logs.
+
+        It may if its name says so, if it is handed what has one to run (a model, an optimizer, a function), or if it
+        is handed a loss and is a method of an unseen object, `owner`, or called for what it does.
+        """
+        if self.emitter.quiet or registry.context_named(name) is not None:
+            return
+        handed = [part for argument in arguments for part in parts(argument)]
+        if owner is not None:
+            handed += map(Thing, self.known.holds.get(owner.key, ()))
+        may = any(isinstance(part, Fn) for part in handed)
+        if not vocabulary.is_benign(name):
+            named = vocabulary.RUNS_BACKWARD.search(name) and not SCHEDULER.search(name)
+            acts = self.mode.statement is node or (owner is not None and name not in OF_TENSORS)
+            done = acts and any(map(_is_computed, handed))
+            may |= bool(named) or done or any(map(self._has_backward, handed))
+        if may:
+            sites = (*self.nesting.call_sites, self.emitter.site(node))
+            self.nesting.unseen.append(UnseenCall(f"{text_of(node.func)}()", sites))
+
+    def _has_backward(self, value: Value) -> bool:
+        """Whether unseen code can run a backward with an object or a function that it is handed."""
+        if isinstance(value, (Fn, Bound)):
+            return True
+        if not isinstance(value, Thing):
+            return False
+        if value.role or value.key == SELF or vocabulary.MODELS.search(value.key.last_name):
+            return True
+        stepped = (params for params in self.known.params.values() if params is not None)
+        return any(value.key.overlaps(one) for params in stepped for one in params)
 
     def may_touch_inside(
         self,
@@ -328,6 +376,11 @@ def _clears(value: Value) -> bool:
     if not isinstance(value, Fn):
         return False
     return any(touch.kind == "zero_grad" for touch in value.module.facts[value.node].touches)
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether a value is computed through something: it may be a loss."""
+    return isinstance(value, Tensor) and bool(value.roots or value.maybe)
 
 
 def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:

@@ -44,6 +44,8 @@ class Act(Emit):
     """backward: run by accelerate, Fabric or an engine."""
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
+    borrowed: bool = False
+    """assign: of the gradients that other parameters hold, too: who clears those clears these."""
     unless_cleared: bool = False
     """unknown: counts only if the code never clears the subject itself."""
     inside: bool = False

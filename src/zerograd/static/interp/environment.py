@@ -30,6 +30,14 @@ class LoopNode(NamedTuple):
     """The loop around it; 0 is none."""
 
 
+class UnseenCall(NamedTuple):
+    """A call that was not followed, and that may run a backward."""
+
+    text: str
+    sites: tuple[Site, ...]
+    """The calls that lead to it, and its own place."""
+
+
 class Nesting:
     """The loops and the calls that are around the code that is read."""
 
@@ -45,6 +53,10 @@ class Nesting:
         """All functions that were ever called,"""
         self.path_of: dict[ast.AST, str] = {}
         """and the file that each of them is in."""
+        self.call_sites: list[Site] = []
+        """Where they were called."""
+        self.unseen: list[UnseenCall] = []
+        """All calls that may run a backward, for all that can be seen."""
         self.targets: set[Variable] = set()
         """Variables that the loops around assign in every iteration."""
         self.lengths: dict[Variable, tuple[int, int, Expr]] = {}
@@ -104,7 +116,7 @@ class Nesting:
             return
         for call in calls:
             owner, _, method = call.partition(".")
-            if owner.partition("[")[0] in names and method not in _OF_TENSORS:
+            if owner.partition("[")[0] in names and method not in OF_TENSORS:
                 return
         self._note_input(node.value)
 
@@ -121,11 +133,13 @@ def _moved(node: ast.expr) -> ast.expr:
     return node
 
 
-_OF_TENSORS = frozenset(
+OF_TENSORS = frozenset(
     {"to", "cuda", "cpu", "size", "dim", "float", "long", "half", "double", "int", "bool", "view", "reshape",
      "permute", "transpose", "unsqueeze", "squeeze", "detach", "clone", "contiguous", "numpy", "tolist", "item",
-     "requires_grad_", "repeat", "expand", "type", "flatten", "t", "mean", "sum", "keys", "items", "values", "get"}
+     "requires_grad_", "repeat", "expand", "type", "flatten", "t", "mean", "sum", "keys", "items", "values", "get",
+     "sub", "add", "mul", "div", "matmul", "mm", "eq", "gather", "index_select", "masked_fill", "where"}
 )  # fmt: skip
+"""Methods of tensors and of dictionaries of tensors."""
 _OBJECTS = pattern(
     r"net|model|opt|module|layer|param|agent|client|actor|critic|polic|expert|learner|worker|head"
     r"|encoder|decoder|discr|gen|trainer|member|student|teacher|fns|func",
@@ -283,6 +297,8 @@ class KnownObjects:
         """Objects of classes that no library has, and the parameters they were made with.
 
         If one is an optimizer, its step may do more than use gradients."""
+        self.enabled: dict[Key, bool] = {}
+        """Scalers that were made, and are known to be enabled, or not to be."""
         self.registered = False
         """Unseen code was given a function that clears: nobody sees when it calls it."""
         self.frozen: set[Key] = set()

@@ -152,9 +152,10 @@ class FrameworkCalls:
         if call.gives is Gives.ARGUMENTS:
             return unwrapped(arguments[: len(node.args)])
         if call.gives is Gives.SCALED_LOSS:
+            scaled = None if self._is_disabled(owner) else True
             if arguments and isinstance(arguments[0], Tensor):
-                return replace(arguments[0], scaled=True)
-            return replace(mix(arguments[:1]), scaled=True, divided=None)
+                return replace(arguments[0], scaled=scaled)
+            return replace(mix(arguments[:1]), scaled=scaled, divided=None)
         return Lit(None)
 
     def _do(
@@ -173,7 +174,8 @@ class FrameworkCalls:
                 for thing in _objects(effect.whose, owner, arguments):
                     self.effects.clear(thing, node, to_none=True)
         elif isinstance(effect, Unscales):
-            self._unscale(node, arguments)
+            if not self._is_disabled(owner):
+                self._unscale(node, arguments)
         elif isinstance(effect, Updates):
             self.effects.update(node, _scaler(owner))
         elif isinstance(effect, MayTouch):
@@ -198,6 +200,10 @@ class FrameworkCalls:
         whose = roots(owner)[0] if effect.fills_owner else NOBODY
         self.effects.backward(node, tensor, whose, wrapped=effect.required)
 
+    def _is_disabled(self, scaler: Value | None) -> bool:
+        """Whether a scaler was made to do nothing: `GradScaler(enabled=False)`."""
+        return isinstance(scaler, Thing) and self.known.enabled.get(scaler.key) is False
+
     def _unscale(self, node: ast.Call, arguments: list[Value]) -> None:
         for target in _each(arguments[0]) if arguments else ():
             keys = roots(target)[0]
@@ -221,11 +227,12 @@ class FrameworkCalls:
     def _step(self, effect: Steps, node: ast.Call, key: Key, owner: Value | None) -> None:
         test = keyword(node, *effect.when)
         scaler = _scaler(owner) if effect.scaled else None
+        scaled = None if self._is_disabled(owner) else effect.scaled
         if test is None:
-            self.effects.step(node, key, scaled=effect.scaled, scaler=scaler)
+            self.effects.step(node, key, scaled=scaled, scaler=scaler)
             return
         out = self.emitter.divert()
-        self.effects.step(node, key, scaled=effect.scaled, scaler=scaler)
+        self.effects.step(node, key, scaled=scaled, scaler=scaler)
         flow = Seq(tuple(self.emitter.restore(out)))
         decision = self.conditions.expression(test)
         self.emitter.add(Alt(decision, flow, Seq(()), self.emitter.site(node)))

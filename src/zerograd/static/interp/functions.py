@@ -234,6 +234,8 @@ class Functions:
             if wanted and not self.emitter.quiet:
                 gap = NotFollowed.UNFOLLOWED_CALL
                 self.effects.hand_to_unseen(node, arguments, fn.name, gap)
+            elif any(map(vocabulary.RUNS_BACKWARD.search, self._called_outside(fn))):
+                self.effects.note_unseen(node, arguments, fn.name)
             held = self._held(fn)
             if held is not None:
                 return held
@@ -249,12 +251,21 @@ class Functions:
             return replace(result, divided=None) if facts.divides or left_open else result
         self._decorate(fn, node, arguments)
         values, aliases, tests = self._bind(fn, node, arguments)
-        returned = self.activations.enter(fn, values, aliases, tests)
+        self.nesting.call_sites.append(self.emitter.site(node))
+        try:
+            returned = self.activations.enter(fn, values, aliases, tests)
+        finally:
+            self.nesting.call_sites.pop()
         if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
             # It looks its class up in a table: `REGISTRY[name](params)`.
             made = self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
             return self._of_factory(made, _asked_parameters(fn, values))
         return self._of_factory(returned, arguments) if _gives_optimizer(fn) else returned
+
+    def _called_outside(self, fn: Fn) -> set[str]:
+        """The last names of what a function calls, and its file does not define."""
+        called = fn.module.facts[fn.node].called - fn.module.functions.keys()
+        return {name for name in called if not fn.module.methods_named(name)}
 
     def _decorate(self, fn: Fn, node: ast.Call, arguments: list[Value]) -> None:
         """What a decorator around a function may do to what the function is handed."""

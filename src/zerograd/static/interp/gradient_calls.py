@@ -371,7 +371,8 @@ class ParameterCalls:
             else:
                 self.effects.act_on(Unscale, node, keys, may=True)
         else:
-            self.effects.act_on(Assign, node, keys, may=self.mode.some)
+            borrowed = isinstance(value, Grad) and isinstance(source, ast.Attribute)
+            self.effects.act_on(Assign, node, keys, borrowed, may=self.mode.some)
 
     def update_by_hand(self, node: ast.AugAssign, old: Value, new: Value) -> bool:
         """`p.data -= lr * p.grad`, `w -= lr * w.grad`, `p.grad /= n`, `p.grad *= 0`."""

@@ -298,6 +298,14 @@ class Objects:
         """Whether an object is seen to keep something under this name."""
         return owner.key.attribute(attr) in self.env.heap
 
+    def may_inherit(self, owner: Thing, attr: str) -> bool:
+        """Whether an attribute that is called may be a method of a base that cannot be seen, and no model or loss."""
+        klass = owner.klass or self.env.frame.klass
+        if klass is None or self.classes.is_visible(klass) or vocabulary.is_called_object(attr):
+            return False
+        bases = self.classes.lineage(klass)
+        return not any(attr in one.module.attributes_of(one.node) for one in bases)
+
     def item(self, owner: Thing, index: str) -> Value:
         """What a collection holds under a key or index, given as source text."""
         key = owner.key.item(index)

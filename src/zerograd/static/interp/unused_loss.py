@@ -32,10 +32,6 @@ from zerograd.static.read.syntax_tree import (
     text_of,
 )
 
-_RUNS_BACKWARD = pattern(
-    r"backward|train_(?!loss)|training(?!_loss)|_step$|closure|fit|learn|pipeline", re.IGNORECASE
-)
-"""Unseen functions with such names may run the backward themselves."""
 _CRITERION = pattern(r"(^|\.|_)(crit(erion)?|loss_(fn|func\w*))$", re.IGNORECASE)
 _COMPUTES = pattern(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
 _TORCH = pattern(r"^(torch|F|nn\.functional)\.\w+$")
@@ -236,7 +232,7 @@ def _may_run_backward(node: ast.Call) -> bool:
         return False  # what it may do besides is in the table of its library
     if name in ("backward", "manual_backward", *_QUIET) or vocabulary.is_benign(name):
         return False  # a backward that is called was seen
-    if _RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
+    if vocabulary.RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
         return True
     handed = (text_of(arg) for arg in arguments(node))
     return name not in registry.CLIPS and any(map(_can_run_backward, handed))
@@ -279,7 +275,7 @@ def _runs_none(call: ast.Call, module: Module | None) -> bool:
         called = set().union(*(module.facts[one].called for one in found)) - seen
         if "step" in called:
             return False
-        todo += [one for one in sorted(called) if _RUNS_BACKWARD.search(one)]
+        todo += [one for one in sorted(called) if vocabulary.RUNS_BACKWARD.search(one)]
     return True
 
 
@@ -299,7 +295,7 @@ def _gives_loss(node: ast.expr, module: Module | None) -> bool:
         return False
     found = [module.facts[one] for one in _functions(module, name)]
     return bool(found) and all(
-        one.returns and not one.stored and not any(map(_RUNS_BACKWARD.search, one.called))
+        one.returns and not one.stored and not any(map(vocabulary.RUNS_BACKWARD.search, one.called))
         for one in found
     )
 

@@ -381,7 +381,7 @@ def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
         _mention(chain)
         if node.attr in STEPS:
             _step(chain)
-        if node.attr == "grad":
+        if node.attr in ("grad", "_grad"):
             for facts in chain:
                 facts.grads = True
     if node.attr == "data" and isinstance(node.ctx, ast.Store):

@@ -75,6 +75,18 @@ _WORKS = pattern(
 KEEPS = pattern(r"attach|privac|private|patch", re.IGNORECASE)
 """Unseen functions with such names change for good what the step of an optimizer does."""
 
+RUNS_BACKWARD = pattern(
+    r"backward|train_(?!loss)|training(?!_loss)|_step$|closure|fit|learn|pipeline", re.IGNORECASE
+)
+"""Unseen functions with such names may run the backward themselves."""
+
+MODELS = pattern(
+    r"(^|_)(models?|nets?|networks?|modules?|optim(izer)?s?|opts?|agent|trainer|learner|polic(y|ies)|actor|critic"
+    r"|generator|discriminator|encoder|decoder|net[a-z]?|student|teacher|engine|runner|solver)\d*$",
+    re.IGNORECASE,
+)
+"""What is called so is a model or an optimizer, or has them."""
+
 LOSS = pattern(r"loss|cost|^err", re.IGNORECASE)
 """What is called so is a loss: one number."""
 
@@ -95,6 +107,12 @@ WINDOW = pattern(r"accum|micro", re.IGNORECASE)
 def is_benign(name: str) -> bool:
     """Whether an unseen function of this name only reads what it is handed."""
     return _BENIGN.search(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_called_object(name: str) -> bool:
+    """Whether an attribute of this name that is called is a model, a criterion or a loss."""
+    return bool(MODELS.search(name) or LOSS.search(name) or re.search(r"(^|_)crit", name))
 
 
 @lru_cache(maxsize=4096)
