@@ -31,6 +31,7 @@ from zerograd.static.read.values import (
     roots,
 )
 
+
 @dataclass(eq=False)
 class Assignments:
     """Stores values."""

@@ -174,8 +174,7 @@ class FrameworkCalls:
                 for thing in _objects(effect.whose, owner, arguments):
                     self.effects.clear(thing, node, to_none=True)
         elif isinstance(effect, Unscales):
-            if not self._is_disabled(owner):
-                self._unscale(node, arguments)
+            self._unscale(node, owner, arguments)
         elif isinstance(effect, Updates):
             self.effects.update(node, _scaler(owner))
         elif isinstance(effect, MayTouch):
@@ -204,7 +203,9 @@ class FrameworkCalls:
         """Whether a scaler was made to do nothing: `GradScaler(enabled=False)`."""
         return isinstance(scaler, Thing) and self.known.enabled.get(scaler.key) is False
 
-    def _unscale(self, node: ast.Call, arguments: list[Value]) -> None:
+    def _unscale(self, node: ast.Call, scaler: Value | None, arguments: list[Value]) -> None:
+        if self._is_disabled(scaler):
+            return
         for target in _each(arguments[0]) if arguments else ():
             keys = roots(target)[0]
             if isinstance(target, Thing):
