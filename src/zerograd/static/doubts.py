@@ -236,21 +236,20 @@ def _trains_both_ways(subject: SubjectKeys, flow: Flow) -> bool:
 
 def _asks_for_scaler(subject: SubjectKeys, flow: Flow, enabled: Mapping[Key, bool]) -> bool:
     """Whether a test chooses a scaled or a plain backward, and one step is for both: by a scaler that may be off."""
-    acts = [act for act in walk(flow) if isinstance(act, Act)]
-    mine = [act for act in acts if isinstance(act.event, Step) and subject.key in act.whose]
+    acts = (act for act in find(flow, Act) if subject.key in act.whose)
+    mine = [act for act in acts if isinstance(act.event, Step)]
     if any(act.scaler is None or enabled.get(act.scaler) for act in mine):
         return False
     return any(
         {True, False} == {scaled for arm in (alt.then, alt.orelse) for scaled in _scales(arm)}
         and not any(len(_scales(arm)) > 1 for arm in (alt.then, alt.orelse))
-        for alt in walk(flow)
-        if isinstance(alt, Alt)
+        for alt in find(flow, Alt)
     )
 
 
 def _scales(arm: Flow) -> set[bool | None]:
     """Whether the losses of an arm are scaled."""
-    acts = (act.event for act in walk(arm) if isinstance(act, Act))
+    acts = (act.event for act in find(arm, Act))
     return {event.scaled for event in acts if isinstance(event, Backward)}
 
 
