@@ -192,10 +192,10 @@ class Hooks:
         method = self.torch.Tensor.backward.__code__
         ordinary = _ordinary_backward(ear, original)
 
-        def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
             here = ear.here
             if here is None or not kwargs.get("accumulate_grad"):
-                return original(t_outputs, *args, **kwargs)
+                return original(*args, **kwargs)
             try:
                 frame: Any = frame_at(above)
             except ValueError as error:
@@ -206,14 +206,27 @@ class Hooks:
             try:
                 if not modes():
                     loop = here.loop
-                    expected = loop.backward_begins(frame)
+                    call, count = loop.expected, loop.count
+                    if (
+                        call.backward_at == frame.f_lasti
+                        and call.code is frame.f_code
+                        and count.backwards < count.next_look
+                    ):
+                        call.grad = grad = call.param.grad
+                        call.version = -1 if grad is None else grad._version
+                        count.backwards += 1
+                        if loop.expected is call:
+                            loop.expected = call.running
+                        expected = call
+                    else:
+                        expected = loop.backward_begins(frame)
             except BaseException as error:
                 if not here.fault(error):
                     raise
             if expected is None:
-                return ordinary(frame, t_outputs, args, kwargs)
+                return ordinary(frame, args, kwargs)
             try:
-                result = original(t_outputs, *args, **kwargs)
+                result = original(*args, **kwargs)
             except BaseException:
                 ear.backward_ended(expected, True)
                 raise
@@ -227,46 +240,12 @@ class Hooks:
             return result
 
         patch = disguised(original, _engine_run_backward)
-        for module in (graph, autograd):
-            self._set(module, "_engine_run_backward", patch)
+        self._set(graph, "_engine_run_backward", patch)
+        self._set(autograd, "_engine_run_backward", patch)
 
     def _steps(self) -> None:
         module = importlib.import_module("torch.optim.optimizer")
-        ear, modes = self._ear, self._modes
-        frame_at, above, nothing_above = sys._getframe, ABOVE_TORCH, no_frame
-
-        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            here = ear.here
-            if here is None:
-                return
-            try:
-                if here.loop.step_begins(optimizer):
-                    return
-            except BaseException as error:
-                if not here.fault(error):
-                    raise
-            listener = ear.listener
-            if listener is not None:
-                listener.heard(listener.step_begins, optimizer)
-
-        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            here = ear.here
-            if here is None:
-                return
-            try:
-                frame: Any = frame_at(above)
-            except ValueError as error:
-                frame = nothing_above(error)
-            try:
-                if not modes() and here.loop.step_ends(frame, optimizer):
-                    return
-            except BaseException as error:
-                if not here.fault(error):
-                    raise
-            listener = ear.listener
-            if listener is not None:
-                listener.heard(listener.step_ended, frame, optimizer)
-
+        before, after = _before_step(self._ear), _after_step(self._ear, self._modes)
         compile_instead(before, _compiled_step_begins)
         compile_instead(after, _compiled_step_ended)
         self._step_hooks = [
@@ -315,7 +294,17 @@ class Hooks:
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
                 try:
-                    if here.loop.clears(frame, id(self), set_to_none):
+                    loop = here.loop
+                    call = loop.expected
+                    if (
+                        call.of_clear == id(self)
+                        and call.instruction == frame.f_lasti
+                        and call.code is frame.f_code
+                        and call.to_none is set_to_none
+                    ):
+                        loop.expected = call.next
+                        return result
+                    if loop.clears(frame, id(self), set_to_none):
                         return result
                 except BaseException as error:
                     if not here.fault(error):
@@ -501,17 +490,74 @@ def _compiled_step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
     UNSEEN.stepped = True
 
 
-def _ordinary_backward(ear: Ear, original: Any) -> Callable[[Any, Any, Any, Any], Any]:
+def _before_step(ear: Ear) -> Callable[[Any, Any, Any], None]:
+    """The hook that is called before each step."""
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        here = ear.here
+        if here is None:
+            return
+        try:
+            loop = here.loop
+            call = loop.expected
+            if call.of_step == id(optimizer):
+                groups = optimizer.param_groups
+                if (
+                    groups is call.groups
+                    and len(groups) == call.groups_number
+                    and groups[-1]["params"] is call.params
+                    and loop.expected is call
+                ):
+                    loop.expected = call.running
+                    return
+            loop.leave()
+        except BaseException as error:
+            if not here.fault(error):
+                raise
+        listener = ear.listener
+        if listener is not None:
+            listener.heard(listener.step_begins, optimizer)
+
+    return before
+
+
+def _after_step(ear: Ear, modes: Callable[[], int]) -> Callable[[Any, Any, Any], None]:
+    """The hook that is called after each step."""
+    frame_at = sys._getframe
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        here = ear.here
+        if here is None:
+            return
+        try:
+            frame: Any = frame_at(ABOVE_TORCH)
+        except ValueError as error:
+            frame = no_frame(error)
+        try:
+            if not modes() and here.loop.step_ends(frame, optimizer):
+                return
+        except BaseException as error:
+            if not here.fault(error):
+                raise
+        listener = ear.listener
+        if listener is not None:
+            listener.heard(listener.step_ended, frame, optimizer)
+
+    return after
+
+
+def _ordinary_backward(ear: Ear, original: Any) -> Callable[[Any, Any, Any], Any]:
     """The function that runs a backward which no loop has expected."""
 
-    def ordinary(frame: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+    def ordinary(frame: Any, args: Any, kwargs: Any) -> Any:
         listener = ear.listener
         if listener is None:
-            return original(outputs, *args, **kwargs)
-        gradients = args[0] if args else ()
+            return original(*args, **kwargs)
+        outputs = args[0] if args else kwargs["t_outputs"]
+        gradients = args[1] if len(args) > 1 else ()
         token = listener.heard(listener.backward_begins, frame, outputs, gradients)
         try:
-            result = original(outputs, *args, **kwargs)
+            result = original(*args, **kwargs)
         except BaseException:
             if token is not None:
                 listener.heard(listener.backward_ended, token, True)

@@ -63,6 +63,7 @@ class ExpectedCall:
     """One call of a round: its place in the code, and the edge that it takes."""
 
     __slots__ = (
+        "backward_at",
         "change",
         "code",
         "event",
@@ -77,6 +78,9 @@ class ExpectedCall:
         "node",
         "noted",
         "of",
+        "of_clear",
+        "of_step",
+        "of_step_end",
         "param",
         "params",
         "parts",
@@ -122,6 +126,10 @@ class ExpectedCall:
             self.to_none = event.to_none
             if event.excuse is Excuse.UNSEEN:
                 self.kind = BY_HAND
+        self.backward_at = -1
+        """The instruction, if it is a backward of one subject."""
+        self.of_clear = self.of_step = self.of_step_end = 0
+        """The identity of the optimizer that it clears, that it steps, or whose step is running."""
         self.of = of
         """Whose method it is: the identity of an optimizer, a reference to a module, …"""
         self.noted = noted
@@ -209,8 +217,8 @@ class BackwardCount:
 
     def __init__(self) -> None:
         self.backwards = 0
-        self.next_look = 1
-        """The number of the backward before which something has to be looked at."""
+        self.next_look = 0
+        """After so many, something has to be looked at before the next one."""
 
 
 class SteadyLoop:
@@ -220,7 +228,6 @@ class SteadyLoop:
         "_began",
         "_calls",
         "_careful",
-        "_count",
         "_edge",
         "_end_rounds",
         "_follow",
@@ -232,6 +239,7 @@ class SteadyLoop:
         "_steps",
         "_steps_in_round",
         "_tries",
+        "count",
         "expected",
         "round",
     )
@@ -245,7 +253,7 @@ class SteadyLoop:
         """`look` makes the checks that are due before the next backward; False if the loop has to be left."""
         self._look = look
         self._follow, self._end_rounds, self._edge = judge.follow, judge.end_rounds, judge.edge
-        self._count = count
+        self.count = count
         self.expected = NOTHING
         """The next call, if the loop goes on as it did."""
         self.round: list[ExpectedCall] | None = None
@@ -274,6 +282,8 @@ class SteadyLoop:
         return self.expected is not NOTHING
 
     # Whether a call is the expected one. Then it is taken; if it is not, the loop is left.
+    # The patches compare most calls of a round of one subject themselves, and ask here for the others: a steady step of
+    # a small net takes 25,700 instructions more than without a watch, instead of 31,600.
 
     def clears(self, frame: Any, of: object, to_none: bool) -> bool:
         """A clear."""
@@ -312,8 +322,8 @@ class SteadyLoop:
         call = expected = self.expected
         if call.code is not frame.f_code or call.instruction != frame.f_lasti:
             return None  # also while a backward runs, of which this one is a part
-        count = self._count
-        if count.backwards + 1 >= count.next_look and not self._look(_subjects(call)):
+        count = self.count
+        if count.backwards >= count.next_look and not self._look(_subjects(call)):
             return None
         if call.kind is not Backward:
             if call.kind is not BY_HAND or not call.is_cleared(may_read=may_read):
@@ -357,34 +367,18 @@ class SteadyLoop:
         self.expected = call.next
         return True
 
-    def step_begins(self, optimizer: Any) -> bool:
-        """A step, which is then running."""
-        call = self.expected
-        if call.kind is Step and call.of == id(optimizer):
-            groups = call.groups
-            if (
-                optimizer.param_groups is groups
-                and len(groups) == call.groups_number
-                and groups[-1]["params"] is call.params
-                and self.expected is call
-            ):
-                self.expected = call.running
-                return True
-        self.leave()
-        return False
-
     def step_ends(self, frame: Any, optimizer: Any) -> bool:
         """The end of a step."""
         call = self.expected
         if (
-            call.code is frame.f_code
+            call.of_step_end == id(optimizer)
             and call.instruction == frame.f_lasti
-            and call.kind is STEP_RUNNING
-            and call.of == id(optimizer)
+            and call.code is frame.f_code
         ):
             grad = call.param.grad
             if grad is not None:
-                call.used.grad, call.used.version = _ref(grad), grad._version
+                used = call.used
+                used.grad, used.version = _ref(grad), grad._version
                 if self.expected is call:  # else another thread has left the loop
                     call.track.rounds += 1
                     self.expected = call.next
@@ -629,15 +623,23 @@ def _linked_together(calls: Sequence[ExpectedCall]) -> Sequence[ExpectedCall]:
 
 
 def _add_running(calls: Sequence[ExpectedCall], step: object) -> None:
+    """Add what is expected while a call runs, and what the patches compare themselves."""
+    alone = step is STEP_RUNNING
     for call in calls:
-        if call.kind is Backward or call.kind is Step:
-            steps = call.kind is Step
-            position = (call.code, call.instruction) if steps else (None, -1)
+        call.running = call
+        if call.kind is Step:
+            position = (call.code, call.instruction)
             call.running = running = ExpectedCall(call.subject, None, position, call.of)
-            running.kind = step if steps else None
-            running.next = call.next
-        else:
-            call.running = call
+            running.kind, running.next = step, call.next
+            assert isinstance(call.of, int)
+            call.of_step = call.of
+            running.of_step_end = call.of if alone else 0
+        elif call.kind is Backward:
+            call.running = running = ExpectedCall(call.subject, None, (None, -1), call.of)
+            running.kind, running.next = None, call.next
+            call.backward_at = call.instruction if alone else -1
+        elif alone and call.kind is Zero and type(call.of) is int:
+            call.of_clear = call.of
 
 
 def _steps_in(calls: Sequence[ExpectedCall]) -> Sequence[tuple[Track, int]]:

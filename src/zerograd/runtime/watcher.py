@@ -98,6 +98,11 @@ class Watcher:
     `patches` calls its methods; a frame is that of the user's call, above torch.
     """
 
+    _failed = False
+    _meter: Meter | None = None
+    _most_steps = 0
+    """After so many steps nothing is watched any more; 0 if everything is."""
+
     def __init__(
         self,
         torch: Any,
@@ -111,7 +116,6 @@ class Watcher:
         self._judge = judge
         self._host = host
         self._passing = passing
-        self._failed = False
         self._failing = threading.Lock()
         """Taken by the thread whose fault ends the watching."""
         self.heard = unnoticed(torch, self.fault)
@@ -119,10 +123,7 @@ class Watcher:
         self.unseen.stepped = False
         self.compiled: set[str] = set()
         """What the subjects are called that have stepped in compiled code."""
-        self._meter: Meter | None = None
         self._count = BackwardCount()
-        self._most_steps = 0
-        """After so many steps nothing is watched any more; 0 if everything is."""
         self._next_walk = EVERY
         """The backward whose graph is walked to find parameters that no optimizer has."""
         self._walked: dict[int, Backward] = {}
@@ -219,7 +220,7 @@ class Watcher:
         if self._graph_task() != OUTSIDE:
             return None  # one inside another, as in checkpointing, is part of it
         lane, count = self.here.lane, self._count
-        if count.backwards + 1 >= count.next_look and not self._failed:
+        if count.backwards >= count.next_look and not self._failed:
             self._look(lane, count.backwards + 1, outputs, frame)
         if lane.loop.is_followed:
             expected = lane.loop.backward_begins(frame, may_read=True)
@@ -289,7 +290,7 @@ class Watcher:
     def _plan(self, number: int) -> None:
         """Set when something is looked at again; whether there were enough steps is asked each time."""
         self._count.next_look = (
-            number + 1 if self._most_steps else min(self._next_walk, self._next_finite)
+            number if self._most_steps else min(self._next_walk, self._next_finite) - 1
         )
 
     def _walk(self, lane: ThreadLane, number: int, outputs: Any, frame: Any) -> None:
