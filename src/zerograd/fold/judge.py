@@ -25,15 +25,16 @@ class EventSink(Protocol):
 class Track:
     """One subject: the state of its gradients, and what has been counted so far."""
 
+    posted_steps = 0
+    rounds = 0
+    """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends at the same node."""
+    lent: Node | None = None
+    """The node when another subject's step used these gradients: a clear then drops nothing."""
+
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
         self.node = node
-        self.posted_steps = 0
-        self.rounds = 0
-        """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends at the same node."""
         self.windows = WindowStatistics()
-        self.lent: Node | None = None
-        """The node when another subject's step used these gradients: a clear then drops nothing."""
 
     @property
     def steps(self) -> int:

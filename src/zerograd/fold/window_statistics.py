@@ -38,33 +38,34 @@ Dropped = tuple[Zero, Backward]
 class WindowStatistics:
     """The windows of one subject: from a clear to the step that uses what was added since."""
 
+    open = 0
+    """Backward calls since the clear."""
+    usual = 0
+    """How long the latest windows were, all alike."""
+    declared = 0
+    """How long windows are meant to be, as the user says."""
+    steady = False
+    """They were alike often enough that another such window says nothing new."""
+    cuts = False
+    """Clears before the last step dropped the same kind of gradients as it used, but not often enough yet."""
+    _carries = False
+    _run = 0
+    _first = 0
+    _judged = 0
+    _short = 0
+    _step: Step | None = None
+    _decided: Decided | None = None
+    """What the source says about the steps, where a run has read it."""
+    _pattern: tuple[int, tuple[Site, Site]] | None = None
+    _patterns = 0
+
     def __init__(self) -> None:
-        self.open = 0
-        """Backward calls since the clear."""
         self.counts: dict[int, int] = {}
         """How often a step closed a window of each length."""
-        self.usual = 0
-        """How long the latest windows were, all alike."""
-        self.declared = 0
-        """How long windows are meant to be, as the user says."""
-        self.steady = False
-        """They were alike often enough that another such window says nothing new."""
         self.drops: list[Dropped] = []
         """The clears since the last step that dropped something."""
-        self.cuts = False
-        """Clears before the last step dropped the same kind of gradients as it used, but not often enough yet."""
-        self._carries = False
-        self._run = 0
-        self._first = 0
-        self._judged = 0
-        self._short = 0
-        self._step: Step | None = None
-        self._decided: Decided | None = None
-        """What the source says about the steps, where a run has read it."""
         self.harmless: list[Dropped] = []
         """What was dropped before the last step, if nothing like it was used."""
-        self._pattern: tuple[int, tuple[Site, Site]] | None = None
-        self._patterns = 0
         self._convicted: set[tuple[Site, Site]] = set()
         """The clears that drop part of every window, each with the backward."""
 

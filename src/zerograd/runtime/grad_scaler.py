@@ -25,6 +25,14 @@ ENOUGH_WALKS = 3
 class Scaling:
     """Posts what scalers do to subjects. The frames are those of the user's calls."""
 
+    active = False
+    """Whether a scaler was used."""
+    _scaler: weakref.ref[Any] | None = None
+    _unused = 0
+    """How often something was scaled since the last backward of something scaled."""
+    _handed_on = False
+    """In this round, a scaled backward has filled tensors that are not parameters."""
+
     def __init__(
         self, places: CallSites, events: EventCache, posting: Posting, lanes: Lanes
     ) -> None:
@@ -33,13 +41,6 @@ class Scaling:
         self._posting = posting
         self._post = posting.post
         self._lanes = lanes
-        self.active = False
-        """Whether a scaler was used."""
-        self._scaler: weakref.ref[Any] | None = None
-        self._unused = 0
-        """How often something was scaled since the last backward of something scaled."""
-        self._handed_on = False
-        """In this round, a scaled backward has filled tensors that are not parameters."""
         self._walks: dict[object, list[bool | None]] = {}
         """By call: whether the last losses that no scaler had marked were scaled all the same."""
         self._to_parameters: dict[object, list[bool]] = {}

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 class GradientProbe:
     """Compares the gradients of subjects before and after each backward."""
 
+    thorough = False
+    """Whether nothing is left out that was harmless before: a recording has the numbers of every step."""
+
     def __init__(
         self, events: EventCache, posting: Posting, sync: RankSync, heard: Callable[..., Any]
     ) -> None:
@@ -38,8 +41,6 @@ class GradientProbe:
         self._variant = events.variant
         self._post = posting.post
         self._annotate = sync.annotate
-        self.thorough = False
-        """Whether nothing is left out that was harmless before: a recording has the numbers of every step."""
 
     def before(self, lane: ThreadLane, event: Backward) -> list[Look]:
         """A backward is about to run: what the subjects of its thread hold that was used."""

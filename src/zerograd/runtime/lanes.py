@@ -35,10 +35,13 @@ MOST_PROBES = 16
 class ThreadLane:
     """What one thread drives. No other may look at its gradients: torch itself writes them unguarded."""
 
+    scaling: object = None
+    """The optimizer that a scaler is stepping."""
+    looks: Sequence[Any] = ()
+    """What the backward that is running is looked at with, as `looks.Look`s."""
+
     def __init__(self, loop: SteadyLoop) -> None:
         self.loop = loop
-        self.scaling: object = None
-        """The optimizer that a scaler is stepping."""
         self.thread = weakref.ref(threading.current_thread())
         self.probed: list[Subject] = []
         """The subjects that are stepped outside of backward: each backward is compared with them."""
@@ -46,8 +49,6 @@ class ThreadLane:
         """Those whose gradients a step has used: a backward may add to them although it should not."""
         self.pending: list[weakref.ref[Any]] = []
         """Optimizers that were made since."""
-        self.looks: Sequence[Any] = ()
-        """What the backward that is running is looked at with, as `looks.Look`s."""
 
     @property
     def ended(self) -> bool:
@@ -68,6 +69,11 @@ class Here(threading.local):
 
 class Lanes:
     """The subjects of the program, and the threads that drive them."""
+
+    keeps_names = True
+    """Whether the names of subjects that are gone are asked for at the end."""
+    searched = False
+    """Whether optimizers that were made before the watch began have been searched for."""
 
     def __init__(
         self,
@@ -92,10 +98,6 @@ class Lanes:
         self._graph_task = torch._C._current_graph_task_id
         self.here = Here(lambda: SteadyLoop(judge, count, look), fault)
         self.subjects = Subjects(judge.track, self._forget, heard, self._name)
-        self.keeps_names = True
-        """Whether the names of subjects that are gone are asked for at the end."""
-        self.searched = False
-        """Whether optimizers that were made before the watch began have been searched for."""
         self.names = names
         self.parameters: dict[str, int] = {}
         """How many parameters each subject has that was driven; also of those that are gone."""

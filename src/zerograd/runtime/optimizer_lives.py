@@ -24,18 +24,19 @@ MOST = 1024
 class _Life:
     """The optimizer that has stepped a parameter last, and how many like it there were before."""
 
+    optimizer: weakref.ref[Any] | None = None
+    site: Site | None = None
+    """Where it is made."""
+    track: Track | None = None
+    before = 0
+    """The track of its subject, and how many steps that had taken before the optimizer stepped."""
+    row = 0
+    """How many optimizers in a row, before it, were made there and took one step."""
+    left: object = None
+    """What its only step has left."""
+
     def __init__(self, param: Tensor) -> None:
         self.param = weakref.ref(param)
-        self.optimizer: weakref.ref[Any] | None = None
-        self.site: Site | None = None
-        """Where it is made."""
-        self.track: Track | None = None
-        self.before = 0
-        """The track of its subject, and how many steps that had taken before the optimizer stepped."""
-        self.row = 0
-        """How many optimizers in a row, before it, were made there and took one step."""
-        self.left: object = None
-        """What its only step has left."""
 
     @property
     def steps(self) -> int:

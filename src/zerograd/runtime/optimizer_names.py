@@ -36,6 +36,13 @@ _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 class _Optimizer:
     """An optimizer that steps a subject, as the program first used it."""
 
+    held: tuple[str, ...] | None = None
+    """The names under which objects of the program hold it, once they were searched for."""
+    items: tuple[str, ...] | None = None
+    """The list items that hold it, once they were searched for."""
+    name: str | None = None
+    """Its name, once it is certain that it keeps it."""
+
     def __init__(self, optimizer: Any, parameters: int, number: int, made: Site | None) -> None:
         self.kind = type(optimizer).__name__
         self.parameters = parameters
@@ -46,12 +53,6 @@ class _Optimizer:
         """Where the program makes it."""
         self.stepped: Callable[[], Site | None] = _nowhere
         """Where the program steps it, if that is known yet."""
-        self.held: tuple[str, ...] | None = None
-        """The names under which objects of the program hold it, once they were searched for."""
-        self.items: tuple[str, ...] | None = None
-        """The list items that hold it, once they were searched for."""
-        self.name: str | None = None
-        """Its name, once it is certain that it keeps it."""
 
 
 class OptimizerNames:

@@ -32,16 +32,17 @@ MOST = 100_000
 class Orphans:
     """Sightings of gradients that nobody steps or clears."""
 
+    _more = 0
+    """How often the graph is walked again because of a parameter that was not known."""
+    _steps = -1
+    """How many steps there had been at the last walk."""
+
     def __init__(self, torch: Any, subjects: Subjects, post: Callable[[Event], None]) -> None:
         self._torch = torch
         self._subjects = subjects
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         """By identity: a parameter of no optimizer, its sightings, and the number of steps at the last."""
-        self._more = 0
-        """How often the graph is walked again because of a parameter that was not known."""
-        self._steps = -1
-        """How many steps there had been at the last walk."""
         self._reported: dict[int, weakref.ref[Any]] = {}
         """By identity: sets would compare tensors by their values."""
 

@@ -33,6 +33,16 @@ USUAL = 3
 class Probe:
     """One parameter that shows whether a backward reaches the subject (`gradient_probe`)."""
 
+    grad: Tensor | None = None
+    version_before = -1
+    """The parameter's gradient, and its version, before the backward that is running."""
+    cleared: Zero | None = None
+    """The clear by hand that was found before the backward that is running."""
+    hit = False
+    """Whether the backward that has just run has reached the parameter."""
+    reached = False
+    """Whether it has reached any parameter of the subject."""
+
     def __init__(self, params: list[Tensor]) -> None:
         self.param: Tensor = next((p for p in params if p.requires_grad), params[0])
         """A parameter that the subject's own backward reaches, as far as is known."""
@@ -43,15 +53,6 @@ class Probe:
         """How often a gradient was written to: of a distributed one, the part that is here."""
         flat = gradient_values.is_flattened(self.param)
         self.identity = gradient_values.storage if flat else gradient_values.itself
-        self.grad: Tensor | None = None
-        self.version_before = -1
-        """The parameter's gradient, and its version, before the backward that is running."""
-        self.cleared: Zero | None = None
-        """The clear by hand that was found before the backward that is running."""
-        self.hit = False
-        """Whether the backward that has just run has reached the parameter."""
-        self.reached = False
-        """Whether it has reached any parameter of the subject."""
         self.fills: dict[object, Tensor | int] = {}
         """By backward that misses the parameter: one that it fills, or how often it filled none."""
 
@@ -66,12 +67,13 @@ class Probe:
 class Meeting:
     """One backward call in the source that meets gradients of a subject that a step has used."""
 
+    harmless = 0
+    """How often it has reached them, and they were cleared before a step used the sum."""
+    missed = 0
+    """How often in a row it has not reached them."""
+
     def __init__(self, event: Backward) -> None:
         self.event = event
-        self.harmless = 0
-        """How often it has reached them, and they were cleared before a step used the sum."""
-        self.missed = 0
-        """How often in a row it has not reached them."""
         self.reached: list[Tensor] = []
         """The parameters that it reached when all of them were last looked at."""
 
@@ -79,25 +81,26 @@ class Meeting:
 class UsedGradients:
     """Gradients that a step has used and nothing has cleared (`gradient_probe`)."""
 
+    grad: weakref.ref[Any] | None = None
+    """The probe's gradient that the last step used, as its `identity`."""
+    version = -1
+    """Its version then; -1 if that is not known."""
+    left: list[Tensor] | None = None
+    """The parameters that may still hold used gradients; None is all of them."""
+    count = 0
+    """How many parameters held used gradients when that was last looked at."""
+    uneven = False
+    """It was not always the same number: then every meeting is looked at in full."""
+    company: frozenset[str] = NOBODY
+    """The subjects that a backward has reached together with this one, since its clear or step."""
+
     def __init__(self) -> None:
-        self.grad: weakref.ref[Any] | None = None
-        """The probe's gradient that the last step used, as its `identity`."""
-        self.version = -1
-        """Its version then; -1 if that is not known."""
-        self.left: list[Tensor] | None = None
-        """The parameters that may still hold used gradients; None is all of them."""
         self.mixed: list[tuple[Tensor, Backward]] = []
         """Those of them that a backward has added to, and the backward."""
         self.meetings: dict[int, Meeting] = {}
         """By the identity of the backward's event, which the meeting keeps alive."""
         self.met: list[Meeting] = []
         """The backward calls that have reached used gradients since the last clear or step."""
-        self.count = 0
-        """How many parameters held used gradients when that was last looked at."""
-        self.uneven = False
-        """It was not always the same number: then every meeting is looked at in full."""
-        self.company: frozenset[str] = NOBODY
-        """The subjects that a backward has reached together with this one, since its clear or step."""
         self.sum = StepSum()
         """What the next step will use, and what it should, once a backward adds to used gradients."""
 
@@ -111,70 +114,71 @@ class UsedGradients:
 class LastBackward:
     """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
 
-    def __init__(self) -> None:
-        self.weights_version = -1
-        """The version of the probe itself; -1 after a clear."""
-        self.weights: Tensor | None = None
-        """A copy of the probe itself, once a clear has dropped something."""
-        self.finite = True
-        """No inf or nan was seen in the gradients; they are looked at once a clear has dropped something."""
-        self.grad: weakref.ref[Tensor] | None = None
-        self.grad_version = -1
-        """The gradient of the probe and its version, since a clear has dropped something."""
-        self.sample: Tensor | None = None
-        """The smallest parameter, once a scaler is used: it shows whether the program divides by hand."""
-        self.scaled: Tensor | None = None
-        """A copy of its gradient, if the loss was scaled."""
+    weights_version = -1
+    """The version of the probe itself; -1 after a clear."""
+    weights: Tensor | None = None
+    """A copy of the probe itself, once a clear has dropped something."""
+    finite = True
+    """No inf or nan was seen in the gradients; they are looked at once a clear has dropped something."""
+    grad: weakref.ref[Tensor] | None = None
+    grad_version = -1
+    """The gradient of the probe and its version, since a clear has dropped something."""
+    sample: Tensor | None = None
+    """The smallest parameter, once a scaler is used: it shows whether the program divides by hand."""
+    scaled: Tensor | None = None
+    """A copy of its gradient, if the loss was scaled."""
 
 
 class Stepping:
     """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
 
+    began_at = 0
+    """How many backward calls there had been when the running step began."""
+    depth = 0
+    """How many steps of it are running, one inside the other."""
+    inner_stepped = False
+    """In the running step, another optimizer of the subject has stepped."""
+    held_clear: Zero | None = None
+    """A clear of the running step, not posted yet: it may come after the step has used them."""
+    optimizer = 0
+    """The identity of the optimizer that has stepped last."""
+    same_optimizer = True
+    """Whether that one had stepped the time before, too."""
+    scaled_optimizer = 0
+    """The identity of the optimizer that a scaler has last unscaled or stepped."""
+    norms: dict[int, float] | None = None
+    """By identity of the parameter: the norms that the last step used; None until a step has come with no backward before it."""
+    measured: Measured | None = None
+    """What the running step should use, and what it uses, if that is more."""
+    repeated_at = -1
+    """How many backward calls there had been when a step last used the same again."""
+    clipped = False
+    """Whether the gradients that the last step used had been clipped, as far as is known."""
+    cleared = False
+    """Whether the program has cleared the gradients since the last step that had nothing to use."""
+    empty_at = -1
+    """How many backward calls there had been at the last step that had nothing to use."""
+
     def __init__(self) -> None:
-        self.began_at = 0
-        """How many backward calls there had been when the running step began."""
-        self.depth = 0
-        """How many steps of it are running, one inside the other."""
-        self.inner_stepped = False
-        """In the running step, another optimizer of the subject has stepped."""
-        self.held_clear: Zero | None = None
-        """A clear of the running step, not posted yet: it may come after the step has used them."""
-        self.optimizer = 0
-        """The identity of the optimizer that has stepped last."""
-        self.same_optimizer = True
-        """Whether that one had stepped the time before, too."""
-        self.scaled_optimizer = 0
-        """The identity of the optimizer that a scaler has last unscaled or stepped."""
-        self.norms: dict[int, float] | None = None
-        """By identity of the parameter: the norms that the last step used; None until a step has come with no backward before it."""
         self.left: dict[int, float] = {}
         """By identity: the norms of used gradients that the last step used beside new ones of others."""
-        self.measured: Measured | None = None
-        """What the running step should use, and what it uses, if that is more."""
-        self.repeated_at = -1
-        """How many backward calls there had been when a step last used the same again."""
-        self.clipped = False
-        """Whether the gradients that the last step used had been clipped, as far as is known."""
-        self.cleared = False
-        """Whether the program has cleared the gradients since the last step that had nothing to use."""
-        self.empty_at = -1
-        """How many backward calls there had been at the last step that had nothing to use."""
 
 
 class Finiteness:
     """Whether a subject's numbers are finite (`finite_check`)."""
 
+    suspicious = False
+    """A parameter was not finite: the gradients of every step are looked at."""
+    known: bool | None = None
+    """Whether the gradients of the latest step that is known about were finite."""
+    turn = 0
+    """How many looks there were: each is at another parameter."""
+    vain = skip = 0
+    """How often suspicious gradients were finite after all; and how many looks are skipped because of that."""
+
     def __init__(self) -> None:
-        self.suspicious = False
-        """A parameter was not finite: the gradients of every step are looked at."""
-        self.known: bool | None = None
-        """Whether the gradients of the latest step that is known about were finite."""
         self.fetching: list[Any] = []
         """Numbers that have not arrived, as `finite_check.Fetched`."""
-        self.turn = 0
-        """How many looks there were: each is at another parameter."""
-        self.vain = self.skip = 0
-        """How often suspicious gradients were finite after all; and how many looks are skipped because of that."""
 
     def calm(self) -> None:
         """The gradients are finite."""
@@ -187,27 +191,28 @@ class Finiteness:
 class Leak:
     """What another subject's backward has left in this one, and its step has used (`missing_detach`)."""
 
+    lender = ""
+    """The name of the other subject."""
+    lent = False
+    """It is there: this subject has neither stepped nor been cleared since."""
+    site: Site | None = None
+    """The backward that left it."""
+    crossed = False
+    """A backward of this subject, which reaches the other one too, has added to it."""
+    rounds = 0
+    """How many steps in a row have used such a sum."""
+    opposed = 0
+    """How many of them in a row had parts that point against each other."""
+    apart = False
+    """The other subject's window also has a part that does not come through this one."""
+    walks = 0
+    """How many graphs were walked to see that."""
+    together: frozenset[str] = NOBODY
+    """The subjects that every backward since the clear has reached."""
+
     def __init__(self) -> None:
-        self.lender = ""
-        """The name of the other subject."""
-        self.lent = False
-        """It is there: this subject has neither stepped nor been cleared since."""
-        self.site: Site | None = None
-        """The backward that left it."""
-        self.crossed = False
-        """A backward of this subject, which reaches the other one too, has added to it."""
         self.kept: dict[int, Tensor] = {}
         """Copies of it, by the identity of the parameter, once the rest holds."""
-        self.rounds = 0
-        """How many steps in a row have used such a sum."""
-        self.opposed = 0
-        """How many of them in a row had parts that point against each other."""
-        self.apart = False
-        """The other subject's window also has a part that does not come through this one."""
-        self.walks = 0
-        """How many graphs were walked to see that."""
-        self.together: frozenset[str] = NOBODY
-        """The subjects that every backward since the clear has reached."""
         self.returned: set[str] = set()
         """The subjects whose backward has added to this one since its clear, after it had lent."""
 
@@ -227,6 +232,15 @@ class Leak:
 class Subject:
     """A set of parameters that optimizers step."""
 
+    _names: dict[int, str] | None = None
+    cleared = False
+    """Whether the program has ever cleared gradients of it."""
+    lane: Any = None
+    """The thread that drives it, as a `lanes.ThreadLane`; None until one does."""
+    shared: Any = None
+    """What ranks share of it, as a `ranks.sync.Shared`, as far as that was known then."""
+    shared_at = -1
+
     def __init__(self, name: str, params: list[Tensor], track: Track) -> None:
         self.name = name
         self.params = params
@@ -234,26 +248,18 @@ class Subject:
         self.ids = frozenset(map(id, params))
         self.whole = not gradient_values.any_is_sharded(params)
         """Whether each of them is whole in this process."""
-        self._names: dict[int, str] | None = None
         self.owners: set[int] = set()
         """The identities of the optimizers that step them."""
         self.covers: list[Subject] = []
         """Other subjects, all of whose parameters are among these."""
         self.overlaps: list[Subject] = []
         """Other subjects that share some of these."""
-        self.cleared = False
-        """Whether the program has ever cleared gradients of it."""
-        self.lane: Any = None
-        """The thread that drives it, as a `lanes.ThreadLane`; None until one does."""
         self.probe = Probe(params)
         self.used = UsedGradients()
         self.last_backward = LastBackward()
         self.stepping = Stepping()
         self.finite = Finiteness()
         self.leak = Leak()
-        self.shared: Any = None
-        """What ranks share of it, as a `ranks.sync.Shared`, as far as that was known then."""
-        self.shared_at = -1
 
     def leave_loop(self) -> None:
         """Brings its state up to date: its next call is handled in the ordinary way."""
@@ -335,6 +341,9 @@ class _Known(NamedTuple):
 class Subjects:
     """Finds the subject of an optimizer at the cost of a look-up."""
 
+    generation = 0
+    """Another number whenever a subject has come or gone."""
+
     def __init__(
         self,
         begun: Callable[[str], Track],
@@ -353,8 +362,6 @@ class Subjects:
         self._by_params: dict[frozenset[int], Subject] = {}
         self._owned: set[int] = set()
         """The identities of the parameters of all subjects."""
-        self.generation = 0
-        """Another number whenever a subject has come or gone."""
         self._modules: dict[int, tuple[weakref.ref[Any], int, Among]] = {}
         self._clips: dict[object, Among] = {}
         """By the parameters that are clipped together: whose they are."""

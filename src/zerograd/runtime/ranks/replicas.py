@@ -52,6 +52,17 @@ class Replicas:
     made = 0
     """How many there were in this process: each has its own keys in the store."""
 
+    _lost_because = ""
+    """Why the ranks are not compared any more."""
+    _compared = 0
+    """How many fingerprints were compared."""
+    _shares = _follows = False
+    """Whether ranks share anything at all, and whether another rank is the first of them."""
+    _known_versions = ""
+    _group: Any = None
+    _store: Any = None
+    _comparisons: weakref.WeakKeyDictionary[Subject, _Comparison] | None = None
+
     def __init__(
         self,
         torch: Any,
@@ -61,21 +72,11 @@ class Replicas:
     ) -> None:
         """`problem` is called with why ranks cannot be compared, and whether that is an error of the run."""
         self._setting = "default"
-        self._lost_because = ""
-        """Why the ranks are not compared any more."""
-        self._compared = 0
-        """How many fingerprints were compared."""
-        self._shares = self._follows = False
-        """Whether ranks share anything at all, and whether another rank is the first of them."""
         self._scaler = scaler
         self._problem = problem
         self._torch = torch
         Replicas.made += 1
         self._number = Replicas.made
-        self._known_versions = ""
-        self._group: Any = None
-        self._store: Any = None
-        self._comparisons: weakref.WeakKeyDictionary[Subject, _Comparison] | None = None
         self._found: dict[str, list[Diverged]] = {}
         self._seen: dict[str, int] = {}
 

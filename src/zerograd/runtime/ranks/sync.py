@@ -34,6 +34,14 @@ _NONE = (_NOTHING, _NOTHING)
 class Wrapper:
     """One module under DDP."""
 
+    due: bool | None = None
+    """Whether the next backward synchronises; None before the first forward."""
+    forwards = 0
+    """How many there were since the last step."""
+    used_by = 0
+    """The number of the backward that followed the last forward: a second one does not synchronise."""
+    off: Site | None = None
+
     def __init__(self, module: Any, *, known: bool) -> None:
         self.module = weakref.ref(module)
         self.group = module.process_group
@@ -43,13 +51,6 @@ class Wrapper:
         }
         self.known = known
         """Whether it was seen from its beginning. If not, its forwards before are not known."""
-        self.due: bool | None = None
-        """Whether the next backward synchronises; None before the first forward."""
-        self.forwards = 0
-        """How many there were since the last step."""
-        self.used_by = 0
-        """The number of the backward that followed the last forward: a second one does not synchronise."""
-        self.off: Site | None = None
 
     @property
     def averages(self) -> bool:
@@ -65,6 +66,12 @@ class Wrapper:
 class Shared:
     """What ranks share of one subject."""
 
+    syncs = 0
+    """How many backward calls were synchronised."""
+    steps = 0
+    strayed = False
+    """A step has used gradients that were not shared: from then on ranks are expected to differ."""
+
     def __init__(self, params: list[Tensor], wrappers: list[Wrapper]) -> None:
         self.params = params
         self.wrappers = wrappers
@@ -72,19 +79,25 @@ class Shared:
         """The wrapper, if there is only one."""
         self.volume = sum(one.numel() * one.element_size() for one in params if one.requires_grad)
         self.numbers = sum(one.numel() for one in params)
-        self.syncs = 0
-        """How many backward calls were synchronised."""
-        self.steps = 0
         self.last: tuple[Backward, Backward] = _NONE
         """The event of the last backward that was synchronised, without and with that annotation."""
-        self.strayed = False
-        """A step has used gradients that were not shared: from then on ranks are expected to differ."""
         modules = [wrapper.module() for wrapper in wrappers]
         self.first_window_syncs = any(getattr(one, "static_graph", False) for one in modules)
 
 
 class RankSync:
     """Listens to wrappers, forwards and collectives, and annotates backward events with what was shared."""
+
+    active = False
+    """Whether there is anything that ranks share."""
+    _sharded: list[weakref.ref[Any]] | None = None
+    _off: weakref.WeakKeyDictionary[Any, Site] | None = None
+    """The modules under FSDP2 whose synchronisation is switched off, and where that was done."""
+    _generation = 0
+    _sent = 0
+    _number = 0
+    """The number of the backward that is running, or has run last."""
+    _latest: Backward | None = None
 
     def __init__(
         self,
@@ -97,8 +110,6 @@ class RankSync:
         heard: Callable[..., Any],
     ) -> None:
         """Calls `met` when the ranks form a process group, `shares_more` when they share more."""
-        self.active = False
-        """Whether there is anything that ranks share."""
         self.met = met
         self.heard = heard
         self._shares_more = shares_more
@@ -106,14 +117,6 @@ class RankSync:
         self._places = places
         self._events = cache
         self._wrappers: list[Wrapper] = []
-        self._sharded: list[weakref.ref[Any]] | None = None
-        self._off: weakref.WeakKeyDictionary[Any, Site] | None = None
-        """The modules under FSDP2 whose synchronisation is switched off, and where that was done."""
-        self._generation = 0
-        self._sent = 0
-        self._number = 0
-        """The number of the backward that is running, or has run last."""
-        self._latest: Backward | None = None
 
     # Called by the patches of torch.distributed
 
