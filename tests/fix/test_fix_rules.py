@@ -82,7 +82,8 @@ def test_a_repaired_case_has_less_to_find_and_nothing_new(
         assert all(errors[1].count(code) <= errors[0].count(code) for code in set(errors[1]))
         assert after.problems == before.problems
         if not done.fixed:
-            assert done.document == document
+            assert done.document == document  # another repair would do the same
+            continue
         again = repair(done.document, lambda finding: finding.certain, unsafe=unsafe)
         assert (again.document, again.fixed) == (done.document, [])
 

@@ -85,7 +85,7 @@ def test_disable_takes_back_what_enable_has_written(enabled: Environment, tmp_pa
     assert done.stdout == f"{enabled.start_file} is removed.\n"
     assert not enabled.start_file.exists()
     again = enabled.run("-m", "zerograd", "disable", cwd=tmp_path)
-    assert (again.returncode, again.stdout[:22]) == (0, "nothing to take back: ")
+    assert (again.returncode, again.stdout[:22]) == (0, "nothing to undo: there")
 
 
 @pytest.mark.parametrize("variables", [{}, {"ZEROGRAD": ""}, {"ZEROGRAD": "off"}])

@@ -86,7 +86,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--write-baseline", metavar="FILE", help="write all findings to a file, and exit with 0"
     )
     baseline.add_argument(
-        "--baseline", metavar="FILE", help="count the findings of this file, and do not show them"
+        "--baseline",
+        metavar="FILE",
+        help="hide the findings that this file lists, and only count them",
     )
     old.add_argument(
         "--diff-base",

@@ -8,10 +8,10 @@ COMMANDS = {
     "report": "make a web page of a recorded run: findings, timeline, gradient norms",
     "server": "show findings in an editor, by the Language Server Protocol",
     "mcp": "serve coding agents: check, explain and fix as tools (Model Context Protocol)",
-    "enable": "watch whatever runs in this environment, where the variable ZEROGRAD asks for it",
-    "disable": "take back what enable has done",
+    "enable": "let the variable ZEROGRAD watch every program of this environment",
+    "disable": "undo zerograd enable",
     "explain": "print a rule's page, or list all rules",
-    "doctor": "say what is installed, what is checked and watched here, and what not",
+    "doctor": "say what is installed, and what can be checked and watched here",
     "learn": "a course on gradients, computed while you watch",
 }
 """Each subcommand and its purpose."""

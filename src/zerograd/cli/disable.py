@@ -10,9 +10,7 @@ from zerograd.cli.output import COULD_NOT, say
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `disable`: there are none of its own."""
-    parser.description = (
-        "Takes back `zerograd enable`: the variable ZEROGRAD has no effect any more."
-    )
+    parser.description = "Undoes `zerograd enable`: the variable ZEROGRAD has no effect any more."
     parser.epilog = "exit: 0, or 2 if the file cannot be removed"
 
 
@@ -30,5 +28,5 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(f"{path} is removed.")
     if not found and not arguments.quiet:
-        print(f"nothing to take back: there is no {' and no '.join(places())}")
+        print(f"nothing to undo: there is no {' and no '.join(places())}")
     return 0

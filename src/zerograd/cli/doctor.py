@@ -18,7 +18,7 @@ _LIBRARIES = ("pytest", "ipython", "lightning", "pytorch-lightning", "transforme
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `doctor`: there are none."""
-    parser.description = "Says what is installed, what is checked and watched here, and what not."
+    parser.description = "Says what is installed, and what can be checked and watched here."
     parser.epilog = "exit: 0, also if torch is missing: check does not need it"
 
 

@@ -12,7 +12,7 @@ examples:
   ZEROGRAD=warn python train.py           findings are printed as they happen
   ZEROGRAD=raise sbatch job.sh            stop at the first error; no command line has to change
   ZEROGRAD=collect torchrun train.py      one report at the end; ranks and child processes included
-  zerograd disable                        take it back
+  zerograd disable                        undo it
 
 ZEROGRAD is warn, raise, collect or off. without it nothing is watched, and nothing is loaded.
 python reads the file at every start; the check of the variable takes microseconds. a program that is
@@ -25,7 +25,7 @@ exit: 0, or 2 if the file cannot be written
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `enable`."""
-    parser.description = "Lets the variable ZEROGRAD watch whatever runs in this environment."
+    parser.description = "Lets the variable ZEROGRAD watch every program of this environment."
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--user", action="store_true", help="for all environments of this Python and this user"
@@ -52,5 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.quiet:
         return 0
     print(f"{path} is written: every Python there now looks at the variable ZEROGRAD.")
-    print("ZEROGRAD=warn python train.py watches a program; zerograd disable takes it back.")
+    print("ZEROGRAD=warn python train.py watches a program; zerograd disable undoes it.")
     return 0

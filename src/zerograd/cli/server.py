@@ -25,7 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add_check_rules(parser.add_argument_group("rules"))
     # Many editors add it to the command of every server.
-    parser.add_argument("--stdio", action="store_true", help="what the server does anyway")
+    parser.add_argument(
+        "--stdio", action="store_true", help="the only way it speaks; editors pass this option"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -81,13 +81,17 @@ def repair(
             continue
         finding, key = todo[0]
         tried.add(key)
-        fix = with_fix(done.document, finding, done.result, tries).fix
+        looked_at = with_fix(done.document, finding, done.result, tries)
+        fix = looked_at.fix
         if fix is not None and (fix.safe or unsafe):
             done.fixed.append(finding)
             originals.repaired(key)
             moved = True
             done.document = done.document.edited(fix.edits)
             done.result = result_for_bytes(done.document.data, document.path)
+        else:
+            found = (looked_at if one is finding else one for one in done.result.findings)
+            done.result = replace(done.result, findings=tuple(found))
     done.result = with_fixes(done.document, done.result, wanted, tries)
     return done
 
@@ -140,8 +144,8 @@ def with_fixes(
     """The result with a fix for each wanted finding, or with the reason why it has none."""
     tries = tries or Tries()
     findings = tuple(
-        with_fix(document, finding, result, tries) if wanted(finding) else finding
-        for finding in result.findings
+        one if one.fix or one.refused or not wanted(one) else with_fix(document, one, result, tries)
+        for one in result.findings
     )
     return replace(result, findings=findings)
 
