@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from zerograd.core.automaton import UNLIMITED, Automaton
+from zerograd.core.events import Backward, Site, Step
 from zerograd.core.lifecycle import START, State
 from zerograd.core.records import dataclass, field
 from zerograd.core.rule import Rule, Violation
@@ -156,6 +157,8 @@ class Result:
     """How many configurations were gone through."""
     unreached: bool = False
     """Some code is reached only by paths with too many decisions: nobody has looked at it."""
+    missed: frozenset[Site] = frozenset()
+    """The backwards and steps that no path has come to."""
 
 
 @dataclass
@@ -500,7 +503,13 @@ def explore(
         search.run(flow, {(first, known): {frozenset()}})
     spent = budget - search.budget
     outcomes = [] if search.cut else search.outcomes()
-    return Result(outcomes, search.cut, spent, search.leaves_out)
+    missed = frozenset(
+        part.event.site
+        for part in walk(flow)
+        if isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
+        if id(part) not in search.reached
+    )
+    return Result(outcomes, search.cut, spent, search.leaves_out, missed)
 
 
 def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[WindowTrial]) -> bool:

@@ -400,7 +400,7 @@ def _with_far_thresholds(flow: Flow, counting: Counting) -> Flow:
         if not isinstance(test, Op):
             return test
         if _asks_far(test, counting):
-            args = (one if isinstance(one, Const) else Opaque(logic.show(one)) for one in test.args)
+            args = (one if isinstance(one, Const) else _unknown(one) for one in test.args)
             return replace(test, args=tuple(args))
         return replace(test, args=tuple(map(unknown, test.args)))
 
@@ -411,14 +411,20 @@ def _with_far_thresholds(flow: Flow, counting: Counting) -> Flow:
     return again(flow)
 
 
+def _unknown(expr: Expr) -> Expr:
+    return Opaque(f"the value of {logic.show(expr)}")
+
+
 def _asks_far(test: Expr, counting: Counting) -> bool:
     """Whether a test compares a count with a number that it does not reach in the batches that are executed."""
     if not isinstance(test, Op) or test.op not in ("<", "<=", ">", ">="):
         return False
     limits = [one.value for one in test.args if isinstance(one, Const)]
-    far = any(isinstance(one, (int, float)) and one > MOST_BATCHES for one in limits)
+    if not any(isinstance(one, (int, float)) and one > MOST_BATCHES for one in limits):
+        return False
     read = logic.reads(test)
-    return far and bool(read) and read <= counting.counters - counting.downward
+    counts = bool(read) and read <= counting.counters - counting.downward
+    return counts or any(map(is_size, test.args))
 
 
 def _backwards(flow: Flow) -> int:

@@ -10,7 +10,7 @@ from zerograd.core.finding import Note
 from zerograd.core.records import replace
 from zerograd.core.rule import Rule, Windows
 from zerograd.core.training_loop import NotFollowed
-from zerograd.explore.explore import Outcome, WindowTrial, explore
+from zerograd.explore.explore import Outcome, Result, WindowTrial, explore
 from zerograd.explore.flow import Emit, Flow, Loop, Seq, events_in, find, walk
 from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
@@ -182,9 +182,15 @@ class RootSearch:
 
         What is found counts only if `provided` is true.
         """
-        results = []
-        for window in windows or (None,):
+        results: list[Result] = []
+        for window in (*windows, None) if windows else (None,):
             asked = rules
+            if window is None and windows:
+                # What no window has come to is looked at as if its guards could have either outcome.
+                missed = [result.missed for result in results]
+                if not missed or not frozenset.intersection(*missed):
+                    continue
+                asked = [rule for rule in rules if rule.single]
             if window is not None and window.length == SINGLE:
                 asked = [rule for rule in rules if rule.single]
             if window is not None and not (window.ends_seen and self.ends_seen):

@@ -1,6 +1,7 @@
 """The parameters of optimizers by name, where they cannot be seen: `opt_gen` steps `gen`, `optimizerD` steps `netD`.
 
-Only if each of several optimizers has a name that fits one module, and no two of them the same one.
+A module that keeps an optimizer is what the optimizer steps: `gen.optimizer` steps `gen`. Only if each of several
+optimizers fits one module, and no two of them the same one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def with_named_parameters(
     found: dict[Key, Key] = {}
     for one in unseen:
         words = _words(one.key)
+        if not words and (keeper := Key(one.key[:-1])) in modules:
+            found[one.key] = keeper
+            continue
         akin = [key for key in modules if _are_akin(words, _words(key))]
         if len(akin) != 1 or not _fit(words, _words(akin[0])):
             return subjects

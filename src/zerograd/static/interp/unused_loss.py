@@ -33,11 +33,11 @@ from zerograd.static.read.syntax_tree import (
 )
 
 _CRITERION = pattern(r"(^|\.|_)(crit(erion)?|loss_(fn|func\w*))$", re.IGNORECASE)
-_COMPUTES = pattern(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum)$")
+_COMPUTES = pattern(r"(^|\.)(F|functional)\.\w+$|\.(mean|sum|mul|div)$")
 _TORCH = pattern(r"^(torch|F|nn\.functional)\.\w+$")
 _PASSES_ON = frozenset(
     {"mean", "sum", "cpu", "cuda", "to", "float", "double", "half", "squeeze", "view", "reshape",
-     "clone", "abs", "sqrt", "contiguous"}
+     "clone", "abs", "sqrt", "contiguous", "mul", "div", "neg"}
 )  # fmt: skip
 """Methods of a loss whose result is the loss still."""
 _READS = frozenset({"float", "int", "isnan", "isfinite", "isinf", "update", "add_scalar", "scalar"})
@@ -88,7 +88,7 @@ def idle_loss(
     for node in nodes(around):
         if isinstance(node, ast.Assign):
             for name in _stored(node.targets):
-                if isinstance(node.value, _COMPUTED) and not _is_collection(node.value):
+                if isinstance(_whole(node.value), _COMPUTED) and not _is_collection(node.value):
                     assigned[name] = node
                 elif isinstance(node.value, (ast.Attribute, ast.Subscript)):
                     parts.append((name, re.split(r"[.\[]", text_of(node.value))[0], node))
@@ -180,7 +180,7 @@ def _is_loss(name: str, assignment: ast.AST, clear: bool) -> bool:
         return not any(isinstance(node, ast.Compare) for node in nodes(value))
     if not isinstance(value, ast.Call):
         return False
-    function = text_of(value.func)
+    function = text_of(value.func).removesuffix(".forward")
     return bool(_CRITERION.search(function) or vocabulary.LOSS.search(last_name(function)))
 
 
@@ -204,6 +204,13 @@ def _is_collection(node: ast.expr) -> bool:
     """Whether a value is a new dictionary, list or meter: a container of losses is not a loss."""
     name = called_name(node) if isinstance(node, ast.Call) else ""
     return name in ("dict", "list", "zip") or name.endswith(("Dict", "dict", "Meter"))
+
+
+def _whole(node: ast.expr) -> ast.expr:
+    """What a value is a part of: the call in `model(x)["loss"]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node
 
 
 def _stored(targets: list[ast.expr]) -> Iterator[str]:
@@ -234,6 +241,8 @@ def _may_run_backward(node: ast.Call) -> bool:
         return False  # a backward that is called was seen
     if vocabulary.RUNS_BACKWARD.search(name) or owner.endswith("schedule"):
         return True
+    if not owner and hasattr(builtins, name):
+        return False
     handed = (text_of(arg) for arg in arguments(node))
     return name not in registry.CLIPS and any(map(_can_run_backward, handed))
 

@@ -76,7 +76,8 @@ KEEPS = pattern(r"attach|privac|private|patch", re.IGNORECASE)
 """Unseen functions with such names change for good what the step of an optimizer does."""
 
 RUNS_BACKWARD = pattern(
-    r"backward|train_(?!loss)|training(?!_loss)|_step$|closure|fit|learn|pipeline", re.IGNORECASE
+    r"backward|^(?!set_).*train_(?!loss)|training(?!_loss)|_step$|closure|fit|learn|pipeline",
+    re.IGNORECASE,
 )
 """Unseen functions with such names may run the backward themselves."""
 
