@@ -364,7 +364,8 @@ def pace(
     called = guards.lengths | _micro_batches(flow) | lengths
     if not called:
         return flow, ()
-    if any(_asks_far(part, counting) for test in _tests(flow) for part in logic.parts(test)):
+    asked = (alt.test for alt in walk(flow) if isinstance(alt, Alt))
+    if any(_asks_far(part, counting) for test in asked for part in logic.parts(test)):
         flow = _with_far_thresholds(flow, counting)
         guards = _Guards(counting)
         guards.visit(flow, (), ())
