@@ -254,7 +254,8 @@ class Effects:
         may = any(isinstance(part, Fn) for part in handed)
         if not vocabulary.is_benign(name):
             named = vocabulary.RUNS_BACKWARD.search(name) and not SCHEDULER.search(name)
-            acts = self.mode.statement is node or (owner is not None and name not in OF_TENSORS)
+            computes = owner is None or name in OF_TENSORS or name == "forward"
+            acts = self.mode.statement is node or not computes
             done = acts and any(map(_is_computed, handed))
             may |= bool(named) or done or any(map(self._has_backward, handed))
         if may:
