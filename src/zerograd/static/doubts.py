@@ -17,12 +17,12 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decision, weight
 from zerograd.explore.explore import Outcome
-from zerograd.explore.flow import Alt, Flow, find
+from zerograd.explore.flow import Alt, Flow, Loop, find
 from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
-from zerograd.static.read.keys import AllocationSite, Key
+from zerograd.static.read.keys import RESULT, AllocationSite, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.syntax_tree import called_name, nodes
 from zerograd.static.roots import Root
@@ -38,6 +38,10 @@ class Doubts:
         """Whether the root is read as called again and again."""
         self.own_backwards: frozenset[Site] | None = None
         """Those that are taken to reach the subject that is explored; None if none has to."""
+        self.own_clears: frozenset[Site] = frozenset()
+        """Those that are taken to reach it."""
+        self.others: list[SubjectKeys] = []
+        """What else is stepped."""
 
     def applied(self, outcome: Outcome, subject: SubjectKeys | None, flow: Flow) -> Outcome:
         """The violation; with two decisions more, so that it is only possible, if something speaks against it."""
@@ -64,6 +68,8 @@ class Doubts:
             return "the setting that chooses the backward enables the scaler"
         if rule.outlives_calls and known.registered:
             return "a function that clears is registered"
+        if rule.outlives_calls and (doubt := self.other_clear(violation, subject, flow)):
+            return doubt
         if not rule.misses_backward or self.own_backwards is None:
             return ""
         if subject.key in known.own_steps:
@@ -75,6 +81,29 @@ class Doubts:
         if subject.key.is_by_hand:
             return "it is moved and moved back by hand" if _is_moved_twice(violation, flow) else ""
         return "gradients are used by hand" if self.is_by_hand(violation) else ""
+
+    def other_clear(self, violation: Violation, subject: SubjectKeys, flow: Flow) -> str:
+        """A clear that runs where one is missed, and of which it is not known that it clears something else."""
+        for act in _between(violation, flow):
+            if not isinstance(act.event, Zero) or act.event.site in self.own_clears:
+                continue
+            if not all(self.is_another(key, subject) for key in act.whose):
+                return f"`{act.event.call}` in line {act.event.site.line} clears it, too"
+        return ""
+
+    def is_another(self, key: Key, subject: SubjectKeys) -> bool:
+        """Whether a cleared object is known not to be the subject, nor what it steps.
+
+        It is stepped itself, or is what another optimizer steps; or both optimizers are made here, over different objects.
+        """
+        stepped = [subject.beside, *({one.key, *(one.params or ())} for one in self.others)]
+        if any(key.overlaps(one) for keys in stepped for one in keys):
+            return True
+        known = self.root.interpreter.known
+        mine, its = subject.params, known.params.get(key)
+        if key == RESULT or key in known.fresh:
+            return True
+        return bool(mine and its) and not any(a.overlaps(b) for a in mine or () for b in its or ())
 
     def is_tried(self, subject: SubjectKeys, flow: Flow) -> bool:
         """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
@@ -278,6 +307,21 @@ def _gap(violation: Violation) -> tuple[Site | None, Site]:
 
 def _holds(node: ast.AST, site: Site) -> bool:
     return getattr(node, "lineno", site.line + 1) <= site.line <= getattr(node, "end_lineno", 0)
+
+
+def _between(violation: Violation, flow: Flow) -> list[Act]:
+    """What runs between the step that has used gradients and the backward that adds to them."""
+    ends = {violation.site, *(note.site for note in violation.notes[:1])}
+    within = flow
+    for loop in find(flow, Loop):
+        if ends <= {act.event.site for act in acts_in_order(loop)}:
+            within = loop  # an inner loop comes later
+    acts = [*acts_in_order(within)]
+    sites = [act.event.site for act in acts]
+    if not violation.notes or violation.site not in sites or violation.notes[0].site not in sites:
+        return []
+    start, end = sites.index(violation.notes[0].site), sites.index(violation.site)
+    return acts[start:end] if start < end else [*acts[start:], *acts[:end]]
 
 
 def _statements(tree: ast.Module) -> list[ast.stmt]:

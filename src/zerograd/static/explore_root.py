@@ -114,6 +114,12 @@ class RootSearch:
         self.doubts.own_backwards = frozenset(
             part.event.site for part in find(flow, Emit) if isinstance(part.event, Backward)
         )
+        self.doubts.own_clears = frozenset(
+            part.event.site
+            for part in walk(flow)
+            if isinstance(part, Emit) and isinstance(part.event, Zero)
+        )
+        self.doubts.others = others
         if windows:
             flow = excused(flow, self.flow, windows[0].symbols)
         events = events_in(flow)

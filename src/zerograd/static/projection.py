@@ -273,9 +273,7 @@ class View:
 
     def branch(self, alt: Alt, needed: Mapping[Variable, bool]) -> Flow | None:
         asked, present = alt.exists or (None, True)
-        if isinstance(asked, Key) and (self.is_mine(asked) or asked in self.present):
-            return self.project(alt.then if present else alt.orelse, needed)
-        if isinstance(asked, Key) and self.roles.get(asked) is SCALER and self.is_always_scaled():
+        if isinstance(asked, Key) and self.is_there(asked, alt.then if present else alt.orelse):
             return self.project(alt.then if present else alt.orelse, needed)
         busy = self.busy
         then = self.project(alt.then, needed)
@@ -304,6 +302,23 @@ class View:
             free=free,
             changing=changing,
             optional=alt.optional or (settled and orelse is None and self.is_the_clear(then)),
+        )
+
+    def is_there(self, asked: Key, arm: Flow) -> bool:
+        """Whether an object that a test asks for exists: the subject, what it steps, or a scaler that is used.
+
+        An arm that only clears the object leaves nothing out where there is no object.
+        """
+        if self.is_mine(asked) or asked in self.present:
+            return True
+        if self.roles.get(asked) is SCALER:
+            return self.is_always_scaled()
+        if any(param.is_inside(asked) for param in self.subject.params or ()):
+            return True
+        acts = [part for part in walk(arm) if isinstance(part, Act)]
+        return bool(acts) and all(
+            isinstance(act.event, Zero) and all(key.is_inside(asked) for key in act.whose)
+            for act in acts
         )
 
     def is_always_scaled(self) -> bool:

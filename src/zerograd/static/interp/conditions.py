@@ -30,7 +30,7 @@ from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Item, Key, KeyPart
 from zerograd.static.read.syntax_tree import Function, nodes, parameter_names, text_of
-from zerograd.static.read.values import Fn, Frame, Lit, Thing
+from zerograd.static.read.values import Fn, Frame, KnownDict, Lit, Many, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -73,6 +73,10 @@ _SAME = {"is": True, "==": True, "is not": False, "!=": False}
 
 _SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.Call)
 """Kinds of tests that a literal may settle."""
+
+
+_COLLECTIONS = {Many: ("list", "tuple", "Sequence", "Iterable"), KnownDict: ("dict", "Mapping")}
+"""By kind of a known collection: the classes that it may be an instance of."""
 
 
 class Conditions:
@@ -143,6 +147,11 @@ class Conditions:
         if isinstance(func, ast.Attribute) and isinstance(first, ast.Constant):
             if func.attr == "get":
                 return self._name(ast.Subscript(func.value, first, ast.Load()))
+        if text_of(func) == "isinstance" and len(node.args) == 2:
+            kind = _COLLECTIONS.get(type(self.evaluator.peek(node.args[0])))
+            if kind is not None:
+                # A function that asks for a list is handed one, or it would wrap what it is handed.
+                return Const(any(name in kind for name in _names_of(node.args[1])))
         return self._predicate(node) or self._opaque(node)
 
     def _predicate(self, node: ast.expr) -> Expr | None:
@@ -381,6 +390,12 @@ def _only_test(function: Function) -> ast.expr | None:
         return None
     changes = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
     return None if any(isinstance(part, changes) for part in nodes(returned)) else returned
+
+
+def _names_of(node: ast.expr) -> list[str]:
+    """The names of the classes that `isinstance` is asked for."""
+    asked = node.elts if isinstance(node, ast.Tuple) else [node]
+    return [text_of(one).rpartition(".")[2] for one in asked]
 
 
 def _is_computed(node: ast.Call) -> bool:
