@@ -327,10 +327,11 @@ class View:
         return bool(scaled) and all(one is True for one in scaled)
 
     def is_the_clear(self, arm: Flow | None) -> bool:
-        """Whether an arm contains every clear of the subject, and nothing else."""
-        events = events_in(arm or EMPTY)
-        clears = all(isinstance(event, Zero) for event in events)
-        return bool(events) and clears and self.clears == {event.site for event in events}
+        """Whether an arm contains every clear of the subject, and uses nothing."""
+        events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
+        clears = {event.site for event in events if isinstance(event, Zero)}
+        uses = any(isinstance(event, Step) for event in events)
+        return bool(clears) and not uses and self.clears == clears
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
         """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""

@@ -34,6 +34,8 @@ from zerograd.static.read.values import (
 
 _WRAPPER = LibraryCall("step", Steps(Whose.FIRST, scaled=None))
 """What the `step` of an unknown library's object does with an optimizer."""
+_CLEARS_AFTER = ("zero_grad", "set_to_none", "zero_grads")
+"""Arguments of a step that make it clear afterwards."""
 
 
 @dataclass(eq=False)
@@ -105,10 +107,13 @@ class StepCalls:
                 self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         elif closure is None or closure == Lit(None):
             self.effects.step(node, owner.key)
+            if any(one.arg not in ("closure", *_CLEARS_AFTER) for one in node.keywords):
+                # No optimizer of torch takes it: nobody sees what else this one's step does.
+                self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         else:
             # Wrappers that take the loss, or a closure that cannot be seen, may do the rest as well.
             self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
-        if is_constant(keyword(node, "zero_grad", "set_to_none", "zero_grads"), True):
+        if is_constant(keyword(node, *_CLEARS_AFTER), True):
             self.effects.clear(owner, node, to_none=True)
         return Lit(None)
 
