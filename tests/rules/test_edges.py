@@ -473,9 +473,6 @@ BROKEN = {
         ),
     ),
     "a backward onto what another's phase left": Broken("ZG106", (*LENT, STEP), CROSSED),
-    "a backward onto what another's phase alone left": Broken(
-        "ZG106", (ZERO, replace(LEFT, alone=True), OTHERS_STEP, OWN, STEP), CROSSED
-    ),
     "a backward on the line of another's, which reached both": Broken(
         "ZG106",
         (ZERO, LEFT, OTHERS_STEP, replace(OWN, site=at(7)), STEP),
@@ -881,6 +878,7 @@ KEPT = {
     "a clip of what another left": Kept("ZG106", (*LENT, CLIP)),
     "what another left, and nothing added": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, STEP)),
     "what waits for its own step in an open window": Kept("ZG106", (ZERO, LEFT, HOLD, OTHERS_STEP, OWN, STEP)),
+    "what reached no other subject": Kept("ZG106", (ZERO, replace(LEFT, alone=True), OTHERS_STEP, OWN, STEP)),
     "a backward for both": Kept("ZG106", (ZERO, LEFT, OTHERS_STEP, BACKWARD, STEP)),
     "the same backward twice": Kept(
         "ZG106",

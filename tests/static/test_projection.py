@@ -409,8 +409,9 @@ def test_going_on_is_no_decision_where_the_other_arm_leaves(
     assert alt.free == free
 
 
-def test_the_only_clear_behind_a_switch_is_optional() -> None:
-    (alt,) = alts(seen(loop(when(X, ZERO), BACKWARD, STEP)))
+@pytest.mark.parametrize("arm", [ZERO, Seq([ZERO, act(Backward, 7, "model")])])
+def test_the_only_clear_behind_a_switch_is_optional(arm: Flow) -> None:
+    (alt,) = alts(seen(loop(when(X, arm), BACKWARD, STEP)))
     assert alt.optional
 
 

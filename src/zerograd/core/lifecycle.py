@@ -193,9 +193,8 @@ def _is_foreign(state: State, event: Backward) -> bool:
     if state.lent is None:
         return False
     left, step = state.lent
-    # One line of a helper may run the backward of both; only the other's reaches both.
-    is_another = event.site != left.site or not left.alone
-    return is_another and step.through is not False
+    # What reaches this subject alone was not meant for the step of the other one.
+    return not left.alone and step.through is not False
 
 
 def _is_others(state: State, event: Backward) -> bool:

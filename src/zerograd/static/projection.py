@@ -327,11 +327,13 @@ class View:
         return bool(scaled) and all(one is True for one in scaled)
 
     def is_the_clear(self, arm: Flow | None) -> bool:
-        """Whether an arm contains every clear of the subject, and uses nothing."""
+        """Whether an arm contains every clear of the subject, and at most some of its backward calls besides."""
         events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
         clears = {event.site for event in events if isinstance(event, Zero)}
-        uses = any(isinstance(event, Step) for event in events)
-        return bool(clears) and not uses and self.clears == clears
+        fills = {event.site for event in events if isinstance(event, Backward)}
+        if not clears or self.clears != clears or len(clears) + len(fills) < len(events):
+            return False
+        return not fills or not self.feeding <= fills
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
         """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""
