@@ -115,9 +115,7 @@ class RootSearch:
             part.event.site for part in find(flow, Emit) if isinstance(part.event, Backward)
         )
         self.doubts.own_clears = frozenset(
-            part.event.site
-            for part in walk(flow)
-            if isinstance(part, Emit) and isinstance(part.event, Zero)
+            part.event.site for part in find(flow, Emit) if isinstance(part.event, Zero)
         )
         self.doubts.others = others
         if windows:

@@ -315,7 +315,7 @@ class View:
             return self.is_always_scaled()
         if any(param.is_inside(asked) for param in self.subject.params or ()):
             return True
-        acts = [part for part in walk(arm) if isinstance(part, Act)]
+        acts = find(arm, Act)
         return bool(acts) and all(
             isinstance(act.event, Zero) and all(key.is_inside(asked) for key in act.whose)
             for act in acts
@@ -328,12 +328,13 @@ class View:
 
     def is_the_clear(self, arm: Flow | None) -> bool:
         """Whether an arm contains every clear of the subject, and at most some of its backward calls besides."""
-        events = [part.event for part in walk(arm or EMPTY) if isinstance(part, Emit)]
+        events = events_in(arm or EMPTY)
         clears = {event.site for event in events if isinstance(event, Zero)}
         fills = {event.site for event in events if isinstance(event, Backward)}
-        if not clears or self.clears != clears or len(clears) + len(fills) < len(events):
+        if not clears or self.clears != clears:
             return False
-        return not fills or not self.feeding <= fills
+        uses = any(not isinstance(event, (Zero, Backward)) for event in events)
+        return not uses and not (fills and self.feeding <= fills)
 
     def leaves(self, arm: Flow | None, quiet: bool) -> bool:
         """Whether an arm leaves the loop, or skips an iteration in which nothing has happened."""
