@@ -173,7 +173,7 @@ def test_the_summary_counts_what_there_is() -> None:
     assert printed.endswith(
         "b.py:3  problem  does not parse\n\nchecked 1 file: 2 errors, 1 advice, 1 problem\n"
     )
-    assert text.render(Report(files=0)) == "checked no file: nothing to report\n"
+    assert text.render(Report(files=0)) == "nothing to report\n"
     assert text.render(Report(files=2)) == "checked 2 files: nothing to report\n"
 
 

@@ -123,8 +123,8 @@ class NotebookWatch:
             if not was_on:
                 self._end()
         report = self._report()
-        said = text.summary(report).removeprefix("checked no file: ")
-        self._output.show(report, f"watched {steps} step{'' if steps == 1 else 's'}: {said}")
+        shown = f"watched {steps} step{'' if steps == 1 else 's'}: {text.summary(report)}"
+        self._output.show(report, shown)
         result.raise_error()
 
     def _status(self) -> str:
@@ -134,7 +134,7 @@ class NotebookWatch:
             return "zerograd is off; %zerograd on starts it"
         if not self._watching:
             return "zerograd is on, and waits until torch is imported"
-        found = text.summary(Report(self._watch.report.findings)).removeprefix("checked no file: ")
+        found = text.summary(Report(self._watch.report.findings))
         return f"zerograd is on: watched {self._steps()} steps, {found}"
 
     # The watch

@@ -148,7 +148,8 @@ def summary(report: Report) -> str:
         return f"watched {steps}{ranks}: {result}"
     files = f"checked {_count(report.files, 'file', 'files') or 'no file'}"
     if report.loops is None:
-        lines = [f"{files}: {result}"]
+        # Without files it is the report of a watch that is still open, or could not begin.
+        lines = [f"{files}: {result}" if report.files else result]
     else:
         lines = [f"{files}: {_loops(report.loops)}", *([f"found {found}"] if found else [])]
     hidden = (
