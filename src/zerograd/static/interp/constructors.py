@@ -122,6 +122,7 @@ class Constructors:
         """A new tensor that gradients reach."""
         key = self.env.frame.new_key(node)
         self.known.fresh.add(key)
+        self.known.leaves.add(key)
         self.effects.announce(node, key, leaf=True)
         return Thing(key, made=True)
 

@@ -256,17 +256,23 @@ class Effects:
             named = vocabulary.RUNS_BACKWARD.search(name) and not SCHEDULER.search(name)
             computes = owner is None or name in OF_TENSORS or name == "forward"
             acts = self.mode.statement is node or not computes
-            done = acts and any(map(_is_computed, handed))
+            done = acts and any(map(self._is_computed, handed))
             may |= bool(named) or done or any(map(self._has_backward, handed))
         if may:
             sites = (*self.nesting.call_sites, self.emitter.site(node))
             self.nesting.unseen.append(UnseenCall(f"{text_of(node.func)}()", sites))
 
+    def _is_computed(self, value: Value) -> bool:
+        """Whether a value is a tensor that gradients reach: it may be a loss."""
+        if isinstance(value, Thing):
+            return value.key in self.known.leaves
+        return isinstance(value, Tensor) and bool(value.roots or value.maybe)
+
     def _has_backward(self, value: Value) -> bool:
         """Whether unseen code can run a backward with an object or a function that it is handed."""
         if isinstance(value, (Fn, Bound)):
             return True
-        if not isinstance(value, Thing):
+        if not isinstance(value, Thing) or value.key in self.known.leaves:
             return False
         if value.role or value.key == SELF or vocabulary.MODELS.search(value.key.last_name):
             return True
@@ -377,11 +383,6 @@ def _clears(value: Value) -> bool:
     if not isinstance(value, Fn):
         return False
     return any(touch.kind == "zero_grad" for touch in value.module.facts[value.node].touches)
-
-
-def _is_computed(value: Value) -> bool:
-    """Whether a value is computed through something: it may be a loss."""
-    return isinstance(value, Tensor) and bool(value.roots or value.maybe)
 
 
 def _snapshot(value: Value, cleared: frozenset[Key]) -> Value:

@@ -285,6 +285,8 @@ class KnownObjects:
         """Where each optimizer was made."""
         self.fresh: set[Key] = set()
         """Objects that were made in the code, and share nothing with what was there before."""
+        self.leaves: set[Key] = set()
+        """Tensors that were made in the code, and that gradients reach."""
         self.prepared: dict[Key, str] = {}
         """What accelerate or Fabric has prepared, and by which name."""
         self.handed: set[Key] = set()
