@@ -344,6 +344,8 @@ class Calls:
         if optimizers or not role:
             name = text_of(node.func).rsplit(".", 1)[-1]
             self.effects.hand_to_unseen(node, arguments, name)
+            held = self.effects.known.holds.get(callee.key, ())
+            self.effects.note_unseen(node, [*map(Thing, held)], name)
             if callee.key[:1] == SELF and not vocabulary.is_benign(name):
                 self.effects.hand_models(node, arguments)
         last = callee.key.last_name

@@ -88,6 +88,8 @@ class Constructors:
                     return Thing(key_of, Role.OPTIMIZER, self.known.params.get(key_of))
         self.known.roles[key] = Role.OPTIMIZER
         self.known.params[key] = params
+        if name.startswith("torch.optim."):
+            self.known.of_torch.add(key)
         if not self.emitter.quiet:
             self.known.made[key] = self.emitter.site(node)
             if params is None:

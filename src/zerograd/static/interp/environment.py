@@ -283,6 +283,8 @@ class KnownObjects:
         """The classes of the modules whose parameters the code takes."""
         self.made: dict[Key, Site] = {}
         """Where each optimizer was made."""
+        self.of_torch: set[Key] = set()
+        """Optimizers of torch's own classes: their steps do no more than run a closure and use gradients."""
         self.fresh: set[Key] = set()
         """Objects that were made in the code, and share nothing with what was there before."""
         self.leaves: set[Key] = set()

@@ -101,6 +101,9 @@ class StepCalls:
         closure = arguments[0] if node.args or keyword(node, "closure") is not None else None
         if isinstance(closure, Fn):
             self.functions.call(closure, node, [], force=True)
+            if owner.key not in self.known.of_torch:
+                # It may run the backward of what the closure gives back, or compute gradients in its own way.
+                self.effects.note_unseen(node, [closure], "step")
             self.effects.step(node, owner.key)
             if not owner.made and owner.params is None:
                 # Optimizers that need a closure may clear for it.
@@ -187,9 +190,15 @@ def _leaves_out(clip: ast.Call) -> bool:
 
 
 def without_limit(node: ast.Call) -> bool:
-    """Whether a call is handed infinity."""
-    texts = (text_of(arg) for arg in arguments(node))
-    return any(text.replace('"', "'").lower() in _INFINITE for text in texts)
+    """Whether a call is handed infinity, or a number that no norm reaches."""
+    given = arguments(node)
+    if any(isinstance(arg, ast.Constant) and _is_huge(arg.value) for arg in given):
+        return True
+    return any(text_of(arg).replace('"', "'").lower() in _INFINITE for arg in given)
+
+
+def _is_huge(value: object) -> bool:
+    return isinstance(value, (int, float)) and value >= 1e6
 
 
 _INFINITE = frozenset({"float('inf')", "math.inf", "np.inf", "torch.inf", "inf", "numpy.inf"})

@@ -420,7 +420,8 @@ def _statement(node: ast.AST, child: ast.AST, *, once: bool) -> set[str] | None:
 def clears_before(loop: ast.AST, line: int) -> list[ast.Call]:
     """The clears from which an iteration of a loop goes straight on to the step in this line."""
     found: list[ast.Call] = []
-    for node in reversed(_leading_to(loop, line)) if _is_about_data(loop) else ():
+    leading = _leading_to(loop, line)
+    for node in reversed(leading) if _is_about_data(loop, leading) else ():
         if not _is_quiet(node):
             break
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -429,8 +430,11 @@ def clears_before(loop: ast.AST, line: int) -> list[ast.Call]:
     return found
 
 
-def _is_about_data(loop: ast.AST) -> bool:
-    """Whether a loop trains: a loop that only counts may advance a scheduler to where training resumes."""
+def _is_about_data(loop: ast.AST, leading: list[ast.stmt]) -> bool:
+    """Whether a loop trains: a loop that only counts may advance a scheduler to where training resumes.
+
+    A step outside of loops is the scheduler's, too, if no loss is computed before it.
+    """
     if isinstance(loop, (ast.For, ast.AsyncFor)):
         iterable = stripped(loop.iter)
         name = text_of(iterable.func) if isinstance(iterable, ast.Call) else ""
@@ -441,7 +445,7 @@ def _is_about_data(loop: ast.AST) -> bool:
         or (
             isinstance(node, ast.Assign) and any(map(vocabulary.LOSS.search, _stored(node.targets)))
         )
-        for node in nodes(loop)
+        for node in (nodes(loop) if isinstance(loop, LOOPS) else nodes(*leading))
     )
 
 
