@@ -179,6 +179,8 @@ class Assignments:
         self.evaluator.value(target.slice)
         holder = self.evaluator.peek(target.value)
         key = self.evaluator.peek(target.slice)
+        if not isinstance(holder, KnownDict) and SELF not in roots(holder)[0]:
+            self.known.hand_on(value)  # what the collection goes on to may use it
         if (
             isinstance(target.value, ast.Name)
             and isinstance(holder, KnownDict)

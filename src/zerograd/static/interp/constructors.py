@@ -27,6 +27,7 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     parameters_of,
+    parts,
     roots,
 )
 
@@ -110,14 +111,15 @@ class Constructors:
     def built_object(self, node: ast.expr, arguments: list[Value] | None = None) -> Thing:
         """A new object of a class that cannot be seen; it may share what it was handed."""
         key = self.env.frame.new_key(node)
-        held = {one.key for one in arguments or () if isinstance(one, Thing)}
+        given = [part for one in arguments or () for part in parts(one)]
+        held = {one.key for one in given if isinstance(one, Thing)}
         held.update(*(roots(one)[1] for one in arguments or () if isinstance(one, Fn)))
         if not held and not any(isinstance(argument, Params) for argument in arguments or ()):
             self.known.fresh.add(key)
             self.effects.announce(node, key)
         self.known.holds[key] = held
-        given = [one.keys for one in arguments or () if isinstance(one, Params)]
-        self.known.own_steps[key] = given[0] if len(given) == 1 else None
+        params = [one.keys for one in arguments or () if isinstance(one, Params)]
+        self.known.own_steps[key] = params[0] if len(params) == 1 else None
         return Thing(key, made=True)
 
     def built_leaf(self, node: ast.expr) -> Thing:

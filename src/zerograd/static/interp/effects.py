@@ -217,8 +217,13 @@ class Effects:
         arguments: list[Value],
         name: str,
         gap: NotFollowed = NotFollowed.UNSEEN_CALL,
+        *,
+        known: bool = False,
     ) -> None:
-        """An optimizer in unseen hands is unknown afterwards, unless they only read it."""
+        """An optimizer in unseen hands is unknown afterwards, unless they only read it.
+
+        `known` says that the function is of a library whose schedulers only set rates.
+        """
         self.note_unseen(node, arguments, name)
         quiet = self.emitter.quiet
         if not quiet and (vocabulary.CLEARS.search(name) or any(map(_clears, arguments))):
@@ -229,7 +234,7 @@ class Effects:
         handed = (part for argument in arguments for part in parts(argument))
         for item in (part for part in handed if isinstance(part, Thing)):
             if self.known.is_optimizer(item):
-                if not SCHEDULER.search(name):
+                if not (known and SCHEDULER.search(name)):
                     self.known.handed.add(item.key)
                 if vocabulary.KEEPS.search(name):
                     self.known.kept.add(item.key)

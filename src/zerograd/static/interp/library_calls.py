@@ -217,7 +217,8 @@ class LibraryCalls:
         if node.args and registry.WRAPPERS.search(last):
             return unwrapped(arguments[:1] if last[:1].isupper() else arguments[: len(node.args)])
         if not name.startswith("torch."):
-            self.effects.hand_to_unseen(node, arguments, last)
+            known = vocabulary.is_of_a_library(name)
+            self.effects.hand_to_unseen(node, arguments, last, known=known)
         leaf = last == "Parameter" or is_constant(keyword(node, "requires_grad"), True)
         built = vocabulary.is_class_name(last) and (
             not name.startswith("torch.") or name.startswith("torch.nn.")

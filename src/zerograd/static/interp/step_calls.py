@@ -140,7 +140,7 @@ class StepCalls:
         if unscales:
             self.effects.act_on(Unscale, node, keys, scaled=None)
         partial = isinstance(target, Params) and (target.some or _leaves_out(node))
-        unsure = partial or self._is_scaled(arguments[1:])
+        unsure = partial or self._is_scaled(arguments)
         self.effects.act_on(Clip, node, keys | perhaps, may=unsure)
         return Tensor()
 

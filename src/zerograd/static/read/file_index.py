@@ -436,7 +436,7 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
         _update(chain)
     if name.endswith(_CALLED):
         scales = SCALER_NAME.search(name) is not None
-        if scales or name.endswith((".step", ".requires_grad_")):
+        if scales or name.endswith((".step", ".requires_grad_", ".update")):
             _mention(chain)
         # A scaler that steps is handed a loss and an optimizer.
         if name.endswith(".step") or (scales and len(node.args) + len(node.keywords) > 1):
@@ -445,7 +445,7 @@ def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) ->
             _touch(chain, GradientCall("scaler", name))
 
 
-_CALLED = ("caler", "amp", ".step", ".requires_grad_")
+_CALLED = ("caler", "amp", "caler.update", "amp.update", ".step", ".requires_grad_")
 
 
 def _dotted(node: ast.expr) -> str:
