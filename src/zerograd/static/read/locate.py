@@ -57,12 +57,16 @@ def _below(base: str, parts: list[str], least: int) -> tuple[str, str] | None:
 
 
 def _search_path(here: str) -> list[str]:
-    """A folder, then upwards to the project's root, with `src/` beside."""
+    """A folder, then upwards to the project's root, with `src/` beside.
+
+    A `setup.py` also marks a part of a project: the root is the topmost folder that is marked.
+    """
     now = time.monotonic()
     since, roots = _PATHS.get(here) or (-FRESH, [])
     if now - since < FRESH:
         return roots
     roots = []
+    marked = 0
     folder = here
     for _ in range(8):
         roots.append(folder)
@@ -70,11 +74,12 @@ def _search_path(here: str) -> list[str]:
         if "src" in names and os.path.isdir(os.path.join(folder, "src")):
             roots.append(os.path.join(folder, "src"))
         if not names.isdisjoint(_ROOT_MARKS):
-            break
+            marked = len(roots)
         parent = os.path.dirname(folder)
-        if parent == folder:
+        if ".git" in names or parent == folder:
             break
         folder = parent
+    del roots[marked or len(roots) :]
     _PATHS.put(here, (now, roots))
     return roots
 
