@@ -1,5 +1,7 @@
 """The names that findings and loops give to objects, and loops that are not followed."""
 
+from pathlib import Path
+
 from zerograd.core.training_loop import NotFollowed
 from zerograd.static.check_file import result_for_bytes
 from zerograd.static.read.keys import made
@@ -44,3 +46,32 @@ def test_a_loop_is_not_followed_where_too_many_decisions_lead_to_some_of_its_cod
     (loop,) = result_for_bytes(TOO_MANY_DECISIONS, "train.py").loops
     assert loop.gap is not None
     assert loop.gap.why is NotFollowed.TOO_LARGE
+
+
+def test_a_finding_in_a_helper_of_another_file_names_its_only_call(tmp_path: Path) -> None:
+    helper = (
+        "import torch\ndef limit(net):\n    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"
+    )
+    (tmp_path / "limits.py").write_text(helper)
+    text = b"""\
+import torch
+from limits import limit
+def train(net, loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in loader:
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+        limit(net)
+"""
+    path = tmp_path / "train.py"
+    path.write_bytes(text)
+    once = result_for_bytes(text, str(path)).findings
+    assert [
+        (one.code, note.site.line)
+        for one in once
+        for note in one.notes
+        if note.message == "called here"
+    ] == [("ZG203", 9)]
+    twice = result_for_bytes(text + b"        limit(net)\n", str(path)).findings
+    assert [note for one in twice for note in one.notes if note.message == "called here"] == []

@@ -27,7 +27,7 @@ from zerograd.static.projection import SubjectKeys, View, leaves, parts, subject
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.keys import AllocationSite
 from zerograd.static.read.module import Module
-from zerograd.static.repeated_calls import counts_calls, repeated
+from zerograd.static.repeated_calls import counts_calls, first_counts, repeated
 from zerograd.static.roots import Root
 from zerograd.static.rule_groups import breakable
 from zerograd.static.training_loops import LoopsOfRoot, name_of
@@ -66,6 +66,10 @@ class RootSearch:
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated
         """Whether the flow shows where windows end."""
+        begun = first_counts(root, flow) if counts and not root.per_batch else []
+        self.flow = Seq([*begun, self.flow]) if begun else self.flow
+        self.counts_itself = bool(begun)
+        """Whether at least the length of each full window shows."""
         self.doubts = Doubts(root, module, self.repeated)
 
     def explore_root(self) -> None:
@@ -198,7 +202,8 @@ class RootSearch:
             if window is not None and window.length == SINGLE:
                 asked = [rule for rule in rules if rule.single]
             if window is not None and not (window.ends_seen and self.ends_seen):
-                asked = [rule for rule in asked if not rule.judges_ends]
+                shown = {Windows.LENGTH} if window.ends_seen and self.counts_itself else set()
+                asked = [rule for rule in asked if not rule.judges_ends or rule.windows in shown]
             if window is not None and window.several:
                 asked = [rule for rule in asked if rule.windows is not Windows.LENGTH]
             if not asked:
@@ -277,8 +282,18 @@ class RootSearch:
         return next(filter(None, steps), "")
 
     def with_loop(self, outcome: Outcome) -> Outcome:
-        """The violation, with the loop that repeats it as evidence if that loop is in another function."""
+        """The violation, with the loop that repeats it as evidence if that loop is in another function.
+
+        A call from another file is evidence, too, where there is only one.
+        """
         violation = outcome.violation
+        callers = self.root.interpreter.nesting.callers.get(violation.site, set())
+        caller = next(iter(callers)) if len(callers) == 1 else None
+        if caller is not None and caller.path != violation.site.path:
+            if caller not in (note.site for note in violation.notes):
+                notes = (*violation.notes, Note(caller, "called here"))
+                violation = replace(violation, notes=notes)
+                outcome = replace(outcome, violation=violation)
         loops = [
             part
             for part in find(self.flow, Loop)

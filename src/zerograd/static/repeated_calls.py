@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from zerograd.core.events import Site, Step, Unknown, Update, Zero
@@ -13,6 +14,7 @@ from zerograd.explore.flow import (
     Flow,
     Loop,
     Seq,
+    Set,
     children,
     find,
     has_step,
@@ -21,8 +23,11 @@ from zerograd.explore.flow import (
     relooped,
     walk,
 )
+from zerograd.explore.logic import Const, Name
 from zerograd.static.accumulation import Counting
 from zerograd.static.interp.emitter import Act
+from zerograd.static.read.syntax_tree import nodes, text_of
+from zerograd.static.roots import Root
 from zerograd.static.unread_guards import trains_in_a_loop
 
 
@@ -68,6 +73,59 @@ def repeated(flow: Flow, per_batch: bool) -> Flow:
     left = [] if per_batch else _left_to_the_caller(flow, site)
     body = relooped(Seq([_without(flow, fetched), *left]), 0, -1)
     return Seq([*fetched, Loop(body, -1, site, targets, counter)])
+
+
+def first_counts(root: Root, flow: Flow) -> list[Set]:
+    """What the counters that guards read begin with, if the object counts them itself; none if one is unclear.
+
+    Its constructor sets each of them to a number, and no method counts them but those that were read.
+    """
+    fn = root.fn
+    if fn is None or fn.klass is None:
+        return []
+    counting = Counting.of(flow)
+    read = (counting.roots(alt.test) for alt in _guards(flow))
+    lineage = root.interpreter.classes.lineage(fn.klass)
+    followed = root.interpreter.nesting.inlined | {fn.node}
+    begun = []
+    for counter in sorted(frozenset().union(*read) & counting.counters, key=str):
+        attr = counter.text.removeprefix("self.") if isinstance(counter, Name) else ""
+        assigned = [
+            one for base in lineage for one in base.module.attributes_of(base.node).get(attr, ())
+        ]
+        made = {
+            _number(value)
+            for method, value, _ in assigned
+            if method is not None and method.name == "__init__"
+        }
+        again = {_number(value) for method, value, _ in assigned if method not in followed}
+        others = (
+            method
+            for base in lineage
+            for method in base.module.methods_of(base.node).values()
+            if method not in followed
+        )
+        if (
+            len(made) != 1
+            or None in made
+            or again != made
+            or any(_counts(method, f"self.{attr}") for method in others)
+        ):
+            return []
+        begun.append(Set(counter, Const(made.pop())))
+    return begun
+
+
+def _number(node: ast.expr) -> int | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) is int else None
+
+
+def _counts(method: ast.AST, name: str) -> bool:
+    """Whether a method changes a count."""
+    return any(
+        isinstance(node, ast.AugAssign) and text_of(node.target) == name for node in nodes(method)
+    )
 
 
 def _left_to_the_caller(flow: Flow, site: Site) -> list[Act]:

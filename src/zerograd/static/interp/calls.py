@@ -341,8 +341,10 @@ class Calls:
         if handled is not None:
             return handled
         optimizers = [a for a in arguments if isinstance(a, Thing) and a.role is Role.OPTIMIZER]
+        name = text_of(node.func).rsplit(".", 1)[-1]
+        if self.steps.only_clips(name, arguments):
+            return self.steps.clip(node, None)
         if optimizers or not role:
-            name = text_of(node.func).rsplit(".", 1)[-1]
             self.effects.hand_to_unseen(node, arguments, name)
             held = self.effects.known.holds.get(callee.key, ())
             self.effects.note_unseen(node, [*map(Thing, held)], name)

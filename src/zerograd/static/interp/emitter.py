@@ -153,6 +153,9 @@ class Emitter:
         self.acts += 1
         if self.acts > MOST_ACTS:
             raise Cut
+        if not self.quiet:
+            sites = self.nesting.call_sites
+            self.nesting.callers.setdefault(act.event.site, set()).add(sites[-1] if sites else None)
         self.out.append(self.gate.around(act))
 
     def add(self, flow: Flow) -> None:

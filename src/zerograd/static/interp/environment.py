@@ -49,6 +49,8 @@ class Nesting:
         self.loop_nodes: dict[int, LoopNode] = {}
         self.stack: list[ast.AST] = []
         """The functions that were called to come here."""
+        self.callers: dict[Site, set[Site | None]] = {}
+        """By the place of an act: where the function that it is in was called."""
         self.inlined: set[ast.AST] = set()
         """All functions that were ever called,"""
         self.path_of: dict[ast.AST, str] = {}

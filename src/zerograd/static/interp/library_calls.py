@@ -208,6 +208,8 @@ class LibraryCalls:
         if last in registry.CLIPS:
             return self.steps.clip(node, None)
         arguments = self.evaluator.arguments(node)
+        if self.steps.only_clips(last, arguments):
+            return self.steps.clip(node, None)
         role = vocabulary.role_of_call(name)
         if role and not name.startswith(("os.", "logging.", "time.")):
             return self.constructors.make(node, name, role, arguments)

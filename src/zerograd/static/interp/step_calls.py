@@ -19,6 +19,7 @@ from zerograd.static.interp.functions import Functions
 from zerograd.static.interp.gradient_calls import seen_to_clear_after_use
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
+from zerograd.static.read import vocabulary
 from zerograd.static.read.syntax_tree import arguments, parameters, reached, text_of
 from zerograd.static.read.values import (
     Fn,
@@ -143,6 +144,12 @@ class StepCalls:
         unsure = partial or self._is_scaled(arguments)
         self.effects.act_on(Clip, node, keys | perhaps, may=unsure)
         return Tensor()
+
+    def only_clips(self, name: str, arguments: list[Value]) -> bool:
+        """Whether an unseen function has the name of a clip, and gets parameters, but no optimizer or scaler."""
+        if not vocabulary.clips(name) or not any(isinstance(one, Params) for one in arguments):
+            return False
+        return not any(isinstance(one, Thing) and one.role for one in arguments)
 
     def _is_scaled(self, limits: list[Value]) -> bool:
         """Whether a limit was computed with a scaler: it limits gradients that are still scaled."""

@@ -142,6 +142,15 @@ _KEEPS_GRADIENTS = pattern(r"clip|averag|avg|reduce|sync|gather|broadcast|update
 
 
 @lru_cache(maxsize=4096)
+def clips(name: str) -> bool:
+    """Whether an unseen function of this name clips the gradients of the parameters that it is handed."""
+    return _CLIPS.search(name) is not None
+
+
+_CLIPS = pattern(r"(?:^|_)(?:clip_?grad|grad(?:ient)?s?_?clip)")
+
+
+@lru_cache(maxsize=4096)
 def works_on_optimizers(name: str) -> bool:
     """Whether an unseen function of this name may clear or use what an optimizer steps."""
     return meddles(name) or _WORKS.search(name) is not None or name[:1].isupper()
