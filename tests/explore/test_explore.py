@@ -357,19 +357,6 @@ def test_what_a_sweep_finds_clean_an_exploration_does(
     assert whole.cut or found(swept) == found(whole)
 
 
-@tiers.random(2000)
-@given(flows, groups, st.sampled_from([None, WindowTrial(2, 5), WindowTrial(3, 7)]))
-def test_what_is_found_in_a_slice_is_found_in_the_whole(
-    flow: Flow, rules: list[Rule], window: WindowTrial | None
-) -> None:
-    part = explore(flow, rules, window=window)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore_module, "sliced", lambda flow, *_: flow)
-        whole = explore(flow, rules, window=window)
-    # With fewer decisions, a path that was given up may be light enough.
-    assert whole.cut or found(part).keys() >= found(whole).keys()
-
-
 @many
 @given(flows, groups)
 def test_exploring_ends_soon(flow: Flow, rules: list[Rule]) -> None:

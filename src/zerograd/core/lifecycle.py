@@ -325,13 +325,3 @@ _MOVES: dict[type[Event], Callable[[State, Any], State]] = {
     New: _new,
     Unknown: _unknown,
 }
-
-NARROW: dict[type[Event], frozenset[str]] = {
-    Clip: frozenset({"clipped", "early"}),
-    Unscale: frozenset({"scale", "unscaled", "plain", "divisors"}),
-    Update: frozenset({"unscaled", "stepped"}),
-    Hold: frozenset({"held"}),
-    Enter: frozenset({"carried"}),
-    Sync: frozenset({"local"}),
-}
-"""The kinds of event that change only these fields; the others may change all."""

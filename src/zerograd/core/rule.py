@@ -106,8 +106,6 @@ class Rule(Page):
     """
     in_a_row: int = 0
     """How many steps in a row, the last ones of a run, must break it; 0: each violation is reported."""
-    at: tuple[type[Event], ...] = ()
-    """The kinds of event that break it although they change nothing that it reads."""
     single: bool = False
     """Whether it is also sought with windows of one micro-batch, which some guards never close."""
     outlives_calls: bool = False

@@ -61,7 +61,6 @@ from zerograd.explore.logic import (
     WindowLength,
 )
 from zerograd.explore.reachability import is_clean
-from zerograd.explore.slicing import sliced
 
 MOST_CONFIGURATIONS = 100_000
 ROUNDS = 60
@@ -490,7 +489,6 @@ def explore(
 ) -> Result:
     """All violations in all sequences of the flow; none where there are too many ways through it."""
     rules = tuple(rules)
-    flow = sliced(flow, rules, window.symbols if window else None)
     executed = Executed(window.length) if window else None
     with _automaton(rules) as automaton:
         first = automaton.node(start)

@@ -64,6 +64,5 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "used", "maybe", "early", "backward"}),
-    at=(Clip, Step),
     needs=(of_kind(Clip), of_kind(Step)),
 )

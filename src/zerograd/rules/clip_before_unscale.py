@@ -58,7 +58,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "backward", "scale", "unscaled"}),
-    at=(Clip,),
     needs=(of_kind(Clip), scaler),
     applies_to=Feature.SCALER,
 )

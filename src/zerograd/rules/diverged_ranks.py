@@ -95,7 +95,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset(),
-    at=(Sync,),
     needs=(lambda event: isinstance(event, Sync) and event.diverged is not None,),
     only="runtime",
     applies_to=Feature.REPLICAS,

@@ -63,10 +63,6 @@ RULE = Rule(
     doc=__doc__,
     check=check,
     reads=frozenset({"grads", "cleared"}),
-    at=(
-        Clip,
-        Unscale,
-    ),
     only="static",
     misses_backward=True,
     needs=(_is_bare,),

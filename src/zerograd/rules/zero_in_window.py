@@ -75,7 +75,6 @@ RULE = Rule(
     check=check,
     reads=frozenset({"grads", "backward", "held", "carried", "shared"}),
     needs=(guarded,),
-    at=(CutWindows,),
     most_decisions=0,  # a clear behind a test is how bad batches are skipped
     windows=Windows.CONTENTS,
 )

@@ -203,5 +203,5 @@ def made(line: int, column: int, call: int = 0) -> Key:
 
 SELF = local("self")
 """The object whose method is the root of what is read."""
-RESULT = local("@result")
+RESULT = Key((KeyTag("@result"),))
 """Something computed, of which nobody holds the gradients."""
