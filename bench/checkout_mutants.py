@@ -173,7 +173,9 @@ def is_spare(text: str, mutant: operators.Mutant, helpers: frozenset[str] = froz
     if mutant.kind.name == "zero hoisted a loop level" and runs_once(acts, own[0]):
         return True
     others = [act for act in acts.of(ZERO) if act not in own]
-    if any(act.target == own[0].target and act.function is here for act in others):
+    trains = any(act.function is here for kind in (BACKWARD, STEP) for act in acts.of(kind))
+    # A function that neither fills nor steps clears what another one, which trains, clears as well.
+    if any(act.target == own[0].target and (act.function is here or not trains) for act in others):
         return True
     return is_beside_the_steps(acts, own[0], others)
 
@@ -234,10 +236,14 @@ def is_read_too_early(acts: Acts, line: int) -> bool:
 
 
 def runs_once(acts: Acts, clear: Act) -> bool:
-    """Whether a clear, with all that fills and steps in its loop, is in an `if` of the last iteration."""
+    """Whether the loop of a clear runs once, or the clear is in an `if` of its last iteration with all that trains."""
     if not clear.loops:
         return False
     loop = clear.loops[-1]
+    if isinstance(loop, ast.For) and ast.unparse(loop.iter) == "range(1)":
+        return True
+    if isinstance(loop, ast.For | ast.While) and isinstance(loop.body[-1], ast.Break | ast.Return):
+        return True
     inside = [act for act in acts.all if loop in act.loops]
     for node in ast.walk(loop):
         if isinstance(node, ast.If) and all(_spans(node, act.line) for act in inside):

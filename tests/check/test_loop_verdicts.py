@@ -533,6 +533,34 @@ def adapt(model, optimizer, x):
     assert said == (("right", None) if clear else ("not followed", "left-to-caller"))
 
 
+@pytest.mark.parametrize("loss", ["judge(x)", "net(x)"])
+def test_a_loop_is_not_right_if_only_another_loop_fills_what_it_steps(
+    tmp_path: Path, loss: str
+) -> None:
+    code = f"""\
+import torch
+net, judge = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+opt, opt_j = torch.optim.Adam(net.parameters()), torch.optim.Adam(judge.parameters())
+for x in first:
+    opt.zero_grad()
+    opt_j.zero_grad()
+    (net(x).mean() + judge(x).mean()).backward()
+    opt.step()
+    opt_j.step()
+for x in second:
+    opt.zero_grad()
+    opt_j.zero_grad()
+    ({loss}.mean() + judge(x).mean()).backward()
+    opt.step()
+    opt_j.step()
+"""
+    write(tmp_path, {"train.py": code, "pyproject.toml": ""})
+    one, other = loops(tmp_path, ".")
+    assert one["verdict"] == "right"
+    expected = ("right", None) if loss == "net(x)" else ("not followed", "no-backward")
+    assert (other["verdict"], other["reason_code"]) == expected
+
+
 @pytest.mark.parametrize("clear", ["", "self.opt.zero_grad()"], ids=["wrong", "right"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one-file", "two-files"])
 def test_the_loop_of_a_base_class_is_the_loop_of_a_step_in_its_subclass(

@@ -301,6 +301,30 @@ def test_a_clip_that_is_moved_behind_one_of_several_steps_may_be_right(
     assert checkout_mutants.is_spare(source, moved) is spare
 
 
+ONCE = """\
+for epoch in range(9):
+    for x in {loader}:
+        opt.zero_grad()
+        net(x).backward()
+        opt.step()
+        {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "end", "spare"),
+    [("data", "break", True), ("range(1)", "pass", True), ("data", "pass", False)],
+)
+def test_a_clear_may_be_moved_out_of_a_loop_that_runs_once(
+    loader: str, end: str, spare: bool
+) -> None:
+    source = ONCE.format(loader=loader, end=end)
+    (moved,) = (
+        one for one in operators.mutants(source) if one.kind.name == "zero hoisted a loop level"
+    )
+    assert checkout_mutants.is_spare(source, moved) is spare
+
+
 LAST = """\
 for epoch in range(9):
     for i, x in enumerate(data):

@@ -330,7 +330,23 @@ class _Exploration:
         twice = {d for d in path if opposite(d.unweighted) in path}
         odds = {d for d in twice if self.is_setting(d.unweighted)}
         turns = {d for d in twice - odds if not d.outcome and self.is_guard(d.unweighted)}
-        return path - turns - (idle - odds)
+        return self.without_repetitions(path - turns - (idle - odds))
+
+    def without_repetitions(self, path: Decisions) -> Decisions:
+        """A path in which one test that comes out the same way again is one decision, whatever was known of it then.
+
+        Of `if train and step > warmup:` only `step > warmup` is left to decide the second time.
+        """
+        if len(path) < 2 or self.window is not None:
+            return path  # where batches are executed, what is left of a test differs in each
+        taken: set[tuple[int, bool]] = set()
+        kept = set()
+        for decision in sorted(path, key=lambda one: (-one.weight, str(one))):
+            at = {(alt, decision.outcome) for alt in self.asked.get(decision.unweighted, ())}
+            if not at or taken.isdisjoint(at):
+                kept.add(decision)
+            taken |= at
+        return frozenset(kept)
 
     def is_setting(self, decision: Decision) -> bool:
         """Whether a test that does not change, or is asked in several functions, cannot have both outcomes."""

@@ -364,10 +364,9 @@ def pace(
     called = guards.lengths | _micro_batches(flow) | lengths
     if not called:
         return flow, ()
-    asked = (alt.test for alt in walk(flow) if isinstance(alt, Alt))
-    if any(_asks_far(part, counting) for test in asked for part in logic.parts(test)):
-        flow = _with_far_thresholds(flow, counting)
-        guards = _Guards(counting)
+    far = _with_far_thresholds(flow, counting)
+    if far is not flow:
+        flow, guards = far, _Guards(counting)
         guards.visit(flow, (), ())
     symbols = frozenset(called | {WINDOW_LENGTH}) - counting.counters
     sizes, counters = _sizes(flow, guards), frozenset(counting.counters)
@@ -400,25 +399,26 @@ def _with_far_thresholds(flow: Flow, counting: Counting) -> Flow:
     def unknown(test: Expr) -> Expr:
         if not isinstance(test, Op):
             return test
-        if _asks_far(test, counting):
-            args = (one if isinstance(one, Const) else _unknown(one) for one in test.args)
-            return replace(test, args=tuple(args))
-        return replace(test, args=tuple(map(unknown, test.args)))
+        change = _unless_constant if _asks_far(test, counting) else unknown
+        args = tuple(map(change, test.args))
+        return replace(test, args=args) if any(map(operator.is_not, args, test.args)) else test
 
     def again(part: Flow) -> Flow:
         part = rebuild(part, again)
         return replace(part, test=unknown(part.test)) if isinstance(part, Alt) else part
 
-    return again(flow)
+    return (
+        again(flow) if any(unknown(alt.test) is not alt.test for alt in find(flow, Alt)) else flow
+    )
 
 
-def _unknown(expr: Expr) -> Expr:
-    return Opaque(f"the value of {logic.show(expr)}")
+def _unless_constant(expr: Expr) -> Expr:
+    return expr if isinstance(expr, Const) else Opaque(f"the value of {logic.show(expr)}")
 
 
-def _asks_far(test: Expr, counting: Counting) -> bool:
+def _asks_far(test: Op, counting: Counting) -> bool:
     """Whether a test compares a count with a number that it does not reach in the batches that are executed."""
-    if not isinstance(test, Op) or test.op not in ("<", "<=", ">", ">="):
+    if test.op not in ("<", "<=", ">", ">="):
         return False
     limits = [one.value for one in test.args if isinstance(one, Const)]
     if not any(isinstance(one, (int, float)) and one > MOST_BATCHES for one in limits):

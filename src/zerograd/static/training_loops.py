@@ -158,6 +158,10 @@ class LoopsOfRoot:
         if not filling or stepped.isdisjoint(around):
             self.leave(subject, NotFollowed.NO_BACKWARD)
             return 0
+        for ident in stepped - around:
+            loop = self._loop(ident)
+            named = next(iter(loop.steps)).subject
+            self._leave(loop, Gap(NotFollowed.NO_BACKWARD, loop.site, named))
         if self._is_left_to_callers(events, stepped):
             outside = self._loop(OUTSIDE)
             named = next(iter(outside.steps)).subject

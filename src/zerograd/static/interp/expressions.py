@@ -12,7 +12,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers
 from zerograd.static.interp.objects import Objects
-from zerograd.static.read.syntax_tree import short_text, text_of
+from zerograd.static.read.syntax_tree import called_name, short_text, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -30,6 +30,9 @@ from zerograd.static.read.values import (
     mix,
     then,
 )
+
+_PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
+"""Functions of torch that give a sequence whose `data` are the packed values, with their gradients."""
 
 
 @dataclass(eq=False)
@@ -81,7 +84,11 @@ class Expressions:
 
     def attribute(self, node: ast.Attribute) -> Value:
         """`x.name`."""
-        return self.objects.attribute(self.evaluator.value(node.value), node.attr)
+        value = self.evaluator.value(node.value)
+        if node.attr == "data" and isinstance(node.value, ast.Call):
+            if called_name(node.value) in _PACKS:
+                return value
+        return self.objects.attribute(value, node.attr)
 
     def sequence(self, node: ast.Tuple | ast.List) -> Value:
         """A tuple or a list."""
