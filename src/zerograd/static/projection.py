@@ -512,6 +512,8 @@ class View:
         relations = [self.relation(key, act) for key in act.whose]
         if True in relations and isinstance(event, Zero) and self.spares(act):
             event = replace(event, excuse=Excuse.ONE_MODULE)
+        if isinstance(event, Clip) and self.is_meant_for_another(act):
+            return replace(event, may=True)
         if True in relations:
             # Where no backward is seen at all, something unseen runs it.
             sure = self.subject.params is not None or any(map(self.is_mine, act.whose))
@@ -655,6 +657,16 @@ class View:
     def is_used(self, act: Act) -> bool:
         """Whether only the subject's step can use what a backward or a clip has done."""
         return any(map(self.is_mine, self.used_by.get(id(act), ())))
+
+    def is_meant_for_another(self, clip: Act) -> bool:
+        """Whether a clip is of what another optimizer steps, too, and only the steps of others can use it."""
+        steps = self.used_by.get(id(clip), frozenset())
+        if any(map(self.is_mine, steps)):
+            return False
+        theirs = (one.params or () for one in self.others if one.key in steps)
+        return any(
+            param.is_inside(key) for params in theirs for param in params for key in clip.whose
+        )
 
     def perhaps(self, act: Act) -> bool:
         params = self.subject.params
