@@ -34,8 +34,7 @@ def hook_names(root: Root) -> set[str]:
     called = {
         name
         for function in root.interpreter.nesting.inlined | {fn.node}
-        for call in nodes(function)
-        if isinstance(call, ast.Call)
+        for call in calls_in(function)
         for owner, _, name in [text_of(call.func).rpartition(".")]
         if owner == "self"
     }
@@ -102,8 +101,7 @@ def _called_back(function: ast.AST) -> set[str]:
 
 
 def _called(function: ast.AST) -> set[str]:
-    calls = calls_in(function)
-    return {called_name(call) for call in calls} | {CALLED}
+    return {CALLED, *map(called_name, calls_in(function))}
 
 
 def _functions(names: Iterable[str], module: Module) -> Iterator[ast.AST]:

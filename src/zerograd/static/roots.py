@@ -434,8 +434,8 @@ def _called_in_loops(fn: Fn) -> frozenset[str]:
         calls = [
             call
             for loop in outer_loops(fn.node)
-            for call in nodes(*loop.body)
-            if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
+            for call in calls_in(*loop.body)
+            if isinstance(call.func, (ast.Name, ast.Attribute))
         ]
         named = (call.args[0] for call in calls if call.args)
         facts.repeated = frozenset(
@@ -474,8 +474,7 @@ def _feeds_driver(fn: Fn) -> bool:
     """Whether a function hands something to what calls it once for every batch: `Engine(make_update(model))`."""
     if registry.MANAGING.isdisjoint(fn.module.packages):
         return False
-    calls = calls_in(fn.node)
-    return any(registry.drives(imported_name(call.func, fn.module)) for call in calls)
+    return any(registry.drives(imported_name(one.func, fn.module)) for one in calls_in(fn.node))
 
 
 def _handed_to_drivers(module: Module) -> set[str]:
@@ -485,8 +484,8 @@ def _handed_to_drivers(module: Module) -> set[str]:
     """
     return {
         text_of(argument.func if isinstance(argument, ast.Call) else argument)
-        for call in nodes(module.tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute))
+        for call in calls_in(module.tree)
+        if isinstance(call.func, (ast.Name, ast.Attribute))
         if registry.drives(imported_name(call.func, module))
         for argument in arguments(call)
         if isinstance(argument, (ast.Name, ast.Attribute, ast.Call))

@@ -299,5 +299,4 @@ def _left_anyway(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 def _computes_a_loss(body: list[ast.stmt]) -> bool:
     """Whether a block runs a forward: DDP reads there, and not in the backward, whether to share."""
-    calls = calls_in(*body)
-    return any(called_name(call) not in ("backward", "scale") for call in calls)
+    return any(called_name(call) not in ("backward", "scale") for call in calls_in(*body))

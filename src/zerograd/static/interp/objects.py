@@ -20,6 +20,7 @@ from zerograd.static.read.syntax_tree import (
     Function,
     arguments,
     called_name,
+    calls_in,
     nodes,
     parameter_names,
     parameters,
@@ -481,9 +482,7 @@ class Objects:
     ) -> dict[str, str]:
         """What the method of the same name in a base stores of the arguments that it is handed."""
         calls = [
-            call
-            for call in nodes(*method.body)
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == method.name
+            call for call in calls_in(*method.body) if getattr(call.func, "attr", "") == method.name
         ]
         if not any(isinstance(one, ast.Name) and one.id in names for one in _given(calls)):
             return {}

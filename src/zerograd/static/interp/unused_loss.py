@@ -107,8 +107,7 @@ def idle_loss(
         return bare
     # `loss = out.loss` and `loss = out["loss"]` are computed if `out` is.
     assigned.update((name, node) for name, whole, node in parts if whole in assigned)
-    calls = calls_in(around)
-    clear = module is not None and all(_is_plain(node, module) for node in calls)
+    clear = module is not None and all(_is_plain(call, module) for call in calls_in(around))
     losses = {name: node for name, node in assigned.items() if _is_loss(name, node, clear)}
     if losses and step is not None:
         later = _after(around, step)
