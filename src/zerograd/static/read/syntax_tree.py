@@ -160,7 +160,7 @@ def text_of(node: ast.expr) -> str:
             text = f"{owner}.{node.attr}" if bare else f"({owner}).{node.attr}"
         else:
             try:
-                text = simple_text(node) or ast.unparse(node)
+                text = ast.unparse(node)
             except (RecursionError, ValueError):
                 text = "…"
         setattr(node, "text", text)  # noqa: B010 (nodes declare no such attribute)
@@ -187,54 +187,3 @@ def short_text(node: ast.expr) -> str:
     if isinstance(node, (ast.Name, ast.Attribute, ast.Constant)):
         return text_of(node)
     return type(node).__name__
-
-
-def simple_text(node: ast.expr) -> str | None:
-    """What `ast.unparse` gives for a simple expression; None for any other.
-
-    `ast.unparse` took 2 % of the processor time of a check (64 training repositories), mostly for these.
-    """
-    if isinstance(node, ast.BinOp):
-        left, right = _atom_text(node.left), _atom_text(node.right)
-        sign = _SIGNS[node.op.__class__]
-        return f"{left} {sign} {right}" if left is not None and right is not None else None
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left, right = _atom_text(node.left), _atom_text(node.comparators[0])
-        sign = _SIGNS[node.ops[0].__class__]
-        return f"{left} {sign} {right}" if left is not None and right is not None else None
-    return _atom_text(node)
-
-
-def _atom_text(node: ast.expr) -> str | None:
-    """The text of what needs no parentheses as an operand."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Constant):
-        plain = node.value.__class__ in _PLAIN_LITERALS and node.kind is None
-        return repr(node.value) if plain else None
-    if isinstance(node, ast.Attribute):
-        owner = None if isinstance(node.value, ast.Constant) else _atom_text(node.value)
-        return f"{owner}.{node.attr}" if owner is not None else None
-    if isinstance(node, ast.Call):
-        parts = [_atom_text(node.func), *map(simple_text, node.args)]
-        for keyword in node.keywords:
-            value = simple_text(keyword.value)
-            named = keyword.arg is not None and value is not None
-            parts.append(f"{keyword.arg}={value}" if named else None)
-        if None in parts:
-            return None
-        function, *given = [part for part in parts if part is not None]
-        return f"{function}({', '.join(given)})"
-    if isinstance(node, ast.Subscript):
-        owner, inside = _atom_text(node.value), simple_text(node.slice)
-        return f"{owner}[{inside}]" if owner is not None and inside is not None else None
-    return None
-
-
-_PLAIN_LITERALS = frozenset({int, str, bool, type(None)})
-_SIGNS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/", ast.Mod: "%", ast.LShift: "<<",
-    ast.RShift: ">>", ast.BitOr: "|", ast.BitXor: "^", ast.BitAnd: "&", ast.FloorDiv: "//", ast.Pow: "**",
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
-    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-}  # fmt: skip
