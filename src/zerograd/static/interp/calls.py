@@ -219,7 +219,9 @@ class Calls:
         if isinstance(method, Origin) and method.path is None and owner.klass is not None:
             return self.libraries.call(node, method.name)  # `self.criterion = F.mse_loss`
         if func.attr in vocabulary.PASS_THROUGH:
-            self.evaluator.arguments(node)
+            for argument in self.evaluator.arguments(node):
+                if isinstance(argument, Fn):
+                    self.functions.call(argument, node, [owner])  # `model.apply(function)`
             return owner
         if func.attr == "get" and node.args and isinstance(node.args[0], ast.Constant):
             return self.objects.item(owner, repr(node.args[0].value))
