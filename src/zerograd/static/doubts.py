@@ -20,6 +20,7 @@ from zerograd.explore.explore import Outcome
 from zerograd.explore.flow import Alt, Flow, Loop, find
 from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
+from zerograd.static.frameworks import registry
 from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import RESULT, AllocationSite, Key
@@ -59,6 +60,8 @@ class Doubts:
 
     def doubt(self, rule: Rule, violation: Violation, subject: SubjectKeys, flow: Flow) -> str:
         """What speaks against a violation; empty if nothing does."""
+        if self.is_without_torch:
+            return "the file computes with numpy, and no file that was read imports torch"
         if self.is_tried(subject, flow):
             return "it is made here and stepped only once"
         if rule.pairs_scaling and _trains_both_ways(subject, flow):
@@ -104,6 +107,15 @@ class Doubts:
         if key == RESULT or key in known.fresh:
             return True
         return bool(mine and its) and not any(a.overlaps(b) for a in mine or () for b in its or ())
+
+    @cached_property
+    def is_without_torch(self) -> bool:
+        """Whether a file may use a network of its own, without torch."""
+        modules = filter(None, self.root.interpreter.names.project.modules.values())
+        libraries = registry.MANAGING | {"torch"}
+        return "numpy" in self.module.packages and all(
+            libraries.isdisjoint(module.packages) for module in modules
+        )
 
     def is_tried(self, subject: SubjectKeys, flow: Flow) -> bool:
         """Whether a function makes an optimizer and steps it outside of loops: a test, not training."""
