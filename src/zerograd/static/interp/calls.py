@@ -162,7 +162,8 @@ class Calls:
             return self.list_method(func, owner, arguments)
         if isinstance(owner, Tensor):
             return self.tensor_method(node, func, owner, arguments)
-        self.effects.note_unseen(node, arguments, func.attr)
+        if owner != Lit(None):  # a call that has no scaler does not come to `scaler.step(optimizer)`
+            self.effects.note_unseen(node, arguments, func.attr)
         return self.effects.result_of([owner], arguments)
 
     def tensor_method(
