@@ -183,16 +183,17 @@ def test_a_wrong_setting_is_in_the_log(desk: Desk) -> None:
     assert "pyproject.toml" in printed[0]
 
 
-def test_a_loop_that_repeats_a_function_of_another_file_is_marked(desk: Desk) -> None:
+def test_the_call_of_a_function_of_another_file_is_marked_with_its_loop(desk: Desk) -> None:
     text = (
         "import torch\nfrom loops import update\n\nmodel = torch.nn.Linear(1, 1)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for x in range(3):\n    update(optimizer, model(torch.ones(1)).sum())\n"
     )
     (found,) = desk.diagnostics(desk.editor.open("driver.py", text))
-    assert found.range.start.line == 5
-    files = [one.location.uri for one in found.related_information or ()]
-    assert desk.editor.uri("loops.py") in files
+    assert found.range.start.line == 6
+    places = [one.location for one in found.related_information or ()]
+    assert desk.editor.uri("loops.py") in [place.uri for place in places]
+    assert (desk.editor.uri("driver.py"), 5) in [(one.uri, one.range.start.line) for one in places]
 
 
 def test_a_closed_document_has_no_diagnostics(desk: Desk) -> None:

@@ -162,7 +162,7 @@ class Calls:
             return self.list_method(func, owner, arguments)
         if isinstance(owner, Tensor):
             return self.tensor_method(node, func, owner, arguments)
-        if owner != Lit(None):  # a call that has no scaler does not come to `scaler.step(optimizer)`
+        if owner != Lit(None):  # whoever has no scaler does not come to `scaler.step(optimizer)`
             self.effects.note_unseen(node, arguments, func.attr)
         return self.effects.result_of([owner], arguments)
 
