@@ -259,7 +259,7 @@ class Effects:
         may = any(isinstance(part, Fn) for part in handed)
         if not vocabulary.is_benign(name):
             named = vocabulary.RUNS_BACKWARD.search(name) and not SCHEDULER.search(name)
-            computes = owner is None or name in OF_TENSORS or name == "forward"
+            computes = owner is None or name in OF_TENSORS or self._is_forward(owner, name)
             acts = self.mode.statement is node or not computes
             done = acts and any(map(self._is_computed, handed))
             may |= bool(named) or done or any(map(self._has_backward, handed))
@@ -281,6 +281,14 @@ class Effects:
             return False
         if value.role or value.key == SELF or vocabulary.MODELS.search(value.key.last_name):
             return True
+        return self._is_trained(value)
+
+    def _is_forward(self, owner: Thing, name: str) -> bool:
+        """Whether a method computes: `forward`, or one of a model that is trained, as `model.features(x)` is."""
+        return name == "forward" or (self._is_trained(owner) and not vocabulary.meddles(name))
+
+    def _is_trained(self, value: Thing) -> bool:
+        """Whether an optimizer is known to step an object, a part of it, or what it is a part of."""
         stepped = (params for params in self.known.params.values() if params is not None)
         return any(value.key.overlaps(one) for params in stepped for one in params)
 
