@@ -205,6 +205,8 @@ class Hooks:
             expected = None
             try:
                 if not modes():
+                    # The usual call is compared here, as in zero_grad() and in the hook before a step: a step of a small
+                    # net takes 25,700 instructions of zerograd instead of 31,600 (callgrind).
                     loop = here.loop
                     call, count = loop.expected, loop.count
                     if (

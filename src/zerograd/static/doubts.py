@@ -1,8 +1,10 @@
 """What speaks against a violation that rests on something that was not seen: then it is only possible.
 
-A backward that is taken to reach other optimizers only, gradients that are set or used by hand, a setting that
-chooses both the backward and the step, a count that decides about the clear and the step, an optimizer that is made
-and stepped once, as in a test.
+A missing backward is certain only if everything is understood that runs where it would have to be: no call that was
+not followed, no backward that is taken to reach other optimizers only, no gradients that are set or used by hand. A
+missing clear is certain only if every clear that runs there is known to clear something else. Other reasons: a setting
+that chooses both the backward and the step, a count that decides about the clear and the step, an optimizer that is
+made and stepped once, as in a test, a file that computes with numpy and not with torch.
 """
 
 from __future__ import annotations

@@ -23,7 +23,13 @@ from zerograd.static.interp.objects import Classes, Objects, is_super
 from zerograd.static.interp.step_calls import StepCalls
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF
-from zerograd.static.read.syntax_tree import arguments, first_name, last_name, text_of
+from zerograd.static.read.syntax_tree import (
+    arguments,
+    called_name,
+    first_name,
+    last_name,
+    text_of,
+)
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -317,7 +323,7 @@ class Calls:
             if role := vocabulary.role_of_call(name):  # a class out of a table of classes
                 return self.constructors.make(node, name, role, arguments)
         if isinstance(callee, Tensor):
-            self.effects.hand_to_unseen(node, arguments, text_of(node.func).rsplit(".", 1)[-1])
+            self.effects.hand_to_unseen(node, arguments, called_name(node))
             # What was computed from a module, such as its differentiable clone, may run through it.
             result = self.effects.result_of([], arguments, callee.roots | callee.maybe, node)
             return replace(result, scaled=None, divided=None)
@@ -344,7 +350,7 @@ class Calls:
         if handled is not None:
             return handled
         optimizers = [a for a in arguments if isinstance(a, Thing) and a.role is Role.OPTIMIZER]
-        name = text_of(node.func).rsplit(".", 1)[-1]
+        name = called_name(node)
         if self.steps.only_clips(name, arguments):
             return self.steps.clip(node, None)
         if optimizers or not role:

@@ -29,7 +29,14 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Item, Key, KeyPart
-from zerograd.static.read.syntax_tree import Function, nodes, parameter_names, text_of
+from zerograd.static.read.syntax_tree import (
+    Function,
+    first_name,
+    last_name,
+    nodes,
+    parameter_names,
+    text_of,
+)
 from zerograd.static.read.values import Fn, Frame, KnownDict, Lit, Many, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -344,8 +351,8 @@ class Conditions:
     def _asks_for_setting(self, call: ast.Call) -> bool:
         """`utils.is_distributed()`: an imported function without arguments says what the process was started with."""
         name = text_of(call.func)
-        imported = name.partition(".")[0] in self.env.frame.module.imports
-        return imported and not call.args and bool(_SETTING.match(name.rpartition(".")[2]))
+        imported = first_name(name) in self.env.frame.module.imports
+        return imported and not call.args and bool(_SETTING.match(last_name(name)))
 
     def _asks_for_window(self, node: ast.Call) -> bool:
         """Whether a test calls a function of the project that only asks whether a window closes."""
@@ -395,7 +402,7 @@ def _only_test(function: Function) -> ast.expr | None:
 def _names_of(node: ast.expr) -> list[str]:
     """The names of the classes that `isinstance` is asked for."""
     asked = node.elts if isinstance(node, ast.Tuple) else [node]
-    return [text_of(one).rpartition(".")[2] for one in asked]
+    return [last_name(text_of(one)) for one in asked]
 
 
 def _is_computed(node: ast.Call) -> bool:

@@ -56,9 +56,9 @@ class Nesting:
         self.path_of: dict[ast.AST, str] = {}
         """and the file that each of them is in."""
         self.call_sites: list[Site] = []
-        """Where they were called."""
+        """Where the functions that are being read were called, the outermost first."""
         self.unseen: list[UnseenCall] = []
-        """All calls that may run a backward, for all that can be seen."""
+        """The calls that were not followed, and that may run a backward."""
         self.targets: set[Variable] = set()
         """Variables that the loops around assign in every iteration."""
         self.lengths: dict[Variable, tuple[int, int, Expr]] = {}
