@@ -139,7 +139,7 @@ class View:
     scalers: dict[Key, set[bool]] = field(default_factory=dict)
     """The scalers that step, and whether they step the subject, others, or both."""
     borrows: bool = False
-    """Its gradients are those of other parameters, by assignment: whoever clears may clear these."""
+    """Its gradients were assigned from other parameters: a clear of those may clear these."""
     filled: bool = True
     """Some backward reaches the subject, or may reach it."""
     busy: bool = False

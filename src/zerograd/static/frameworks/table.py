@@ -75,7 +75,7 @@ class RunsBackward:
         self.bypassed = bypassed
         """What a finding calls the library where it is bypassed, if not by the variable's name."""
         self.unless = unless
-        """The keyword that says True where only the forward is wanted."""
+        """The keyword that asks for the forward alone if it is True."""
 
 
 class Steps:

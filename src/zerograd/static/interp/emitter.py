@@ -45,7 +45,7 @@ class Act(Emit):
     leaf: bool = False
     """zero: of one tensor, not of all that a module or an optimizer holds."""
     borrowed: bool = False
-    """assign: of the gradients that other parameters hold, too: who clears those clears these."""
+    """assign: the value is also the gradient of other parameters, and a clear of those clears it."""
     unless_cleared: bool = False
     """unknown: counts only if the code never clears the subject itself."""
     inside: bool = False

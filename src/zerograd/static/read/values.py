@@ -109,7 +109,7 @@ class Many:
 
     items: tuple[Value, ...]
     wrapped: bool = False
-    """Its one item may be a collection itself, which was not put into a list."""
+    """Its one item may already be a collection: the code puts it into a list only if it is not."""
 
 
 @dataclass(frozen=True)
