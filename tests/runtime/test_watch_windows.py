@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import zerograd
+from support.clears import none_by_hand
 from support.training import assert_found, batches, either_way, loss_of, net, sgd
 
 
@@ -51,6 +53,62 @@ def test_a_clear_in_every_micro_batch_drops_part_of_the_window(right: bool) -> N
                 if right:
                     optimizer.zero_grad()
     assert_found(report, right=right)
+
+
+@either_way
+def test_a_clear_in_every_micro_batch_is_found_where_epochs_end_on_short_windows(
+    right: bool,
+) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for _ in range(3):
+            for number, x in enumerate(batches(10), 1):
+                if not right:
+                    optimizer.zero_grad()  # ZG103
+                (loss_of(model, x) / 4).backward()
+                if number % 4 == 0 or number == 10:
+                    optimizer.step()
+                    if right:
+                        optimizer.zero_grad()
+    assert_found(report, right=right)
+
+
+@pytest.mark.parametrize("since", [1, 23], ids=["always", "once, in a loop that repeats itself"])
+def test_a_clear_by_hand_begins_another_window(since: int) -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        for number, x in enumerate(batches(40), 1):
+            if since == 1 or number == since:
+                none_by_hand(model)
+            (loss_of(model, x) / 4).backward()
+            if number % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    assert_found(report, right=True)
+    assert report.watched is not None
+    assert report.watched.windows == ({1: 10} if since == 1 else {2: 1, 4: 9})
+
+
+def test_gradients_of_samples_may_be_clipped_one_by_one() -> None:
+    model = net()
+    optimizer = sgd(model)
+    with zerograd.watch(on="collect") as report:
+        kept = [torch.zeros_like(param) for param in model.parameters()]
+        for number, x in enumerate(batches(42), 1):
+            none_by_hand(model)
+            loss_of(model, x).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for one, param in zip(kept, model.parameters(), strict=True):
+                assert param.grad is not None
+                one += param.grad
+            if number % 4 == 0:
+                for one, param in zip(kept, model.parameters(), strict=True):
+                    param.grad = one / 4
+                optimizer.step()
+                kept = [torch.zeros_like(param) for param in model.parameters()]
+    assert_found(report, right=True)
 
 
 @either_way

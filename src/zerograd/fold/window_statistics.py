@@ -186,7 +186,8 @@ class WindowStatistics:
         if self.drops and backward is not None and not _by_choice(step):
             sites = {(clear.site, dropped.site) for clear, dropped in self.drops}
             if len(sites) == 1 and self.drops[0][1].site == backward.site:
-                pattern = (len(self.drops), sites.pop())
+                # Where a counter decides, as the source says, the last window of an epoch may be a short one.
+                pattern = (0 if self._guard() else len(self.drops), sites.pop())
         self._patterns = self._patterns + 1 if pattern and pattern == self._pattern else 1
         self._pattern = pattern
         convicted = pattern is not None and pattern[1] in self._convicted

@@ -49,6 +49,10 @@ class GradientProbe:
             probe.grad = grad = probe.param.grad
             probe.version_before = -1 if grad is None else probe.version(grad)
             probe.cleared = None
+            if grad is None and probe.hit and subject.track.node.grads is Grads.LIVE:
+                # The last backward has filled the probe, and no call has cleared it.
+                if not holding(subject.params):
+                    self._unseen_clear(subject, to_none=True)
             if used.company and not (holds(probe.param) or any_holds(subject.params)):
                 used.company = NOBODY  # cleared by hand
         looks: list[Look] = []

@@ -216,10 +216,11 @@ class Hooks:
                     ):
                         call.grad = grad = call.param.grad
                         call.version = -1 if grad is None else grad._version
-                        count.backwards += 1
-                        if loop.expected is call:
-                            loop.expected = call.running
-                        expected = call
+                        if grad is not None or not call.adds:
+                            count.backwards += 1
+                            if loop.expected is call:
+                                loop.expected = call.running
+                            expected = call
                     else:
                         expected = loop.backward_begins(frame)
             except BaseException as error:

@@ -63,6 +63,7 @@ class ExpectedCall:
     """One call of a round: its place in the code, and the edge that it takes."""
 
     __slots__ = (
+        "adds",
         "backward_at",
         "change",
         "code",
@@ -128,6 +129,8 @@ class ExpectedCall:
                 self.kind = BY_HAND
         self.backward_at = -1
         """The instruction, if it is a backward of one subject."""
+        self.adds = False
+        """Whether it is a backward of one subject that adds to the gradients of another one."""
         self.of_clear = self.of_step = self.of_step_end = 0
         """The identity of the optimizer that it clears, that it steps, or whose step is running."""
         self.of = of
@@ -335,6 +338,8 @@ class SteadyLoop:
                     return None
         else:
             call.grad = grad = call.param.grad
+            if grad is None and call.adds:
+                return None  # cleared by hand
             call.version = -1 if grad is None else grad._version
         count.backwards += 1
         if self.expected is expected:  # else another thread has left the loop
@@ -638,6 +643,7 @@ def _add_running(calls: Sequence[ExpectedCall], step: object) -> None:
             call.running = running = ExpectedCall(call.subject, None, (None, -1), call.of)
             running.kind, running.next = None, call.next
             call.backward_at = call.instruction if alone else -1
+            call.adds = alone and any(node.grads is Grads.LIVE for _, _, node in call.noted)
         elif alone and call.kind is Zero and type(call.of) is int:
             call.of_clear = call.of
 
