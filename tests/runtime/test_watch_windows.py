@@ -80,7 +80,7 @@ def test_a_clear_by_hand_begins_another_window(since: int) -> None:
     optimizer = sgd(model)
     with zerograd.watch(on="collect") as report:
         for number, x in enumerate(batches(40), 1):
-            if since == 1 or number == since:
+            if since in (1, number):
                 none_by_hand(model)
             (loss_of(model, x) / 4).backward()
             if number % 4 == 0:

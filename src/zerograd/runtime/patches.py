@@ -216,11 +216,10 @@ class Hooks:
                     ):
                         call.grad = grad = call.param.grad
                         call.version = -1 if grad is None else grad._version
-                        if grad is not None or not call.adds:
-                            count.backwards += 1
-                            if loop.expected is call:
-                                loop.expected = call.running
-                            expected = call
+                        count.backwards += 1
+                        if loop.expected is call:
+                            loop.expected = call.running
+                        expected = call
                     else:
                         expected = loop.backward_begins(frame)
             except BaseException as error:

@@ -128,9 +128,9 @@ class ExpectedCall:
             if event.excuse is Excuse.UNSEEN:
                 self.kind = BY_HAND
         self.backward_at = -1
-        """The instruction, if it is a backward of one subject."""
+        """The instruction, if it is a backward of one subject, and the first of its window."""
         self.adds = False
-        """Whether it is a backward of one subject that adds to the gradients of another one."""
+        """Whether it is a backward that adds to gradients of its window."""
         self.of_clear = self.of_step = self.of_step_end = 0
         """The identity of the optimizer that it clears, that it steps, or whose step is running."""
         self.of = of
@@ -642,8 +642,8 @@ def _add_running(calls: Sequence[ExpectedCall], step: object) -> None:
         elif call.kind is Backward:
             call.running = running = ExpectedCall(call.subject, None, (None, -1), call.of)
             running.kind, running.next = None, call.next
-            call.backward_at = call.instruction if alone else -1
-            call.adds = alone and any(node.grads is Grads.LIVE for _, _, node in call.noted)
+            call.adds = any(node.grads is Grads.LIVE for _, _, node in call.noted)
+            call.backward_at = call.instruction if alone and not call.adds else -1
         elif alone and call.kind is Zero and type(call.of) is int:
             call.of_clear = call.of
 
