@@ -207,6 +207,7 @@ def test_a_clear_of_what_may_be_there_drops_nothing() -> None:
         ((ZERO, SCALED, ZERO), Scale.PLAIN),
         ((ZERO, SCALED, may(UNSCALE)), Scale.UNKNOWN),
         ((ZERO, replace(BACKWARD, scaled=None)), Scale.UNKNOWN),
+        ((ZERO, may(SCALED), BACKWARD), Scale.PLAIN),
         ((ASSIGN,), Scale.UNKNOWN),
     ],
 )
@@ -303,6 +304,10 @@ def test_what_may_clear_leaves_nothing_known(event: Event) -> None:
     for state in WAYS.values():
         stays_none = isinstance(event, Zero) and state.grads is Grads.NONE
         assert after(may(event), start=state) == (state if stays_none else START)
+
+
+def test_new_parameters_hold_nothing_and_nothing_is_scaled() -> None:
+    assert (NEW.grads, NEW.scale) == (Grads.NONE, Scale.PLAIN)
 
 
 # Any sequence

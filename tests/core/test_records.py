@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 from dataclasses import FrozenInstanceError
 from functools import cached_property
+from typing import Any, ClassVar
 
 import pytest
 
@@ -213,6 +214,26 @@ def test_a_dataclass_is_made_of_its_fields_and_defaults() -> None:
         Labelled("four")  # type: ignore[call-arg]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bough(Leaf):
+    third: int
+    fourth: int = 4
+
+
+def test_fields_that_have_to_be_named_come_after_those_of_a_base() -> None:
+    assert (Bough(1, third=3).second, Bough(1, 2, third=3, fourth=5).fourth) == (0, 5)
+    with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4"):
+        Bough(1, 2, 3)  # type: ignore[call-arg, misc]
+
+
+def test_a_variable_of_the_class_is_no_field() -> None:
+    parts = {"__annotations__": {"x": int, "total": ClassVar[int]}, "total": 7}
+    counted: Any = dataclass(type("Counted", (), parts))
+    assert (counted(1).x, counted.total) == (1, 7)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'total'"):
+        counted(1, total=2)
+
+
 def test_dataclasses_are_equal_by_what_is_compared() -> None:
     assert Bag("a", [1], 2) == Bag("a", [1], 3) != Bag("a", [2], 2)
     assert Leaf(1) != Twig(1)
@@ -258,3 +279,14 @@ def test_the_standard_library_takes_it_for_a_dataclass() -> None:
     assert dataclasses.is_dataclass(Bag)
     assert dataclasses.asdict(Twig(1)) == {"first": 1, "second": 0, "third": 3}
     assert dataclasses.replace(Leaf(1), first=2) == Leaf(2)
+
+
+def test_the_standard_library_sees_what_the_class_says_of_its_fields() -> None:
+    @dataclass
+    class Local:
+        x: int = 3
+        y: list[int] = field(default_factory=list, compare=False)
+
+    x, y = dataclasses.fields(Local)
+    assert (x.name, x.type, x.default) == ("x", "int", 3)
+    assert (y.name, y.compare, y.default_factory) == ("y", False, list)

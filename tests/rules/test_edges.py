@@ -311,6 +311,15 @@ ALONE = (
 )
 TOGETHER = "let all ranks decide together whether to step: all_reduce what the decision reads"
 
+JOINT = Violation(
+    at(7),
+    "backward() also fills the gradients of another optimizer, whose step uses them",
+    "reaches the other optimizer's parameters",
+    notes((3, "the loss of that optimizer"), (5, "uses the sum")),
+    help="step that optimizer before this backward, or clear it and run its own backward after this one",
+    step=at(5),
+)
+
 BROKEN = {
     "a backward onto used gradients": Broken("ZG101", (BACKWARD, STEP, BACKWARD, STEP), STALE),
     "a step after its own backward and one that only runs through it": Broken(
@@ -322,14 +331,18 @@ BROKEN = {
             replace(LEFT, reads=Reads.ATTACHED),
             STEP,
         ),
-        Violation(
-            at(7),
-            "backward() also fills the gradients of another optimizer, whose step uses them",
-            "reaches the other optimizer's parameters",
-            notes((3, "the loss of that optimizer"), (5, "uses the sum")),
-            help="step that optimizer before this backward, or clear it and run its own backward after this one",
-            step=at(5),
+        JOINT,
+    ),
+    "a step after another's, through whose loss it was reached, and its own backward": Broken(
+        "ZG106",
+        (
+            ZERO,
+            replace(LEFT, reads=Reads.ATTACHED),
+            OTHERS_STEP,
+            replace(BACKWARD, reads=Reads.DETACHED),
+            STEP,
         ),
+        JOINT,
     ),
     "one in the same loop, whose step comes after it": Broken(
         "ZG101",
@@ -855,6 +868,9 @@ KEPT = {
     "its own backward alone, and one after the other's": Kept(
         "ZG106", (ZERO, replace(LEFT, reads=Reads.ATTACHED), ZERO, replace(BACKWARD, reads=Reads.DETACHED), STEP)
     ),
+    "another's loss through what its own loss has left, used and cleared": Kept(
+        "ZG106", (ZERO, replace(BACKWARD, reads=Reads.DETACHED), replace(LEFT, reads=Reads.ATTACHED), STEP, STEP)
+    ),
     "another's step without a backward": Kept("ZG104", (ZERO, Step(at(5), again=True, foreign=True))),
     "a step again with gradients": Kept("ZG104", (ZERO, BACKWARD, Step(at(5), again=True))),
     "a step again with gradients that were dropped": Kept("ZG104", (BACKWARD, ZERO, Step(at(5), again=True))),
@@ -1018,6 +1034,9 @@ KEPT = {
     ),
     "a window that was cut": Kept("ZG302", (BACKWARD, HOLD, ZERO, BACKWARD, CLOSING)),
     "a window that may be none": Kept("ZG302", (ZERO, UNSURE, CLOSING)),
+    "a full window whose last backward may be none": Kept(
+        "ZG302", (ZERO, *[UNSURE] * 3, HOLD, End(at(9), length=2))
+    ),
     "a guard that never closes what may be no window": Kept(
         "ZG302", (ZERO, BACKWARD, BACKWARD, UNSURE, HOLD, End(at(9), length=2))
     ),

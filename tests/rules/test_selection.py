@@ -84,5 +84,6 @@ def test_ignore_is_stronger_than_select() -> None:
     assert selection == Selection(frozenset({"ZG102"}), frozenset({"ZG102"}))
 
 
-def test_selecting_everything_asks_for_nothing_in_particular() -> None:
-    assert resolve(("ALL", "ZG3"), (), RULES) == Selection(ALL, frozenset({"ZG301"}))
+@pytest.mark.parametrize("everything", ["ALL", "ZG"])
+def test_selecting_everything_asks_for_nothing_in_particular(everything: str) -> None:
+    assert resolve((everything, "ZG3"), (), RULES) == Selection(ALL, frozenset({"ZG301"}))

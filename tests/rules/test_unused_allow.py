@@ -50,3 +50,7 @@ def test_a_comment_for_a_rule_that_only_a_run_can_break_is_not_reported() -> Non
     assert unused_allow.check([allow("diverged-ranks")], unseen) == []
     assert len(unused_allow.check([allow("stale-gradient")], unseen)) == 1
     assert len(unused_allow.check([allow("diverged-ranks", known=False)], unseen)) == 1
+
+
+def test_only_source_has_comments() -> None:
+    assert unused_allow.PAGE.only == "static"

@@ -255,7 +255,7 @@ def replace(record: T, **changes: object) -> T:
     new: T = object.__new__(kind)
     held = new.__dict__
     held.update(record.__dict__, **changes)
-    names = _NAMES.get(kind) or frozenset(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    names = _NAMES[kind]
     if len(held) != len(names):
         if unknown := changes.keys() - names:
             raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
