@@ -63,6 +63,7 @@ def program(seed: int, length: int) -> str:
 
 @tiers.random(1500)
 @given(st.integers(0, 10**9), st.integers(1, 40))
+@example(36679, 11)
 def test_any_training_code_is_read(seed: int, length: int) -> None:
     text = program(seed, length)
     for data in (text, _repaired(text)):

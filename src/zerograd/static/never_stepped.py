@@ -367,6 +367,8 @@ class _Followed:
         elif isinstance(above, (ast.Dict, ast.Set, ast.ListComp, ast.DictComp)):
             self.follow(above)
         elif isinstance(above, ast.Call):
+            if above.func is node:
+                raise _Used  # it is called itself
             self.follow_call(above, node)
         elif isinstance(above, ast.keyword) and above.arg is not None:
             call = self.file.nodes.above[above]
