@@ -24,12 +24,12 @@ from zerograd.explore import explore as explore_module
 from zerograd.explore import logic
 from zerograd.explore.decisions import (
     MOST_DECISIONS,
-    MOST_OUTER,
+    OUTER_DECISIONS,
     Decision,
     Decisions,
     weight,
 )
-from zerograd.explore.explore import Result, WindowTrial, explore
+from zerograd.explore.explore import DEEPER, Result, WindowTrial, explore
 from zerograd.explore.flow import (
     RAISE,
     Alt,
@@ -334,7 +334,7 @@ def test_whatever_a_run_breaks_was_predicted(flow: Flow, rules: list[Rule], seed
 def test_decisions_are_capped_and_none_is_idle(flow: Flow, rules: list[Rule]) -> None:
     for paths in found(explore(flow, rules)).values():
         assert paths
-        assert all(weight(path) <= MOST_OUTER for path in paths)
+        assert all(weight(path) <= DEEPER[-1] + OUTER_DECISIONS for path in paths)
         assert not any(one < other for one in paths for other in paths)
 
 

@@ -15,7 +15,7 @@ def test_an_object_that_another_one_holds_is_named_as_the_code_reaches_it() -> N
     assert name_of(key, {}) == key.shown
 
 
-TOO_MANY_DECISIONS = b"""\
+MANY_DECISIONS = b"""\
 import torch
 from torch import nn
 model = nn.Linear(2, 1)
@@ -43,9 +43,62 @@ for x, y in loader:
 
 
 def test_a_loop_is_not_followed_where_too_many_decisions_lead_to_some_of_its_code() -> None:
-    (loop,) = result_for_bytes(TOO_MANY_DECISIONS, "train.py").loops
+    (loop,) = result_for_bytes(MANY_DECISIONS, "train.py").loops
     assert loop.gap is not None
     assert loop.gap.why is NotFollowed.TOO_LARGE
+
+
+def test_code_that_many_settings_lead_to_is_looked_at() -> None:
+    text = b"""\
+import torch
+def train(model, loader, a, b, c, d, e):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).mean()
+        if a:
+            if b:
+                if c:
+                    if d:
+                        if e:
+                            loss.backward()
+                            optimizer.step()
+"""
+    (loop,) = result_for_bytes(text, "train.py").loops
+    assert [(found.code, found.certain) for found in loop.found] == [("ZG101", True)]
+
+
+def test_what_gradients_of_other_parameters_hold_is_not_followed() -> None:
+    text = b"""\
+import torch
+def train(shared, local, loader):
+    optimizer = torch.optim.SGD(shared.parameters(), lr=0.1)
+    for x in loader:
+        local(x).mean().backward()
+        for p, q in zip(shared.parameters(), local.parameters()):
+            p._grad = q.grad
+        optimizer.step()
+"""
+    (loop,) = result_for_bytes(text, "train.py").loops
+    assert loop.gap is not None
+    assert loop.gap.why is NotFollowed.UNCLEAR_ASSIGNMENT
+
+
+def test_where_windows_begin_is_left_to_callers_that_count() -> None:
+    text = b"""\
+import torch
+class Model:
+    def __init__(self, net, windows):
+        self.net, self.windows = net, windows
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def learn(self, x, step):
+        (self.net(x).mean() / self.windows).backward()
+        if (step + 1) % self.windows == 0:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+"""
+    (loop,) = result_for_bytes(text, "model.py").loops
+    assert loop.gap is not None
+    assert loop.gap.why is NotFollowed.LEFT_TO_CALLER
 
 
 def test_a_finding_in_a_helper_of_another_file_names_its_only_call(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from zerograd.explore.logic import Fact, Known
 
 MOST_DECISIONS = 3
 """The greatest weight of a path that is followed, without what decides whether a loop runs at all."""
-MOST_OUTER = 6
-"""The greatest weight of a path that is followed, with that."""
+OUTER_DECISIONS = 3
+"""How much what decides whether a loop runs at all may weigh besides."""
 
 
 class Decision(NamedTuple):
@@ -104,21 +104,24 @@ def merge(into: Configurations, more: Configurations) -> None:
 
 
 def decide(
-    paths: Iterable[Decisions], decision: Decision, outer: AbstractSet[Decision] = frozenset()
+    paths: Iterable[Decisions],
+    decision: Decision,
+    outer: AbstractSet[Decision] = frozenset(),
+    most: int = MOST_DECISIONS,
 ) -> set[Decisions]:
-    """The paths with one more decision; those that would weigh too much are given up.
+    """The paths with one more decision; those that would weigh more than `most` are given up.
 
     `outer` are those that decide, outside of all loops, whether a loop runs at all.
     """
     decided = {_with(path, decision) for path in paths}
-    return {path for path in decided if _is_light(path, outer)}
+    return {path for path in decided if _is_light(path, outer, most)}
 
 
-def _is_light(path: Decisions, outer: AbstractSet[Decision]) -> bool:
+def _is_light(path: Decisions, outer: AbstractSet[Decision], most: int) -> bool:
     whole = weight(path)
-    if whole <= MOST_DECISIONS:
+    if whole <= most:
         return True
-    return whole <= MOST_OUTER and whole - weight(path & outer) <= MOST_DECISIONS
+    return whole <= most + OUTER_DECISIONS and whole - weight(path & outer) <= most
 
 
 def _with(path: Decisions, decision: Decision) -> Decisions:

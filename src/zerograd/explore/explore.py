@@ -20,6 +20,7 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.counters import first_and_later
 from zerograd.explore.decisions import (
+    MOST_DECISIONS,
     Configurations,
     Decision,
     Decisions,
@@ -29,6 +30,7 @@ from zerograd.explore.decisions import (
     merge,
     opposite,
     smallest,
+    weight,
 )
 from zerograd.explore.enclosure import Enclosures, decides_only_whether
 from zerograd.explore.executed import Executed, enters, holds
@@ -63,6 +65,10 @@ from zerograd.explore.logic import (
 from zerograd.explore.reachability import is_clean
 
 MOST_CONFIGURATIONS = 100_000
+DEEPER = (MOST_DECISIONS, 2 * MOST_DECISIONS, 4 * MOST_DECISIONS)
+"""How many decisions a path may take, as long as no path with fewer comes to all code."""
+MOST_DEEPER = 4_000
+"""How many configurations a search with more decisions may go through: where one helps, it has few."""
 ROUNDS = 60
 Learned = list[tuple[Fact, bool]]
 Question = tuple[Expr, str, tuple[int, ...], bool | None, tuple[Learned, Learned]]
@@ -171,6 +177,8 @@ class _Exploration:
     constants: Known
     budget: int
     """How many configurations may still be gone through."""
+    most: int = MOST_DECISIONS
+    """The greatest weight of a path that is followed."""
     found: dict[tuple[Rule, Violation], set[Decisions]] = field(default_factory=dict)
     jumps: dict[Label, Configurations] = field(default_factory=dict)
     watchers: list[Configurations] = field(default_factory=list)
@@ -277,7 +285,7 @@ class _Exploration:
                     weight = 2 if alt.optional and index == 1 else 1
                     decision = Decision(text, index == 0, weight, scope)
                     self.note(alt, rest, decision.unweighted)
-                    decided = decide(paths, decision, self.outer)
+                    decided = decide(paths, decision, self.outer, self.most)
                 if decided:
                     add(arm, (state, known.union(facts)), decided)
                 else:
@@ -330,7 +338,22 @@ class _Exploration:
         twice = {d for d in path if opposite(d.unweighted) in path}
         odds = {d for d in twice if self.is_setting(d.unweighted)}
         turns = {d for d in twice - odds if not d.outcome and self.is_guard(d.unweighted)}
+        if self.most > MOST_DECISIONS:
+            odds |= {d for d in path for other in path if d != other and self.is_related(d, other)}
         return self.without_repetitions(path - turns - (idle - odds))
+
+    def is_related(self, one: Decision, other: Decision) -> bool:
+        """Whether two tests read the same variable: one outcome may exclude the other."""
+        first, second = (
+            frozenset[Variable]().union(
+                *(
+                    logic.reads(alt.test)
+                    for alt, _ in self.asked.get(decision.unweighted, {}).values()
+                )
+            )
+            for decision in (one, other)
+        )
+        return not first.isdisjoint(second)
 
     def without_repetitions(self, path: Decisions) -> Decisions:
         """A path in which one test that comes out the same way again is one decision, whatever was known of it then.
@@ -483,7 +506,7 @@ class _Exploration:
         thrown = Decision(f"an exception in line {flow.site.line}", True, weight=2)
         failed: Configurations = {}
         for key, paths in seen.items():
-            decided = decide(paths, thrown)
+            decided = decide(paths, thrown, most=self.most)
             if decided:
                 add(failed, key, decided)
         for handler in flow.handlers:
@@ -512,10 +535,21 @@ def explore(
             return Result([], False, 0)
         constants = window.constants() if window else logic.NOTHING
         live, enclosures = liveness(flow), Enclosures(flow)
-        search = _Exploration(automaton, executed, live, enclosures, window, constants, budget)
         known = window.known() if window else logic.NOTHING
-        search.run(flow, {(first, known): {frozenset()}})
-    spent = budget - search.budget
+        search, spent = None, 0
+        for most in DEEPER:
+            left = budget if search is None else min(budget - spent, MOST_DEEPER)
+            deeper = _Exploration(
+                automaton, executed, live, enclosures, window, constants, left, most
+            )
+            deeper.run(flow, {(first, known): {frozenset()}})
+            spent += left - deeper.budget
+            if search is not None and deeper.cut:
+                break
+            search = deeper
+            if search.cut or not search.leaves_out:
+                break
+    assert search is not None
     outcomes = [] if search.cut else search.outcomes()
     missed = frozenset(
         part.event.site
@@ -523,7 +557,11 @@ def explore(
         if isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
         if id(part) not in search.reached
     )
-    return Result(outcomes, search.cut, spent, search.leaves_out, missed)
+    # What is found only with so many decisions that nobody is told is not looked at either.
+    hidden = search.most > MOST_DECISIONS and any(
+        all(weight(path) > one.rule.most_decisions for path in one.decisions) for one in outcomes
+    )
+    return Result(outcomes, search.cut, spent, search.leaves_out or hidden, missed)
 
 
 def never_breaks(flow: Flow, rules: Iterable[Rule], windows: Iterable[WindowTrial]) -> bool:

@@ -202,8 +202,7 @@ class RootSearch:
             if window is not None and window.length == SINGLE:
                 asked = [rule for rule in rules if rule.single]
             if window is not None and not (window.ends_seen and self.ends_seen):
-                shown = {Windows.LENGTH} if window.ends_seen and self.counts_itself else set()
-                asked = [rule for rule in asked if not rule.judges_ends or rule.windows in shown]
+                asked = self.without_ends(asked, window, subject)
             if window is not None and window.several:
                 asked = [rule for rule in asked if rule.windows is not Windows.LENGTH]
             if not asked:
@@ -229,6 +228,16 @@ class RootSearch:
                 self.outcomes.add(self.with_loop(doubted), self.optimizer_of(subject))
                 self.loops.add_outcome(doubted, subject)
         return True
+
+    def without_ends(
+        self, rules: list[Rule], window: WindowTrial, subject: SubjectKeys | None
+    ) -> list[Rule]:
+        """The rules that do not ask where windows end; for the others, the loop is left to its callers."""
+        shown = {Windows.LENGTH} if window.ends_seen and self.counts_itself else set()
+        asked = [rule for rule in rules if not rule.judges_ends or rule.windows in shown]
+        if len(asked) < len(rules) and subject is not None:
+            self.loops.leave(subject, NotFollowed.LEFT_TO_CALLER)
+        return asked
 
     def unseen_part(self, rule: Rule) -> tuple[NotFollowed, str] | None:
         """The call of what cannot be seen, and may do what a rule misses."""

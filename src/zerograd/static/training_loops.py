@@ -162,6 +162,8 @@ class LoopsOfRoot:
             loop = self._loop(ident)
             named = next(iter(loop.steps)).subject
             self._leave(loop, Gap(NotFollowed.NO_BACKWARD, loop.site, named))
+        if self._is_borrowed(events):
+            self.leave(subject, NotFollowed.UNCLEAR_ASSIGNMENT)
         if self._is_left_to_callers(events, stepped):
             outside = self._loop(OUTSIDE)
             named = next(iter(outside.steps)).subject
@@ -192,6 +194,11 @@ class LoopsOfRoot:
                     why, call = NotFollowed.LEFT_TO_SUBCLASS, f"{left}()"
                 self._leave(loop, Gap(why, cause.site, shown, call))
         return spent
+
+    def _is_borrowed(self, events: list[Event]) -> bool:
+        """Whether a subject steps with gradients of other parameters: what those hold was not followed."""
+        assigned = {event.site for event in events if isinstance(event, Assign)}
+        return any(act.borrowed and act.event.site in assigned for act in self._acts)
 
     def _is_left_to_callers(self, events: list[Event], stepped: set[int]) -> bool:
         """Whether each call of the root fills and steps what it finds, and nothing in it ever clears that."""
