@@ -49,6 +49,7 @@ class Endless(RuntimeError):
 def prepare() -> None:
     """Prepare a process: torch on one thread, and the stand-ins."""
     import torch
+    import torch._dynamo  # the first optimizer imports it, which a time limit must not interrupt
 
     torch.set_num_threads(1)
     if str(STANDINS) not in sys.path:

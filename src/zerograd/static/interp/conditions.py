@@ -264,7 +264,8 @@ class Conditions:
         for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
             name = _OPERATORS.get(type(op))
             if name is None:
-                return self._opaque(node)
+                known = self._membership(left, op, right) if len(node.ops) == 1 else None
+                return known or self._opaque(node)
             pair = _by_length(self.expression(left), self.expression(right))
             other = pair[1].value if isinstance(pair[1], Const) else None
             if name in _SAME and isinstance(other, bool):
@@ -285,6 +286,15 @@ class Conditions:
                 pairs.append(Op(name, pair, text_of(node)))
         pairs = [self._in_last_iteration(one) if isinstance(one, Op) else one for one in pairs]
         return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
+
+    def _membership(self, item: ast.expr, op: ast.cmpop, collection: ast.expr) -> Const | None:
+        """`name in names`, for a literal and a collection of literals."""
+        wanted, held = self.evaluator.peek(item), self.evaluator.peek(collection)
+        if not isinstance(wanted, Lit) or not isinstance(held, Many):
+            return None
+        if not all(isinstance(one, Lit) for one in held.items):
+            return None
+        return Const((wanted in held.items) is isinstance(op, ast.In))
 
     def _name(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Expr:
         if isinstance(node, ast.Attribute) and node.attr == "requires_grad":

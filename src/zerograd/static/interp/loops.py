@@ -53,6 +53,7 @@ from zerograd.static.read.values import (
     Thing,
     Value,
     is_object,
+    parts,
 )
 
 MOST_ITEMS = 8
@@ -93,8 +94,8 @@ class Loops:
     def for_loop(self, node: ForLoop) -> None:
         """`for target in iterable:`, unrolled over known items and over parameters."""
         iterable, value, items = self.iterated(node)
-        if items is None and isinstance(value, Many) and _looks_up(node):
-            items = list(value.items)
+        if items is None and _are_keys(value) and _looks_up(node):
+            items = list(parts(value))
         if items is not None:
             self.unrolled(node, self.distinct(node, iterable, items))
             return
@@ -494,12 +495,15 @@ def items_of(value: Value) -> list[Value] | None:
     return None
 
 
+def _are_keys(value: Value) -> bool:
+    """Whether a loop goes through a few literals, written in it or handed in."""
+    if not isinstance(value, Many) or len(value.items) > MOST_ITEMS:
+        return False
+    return all(isinstance(item, Lit) for item in value.items)
+
+
 def _looks_up(node: ForLoop) -> bool:
-    """Whether a loop goes through a few literal keys, and looks something up under each."""
-    if not isinstance(node.iter, (ast.Tuple, ast.List)) or len(node.iter.elts) > MOST_ITEMS:
-        return False
-    if not all(isinstance(e, ast.Constant) for e in node.iter.elts):
-        return False
+    """Whether a loop looks something up under its target."""
     key = text_of(node.target)
     return any(
         isinstance(inner, ast.Subscript) and text_of(inner.slice) == key
