@@ -71,8 +71,9 @@ def analyse(source: Source, *, explain: bool = False, memory: FileMemory | None 
             loops.append(search.loops)
             search.explore_root()
             asked_callers |= search.asked_callers
-    except (Cut, RecursionError):
-        cut[f"there is too much to follow, from {roots.current} on"] = None
+    except (Cut, RecursionError) as end:
+        why = "there is too much to follow" if isinstance(end, Cut) else "it is nested too deeply"
+        cut[f"{why}, from {roots.current} on"] = None
         roots.unread += roots.left_out()
     finally:
         for interpreter in program.interpreters:
