@@ -46,10 +46,8 @@ class Doubts:
         self.others: list[SubjectKeys] = []
         """What else is stepped."""
 
-    def applied(self, outcome: Outcome, subject: SubjectKeys | None, flow: Flow) -> Outcome:
+    def applied(self, outcome: Outcome, subject: SubjectKeys, flow: Flow) -> Outcome:
         """The violation; with two decisions more, so that it is only possible, if something speaks against it."""
-        if subject is None:
-            return outcome
         doubt = self.doubt(outcome.rule, outcome.violation, subject, flow)
         if not doubt and outcome.rule.outlives_calls and _has_one_count(outcome, subject, flow):
             doubt = "the count that closes a window also clears"
@@ -190,14 +188,10 @@ class Doubts:
     @cached_property
     def sets_elsewhere(self) -> bool:
         """Whether a function of another file that was followed sets gradients by hand."""
-        interpreter = self.root.interpreter
-        modules = filter(None, interpreter.names.project.modules.values())
-        others = (module for module in modules if module is not self.module)
         functions = (
             node
-            for module in others
-            for node, facts in module.facts.items()
-            if facts.grads and node in interpreter.nesting.inlined
+            for module, node, facts in self.root.interpreter.followed()
+            if facts.grads and module is not self.module
         )
         return any(map(_sets_gradient, nodes(*functions)))
 
@@ -229,8 +223,8 @@ class Doubts:
         """The nodes of the root and of the functions of its file that it calls."""
         fn = self.root.fn
         top = [fn.node] if fn is not None else _statements(self.module.tree)
-        own = {*self.module.facts} & self.root.interpreter.nesting.inlined
-        return nodes(*top, *own)
+        functions = self.root.interpreter.followed()
+        return nodes(*top, *(node for module, node, _ in functions if module is self.module))
 
 
 def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:

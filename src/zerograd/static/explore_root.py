@@ -113,7 +113,7 @@ class RootSearch:
 
     def explore_subject(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows the gradients of one subject through the flow."""
-        flow, windows = pace(*counted(self.view(subject, others).of(self.flow), self.flow))
+        flow, windows = self.seen_by(subject, others, self.flow)
         self.budget.file -= self.loops.follow(subject, flow, min(self.budget.file, PATHS))
         self.doubts.own_backwards = frozenset(
             part.event.site for part in find(flow, Emit) if isinstance(part.event, Backward)
@@ -127,19 +127,11 @@ class RootSearch:
         events = events_in(flow)
         steps = [event.site for event in events if isinstance(event, Step)]
         if windows and steps and not self.repeated:
-            end = End(steps[0])
-            flow = Seq((flow, Emit(end)))
-            events.append(end)
-        complete = [
-            self.explore_rules(flow, rules, windows, subject)
-            for rules in breakable(flow, events, windows)
-        ]
+            flow = Seq((flow, Emit(End(steps[0]))))
+        complete = [self.explore_rules(flow, windows, subject)]
         guarded = any(isinstance(event, Hold) for event in events)
         for cut in cut_windows(flow) if not guarded else ():
-            complete += [
-                self.explore_rules(Emit(cut), rules, (), subject)
-                for rules in breakable(Emit(cut), [cut])
-            ]
+            complete.append(self.explore_rules(Emit(cut), (), subject))
         if not all(complete):
             self.loops.leave(subject, NotFollowed.TOO_LARGE)
             name = subject.key.plain.shown
@@ -155,23 +147,24 @@ class RootSearch:
         for program in (*programs(self.flow, subject.key), accumulates):
             if program is None:
                 continue
-            flow, windows = pace(*counted(self.view(subject, others).of(program), program))
+            flow, windows = self.seen_by(subject, others, program)
             if program is accumulates:
                 # The step that is left out may be the one that uses the remainder.
                 windows = tuple(replace(window, ends_seen=False) for window in windows)
             if windows:
                 flow = excused(flow, program, windows[0].symbols)
-            events = events_in(flow)
-            for rules in breakable(flow, events, windows):
-                self.explore_rules(flow, rules, windows, subject)
+            self.explore_rules(flow, windows, subject)
 
     def explore_calls(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows what one call of a method leaves in the gradients into the next call."""
-        flow, windows = pace(*counted(self.view(subject, others).of(self.calls), self.calls))
-        events = events_in(flow)
-        for rules in breakable(flow, events, windows):
-            asked = [rule for rule in rules if rule.outlives_calls]
-            self.explore_rules(flow, asked, windows, subject, self.callers_leave_it)
+        flow, windows = self.seen_by(subject, others, self.calls)
+        self.explore_rules(flow, windows, subject, calls_only=True)
+
+    def seen_by(
+        self, subject: SubjectKeys, others: list[SubjectKeys], flow: Flow
+    ) -> tuple[Flow, tuple[WindowTrial, ...]]:
+        """A flow as a subject sees it, and the windows to execute."""
+        return pace(*counted(self.view(subject, others).of(flow), flow))
 
     def callers_leave_it(self) -> bool:
         """Whether no caller of the root is seen to clear."""
@@ -181,10 +174,29 @@ class RootSearch:
     def explore_rules(
         self,
         flow: Flow,
+        windows: tuple[WindowTrial, ...],
+        subject: SubjectKeys,
+        *,
+        calls_only: bool = False,
+    ) -> bool:
+        """Explores a flow for all rules that it may break; False where there is too much to explore.
+
+        With `calls_only`, for those alone that a next call may break.
+        """
+        groups = breakable(flow, events_in(flow), windows)
+        if calls_only:
+            groups = [[rule for rule in rules if rule.outlives_calls] for rules in groups]
+        provided = self.callers_leave_it if calls_only else None
+        done = [self.explore_group(flow, rules, windows, subject, provided) for rules in groups]
+        return all(done)
+
+    def explore_group(
+        self,
+        flow: Flow,
         rules: list[Rule],
-        windows: tuple[WindowTrial, ...] = (),
-        subject: SubjectKeys | None = None,
-        provided: Callable[[], bool] = lambda: True,
+        windows: tuple[WindowTrial, ...],
+        subject: SubjectKeys,
+        provided: Callable[[], bool] | None,
     ) -> bool:
         """Explores a flow for some rules; False, and no finding, where there is too much to explore.
 
@@ -213,16 +225,15 @@ class RootSearch:
                 raise Cut
             if result.cut:
                 return False
-            if result.unreached and subject is not None:
+            if result.unreached:
                 self.loops.leave(subject, NotFollowed.TOO_LARGE)
             results.append(result)
         outcomes = [outcome for result in results for outcome in result.outcomes]
-        if outcomes and provided():
+        if outcomes and (provided is None or provided()):
             for outcome in outcomes:
                 unseen = self.unseen_part(outcome.rule)
                 if unseen is not None:
-                    if subject is not None:
-                        self.loops.leave(subject, *unseen)
+                    self.loops.leave(subject, *unseen)
                     continue
                 doubted = self.doubts.applied(outcome, subject, self.flow)
                 self.outcomes.add(self.with_loop(doubted), self.optimizer_of(subject))
@@ -230,12 +241,12 @@ class RootSearch:
         return True
 
     def without_ends(
-        self, rules: list[Rule], window: WindowTrial, subject: SubjectKeys | None
+        self, rules: list[Rule], window: WindowTrial, subject: SubjectKeys
     ) -> list[Rule]:
         """The rules that do not ask where windows end; for the others, the loop is left to its callers."""
         shown = {Windows.LENGTH} if window.ends_seen and self.counts_itself else set()
         asked = [rule for rule in rules if not rule.judges_ends or rule.windows in shown]
-        if len(asked) < len(rules) and subject is not None:
+        if len(asked) < len(rules):
             self.loops.leave(subject, NotFollowed.LEFT_TO_CALLER)
         return asked
 
@@ -273,9 +284,9 @@ class RootSearch:
                     return why, f"{name}()"
         return None
 
-    def optimizer_of(self, subject: SubjectKeys | None) -> str:
+    def optimizer_of(self, subject: SubjectKeys) -> str:
         """The optimizer of a subject, as the code names it: where it is made, or where it is stepped."""
-        if subject is None or subject.key.is_by_hand:
+        if subject.key.is_by_hand:
             return ""
         key = subject.key.plain
         if not isinstance(key[0], AllocationSite):
@@ -346,17 +357,12 @@ class RootSearch:
             first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
             if first is None or self.reads_gradients:
                 continue
-            end = End(site, idle_loss=first.event.site)
-            for rules in breakable(Emit(end), [end]):
-                self.explore_rules(Emit(end), rules, subject=subject)
+            self.explore_rules(Emit(End(site, idle_loss=first.event.site)), (), subject)
 
     @cached_property
     def reads_gradients(self) -> bool:
         """Whether a function that was followed, in whatever file, mentions a gradient."""
-        interpreter = self.root.interpreter
-        modules = filter(None, interpreter.names.project.modules.values())
-        facts = (item for module in modules for item in module.facts.items())
-        return any(one.grads for node, one in facts if node in interpreter.nesting.inlined)
+        return any(facts.grads for _, _, facts in self.root.interpreter.followed())
 
 
 def _is_in(site: Site, around: Site) -> bool:

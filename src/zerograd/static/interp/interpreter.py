@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
 
 from zerograd.core.events import Event, Site
@@ -21,6 +22,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, KnownClasses, Objects
 from zerograd.static.interp.unused_loss import clears_before, idle_loss, only_steps
+from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.syntax_tree import called_name, calls_in
@@ -153,6 +155,13 @@ class Interpreter:
         """Lets go of what the parts hold of each other: no collector looks for cycles."""
         self.env.forget()
         self.evaluator.forget()
+
+    def followed(self) -> Iterator[tuple[Module, ast.AST, Facts]]:
+        """The functions that were called, each with its module and its facts."""
+        for module in filter(None, self.names.project.modules.values()):
+            for node, facts in module.facts.items():
+                if node in self.nesting.inlined:
+                    yield module, node, facts
 
     def idle_loss(self, step: Event) -> Site | None:
         """Where the loop of a step, or else its function, computes a loss that it hands to nothing."""
