@@ -46,7 +46,7 @@ def found(folder: Path, *words: str) -> list[tuple[str, int]]:
 def test_without_a_change_nothing_is_shown_and_all_is_counted(repository: Path) -> None:
     done = zerograd("check", "--diff-base", "main", cwd=repository)
     assert done.returncode == 0
-    assert "not shown: 3 in unchanged functions" in done.stdout
+    assert "not shown: 3 in unchanged code" in done.stdout
 
 
 def test_only_the_function_that_differs_is_reported(repository: Path) -> None:
@@ -66,6 +66,20 @@ def test_code_outside_of_functions_is_one_piece(repository: Path) -> None:
 def test_an_untracked_file_is_new(repository: Path) -> None:
     write(repository, {"new.py": FORGOTTEN_ZERO})
     assert found(repository) == [("new.py", 7)]
+
+
+def test_a_file_that_cannot_be_read_fails_only_the_change_that_touches_it(repository: Path) -> None:
+    write(repository, {"broken.py": FORGOTTEN_ZERO + "def"})
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "broken before")
+    git(repository, "branch", "-f", "main")
+    done = zerograd("check", "--diff-base", "main", cwd=repository)
+    assert done.returncode == 0
+    assert "not shown: 4 in unchanged code" in done.stdout
+    write(repository, {"broken.py": FORGOTTEN_ZERO + "class"})
+    done = zerograd("check", "--diff-base", "main", cwd=repository)
+    assert done.returncode == 2
+    assert "broken.py:9  problem" in done.stdout
 
 
 def test_a_renamed_file_is_not_new(repository: Path) -> None:

@@ -38,8 +38,13 @@ class ChangedFunctions:
         sites = (finding.site, *(note.site for note in finding.notes))
         return any(self._differs(site, files) for site in sites)
 
+    def touch_file(self, path: str) -> bool:
+        """Whether a file is new, or differs anywhere."""
+        path = self._from_top(path)
+        return path in self._changed or path not in self._tracked
+
     def _differs(self, site: Site, files: Files) -> bool:
-        path = relative_to(os.path.realpath(site.path), self._top)
+        path = self._from_top(site.path)
         if path not in self._tracked:
             return True
         if path not in self._changed:
@@ -47,6 +52,9 @@ class ChangedFunctions:
         if path not in self._functions:
             self._functions[path] = self._before(self._changed[path])
         return enclosing(files.lines(site), site.line) not in self._functions[path]
+
+    def _from_top(self, path: str) -> str:
+        return relative_to(os.path.realpath(path), self._top)
 
     def _merge_base(self, revision: str) -> str:
         commit = self._git(

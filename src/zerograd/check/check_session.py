@@ -349,7 +349,11 @@ class _Chooser:
 
     def add(self, result: FileResult, settings: Settings, path: str) -> None:
         """Add the findings of one file that the command line and the settings select."""
-        self.report.errors += result.problems
+        for problem in result.problems:
+            if self._changes is None or self._changes.touch_file(problem.path):
+                self.report.errors.append(problem)
+            else:
+                self.report.unchanged += 1
         self.report.skipped += result.skipped
         if result.loops:
             self._loops.append((path, settings, result.loops))

@@ -174,7 +174,7 @@ class Report:
     known: int = 0
     """How many findings are not shown because a baseline knows them."""
     unchanged: int = 0
-    """How many findings are not shown because no function that they are in has changed."""
+    """How many findings and problems are not shown because no function, or file, that they are in has changed."""
     lists_loops: bool = False
     """The loops are listed one by one, not only counted."""
 

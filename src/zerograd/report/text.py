@@ -154,7 +154,7 @@ def summary(report: Report) -> str:
         lines = [f"{files}: {_loops(report.loops)}", *([f"found {found}"] if found else [])]
     hidden = (
         f"{report.known} known" if report.known else "",
-        f"{report.unchanged} in unchanged functions" if report.unchanged else "",
+        f"{report.unchanged} in unchanged code" if report.unchanged else "",
     )
     if any(hidden):
         lines.append(f"not shown: {', '.join(filter(None, hidden))}")
