@@ -27,6 +27,7 @@ from zerograd.static.projection import SubjectKeys, View, leaves, parts, subject
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.keys import AllocationSite
 from zerograd.static.read.module import Module
+from zerograd.static.read.values import Thing
 from zerograd.static.repeated_calls import counts_calls, first_counts, repeated
 from zerograd.static.roots import Root
 from zerograd.static.rule_groups import breakable
@@ -304,7 +305,7 @@ class RootSearch:
     def with_loop(self, outcome: Outcome) -> Outcome:
         """The violation, with the loop that repeats it as evidence if that loop is in another function.
 
-        A call from another file is evidence, too, where there is only one.
+        A call from another file is evidence, too, where there is only one, and so is the class that inherits the code.
         """
         violation = outcome.violation
         callers = self.root.interpreter.nesting.callers.get(violation.site, set())
@@ -314,6 +315,9 @@ class RootSearch:
                 notes = (*violation.notes, Note(caller, "called here"))
                 violation = replace(violation, notes=notes)
                 outcome = replace(outcome, violation=violation)
+        if (heir := self.heir) is not None:
+            violation = replace(violation, notes=(*violation.notes, heir))
+            outcome = replace(outcome, violation=violation)
         loops = [
             part
             for part in find(self.flow, Loop)
@@ -324,6 +328,19 @@ class RootSearch:
             return outcome
         notes = (*violation.notes, Note(inner.site, "repeated by this loop"))
         return replace(outcome, violation=replace(violation, notes=notes))
+
+    @cached_property
+    def heir(self) -> Note | None:
+        """The class whose objects run the code of the root in another way than those of its own class."""
+        fn = self.root.fn
+        owner = fn.owner if fn is not None else None
+        heir = owner.klass if isinstance(owner, Thing) else None
+        if fn is None or fn.klass is None or heir is None or heir.node is fn.klass.node:
+            return None
+        line, column = heir.node.lineno, heir.node.col_offset + 1
+        end = column + len(f"class {heir.node.name}")
+        site = Site(heir.module.path, line, column, line, end)
+        return Note(site, f"in objects of {heir.node.name}")
 
     def explore_unstepped(self, stepped: list[SubjectKeys]) -> None:
         """Finds optimizers that are built, cleared and given gradients of their own, and never stepped here."""

@@ -287,7 +287,7 @@ class _OpenMethods:
         """By name: the class that a method of the object comes from."""
         for base in reversed(lineage):
             self.owner.update(dict.fromkeys(base.module.methods_of(base.node), base))
-        self.bases = lineage[1:]
+        self.lineage = lineage
         self.known: dict[str, bool] = {}
         touches = (
             touch
@@ -303,7 +303,7 @@ class _OpenMethods:
         """The open methods that no other one calls."""
         found = [
             Fn(method, base.module, name, me, None, base)
-            for base in self.bases
+            for base in self.lineage[1:]
             for name, method in base.module.methods_of(base.node).items()
             if self.owner[name].node is base.node and self.is_open(name)
         ]
@@ -336,9 +336,13 @@ class _OpenMethods:
         return all(one.node is not owner for one in self.scout.classes.lineage(base))
 
     def touches(self, name: str) -> bool:
-        """Whether a method does something to gradients, or decides which of several optimizers a loss fills."""
-        methods = [*self.scout.graph.methods_named(self.owner[name], name)]
-        return any(map(self.scout.graph.touches_gradients, methods)) or (
+        """Whether a method does something to gradients, or decides which of several optimizers a loss fills.
+
+        So does a method that replaces one: `def before_step(self): pass`, where the base clears.
+        """
+        graph = self.scout.graph
+        methods = [one for base in self.lineage for one in graph.methods_named(base, name)]
+        return any(map(graph.touches_gradients, methods)) or (
             self.has_several_steps and any(one.module.facts[one.node].returns for one in methods)
         )
 
