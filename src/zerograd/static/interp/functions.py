@@ -333,15 +333,20 @@ class Functions:
         return False
 
     def _calls_by_name(self, fn: Fn, arguments: list[Value]) -> bool:
-        """Whether a method is handed the name of another one that does something to gradients.
+        """Whether a function is handed the name of a method that does something to gradients: `each("zero_grad")`.
 
-        It is a method of the same object, or of one that this keeps: `getattr(callback, f"on_{name}")(self)`.
+        It is one of an optimizer, of the object of the function, or of one that this keeps:
+        `getattr(callback, f"on_{name}")(self)`.
         """
         facts = fn.module.facts[fn.node]
-        if not isinstance(fn.owner, Thing) or "getattr" not in facts.called:
+        if "getattr" not in facts.called:
             return False
         literals = (one.value for one in arguments if isinstance(one, Lit))
         ends = tuple(one for one in literals if isinstance(one, str) and one)
+        if not vocabulary.HELD_METHODS.isdisjoint(ends):
+            return True
+        if not isinstance(fn.owner, Thing):
+            return False
         kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
         owners = [fn.owner, *(part for value in kept for part in parts(value))]
         return any(
