@@ -41,7 +41,9 @@ class Outcomes:
         found = {}
         for (rule, site), kept in self._kept.items():
             # What needs the least to happen; of these, what shows without a caller or a subclass.
-            outcome = min(kept, key=lambda one: (weight(one.decisions[0]), len(one.violation.notes)))
+            outcome = min(
+                kept, key=lambda one: (weight(one.decisions[0]), len(one.violation.notes))
+            )
             message = outcome.violation.message
             same = [
                 other for other in kept if rule.most_decisions or other.violation.message == message
