@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 import outcome
 from corpus import (
-    PINNED,
     CorpusError,
-    default_directory,
+    add_arguments,
     prepare,
     progress,
     python_files,
@@ -228,21 +227,13 @@ def _show_times(times: Mapping[str, Sequence[float]]) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        default=default_directory(),
-        metavar="DIR",
-        help="directory for downloaded and unpacked packages (default: %(default)s)",
-    )
+    add_arguments(parser)
     parser.add_argument(
         "--rounds", type=int, default=7, metavar="N", help="number of rounds (default: %(default)s)"
     )
     parser.add_argument(
         "--installed", action="store_true", help="check the installed packages, download nothing"
     )
-    parser.add_argument("--list", type=Path, default=PINNED, metavar="FILE", help="other packages")
-    parser.add_argument("--zerograd", metavar="COMMAND", help="the checker to time")
     outcome.add_argument(parser)
     return parser.parse_args()
 

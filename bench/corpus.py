@@ -6,6 +6,7 @@ DIR/src/<name>-<version>/…      its Python files and notebooks, and nothing el
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
@@ -65,6 +66,19 @@ def default_directory() -> Path:
     """A directory outside the repository: linters skip files that a `.gitignore` covers."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "zerograd-bench" / "ecosystem"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a benchmark that checks the corpus."""
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        default=default_directory(),
+        metavar="DIR",
+        help="directory for downloaded and unpacked packages (default: %(default)s)",
+    )
+    parser.add_argument("--list", type=Path, default=PINNED, metavar="FILE", help="other packages")
+    parser.add_argument("--zerograd", metavar="COMMAND", help="the checker")
 
 
 def read_list(path: Path) -> list[Package]:

@@ -29,11 +29,10 @@ from adjudication import (
     read_verdicts,
 )
 from corpus import (
-    PINNED,
     CorpusError,
     Package,
     Size,
-    default_directory,
+    add_arguments,
     measure,
     prepare,
     progress,
@@ -207,13 +206,7 @@ def _where(found: Found) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        default=default_directory(),
-        metavar="DIR",
-        help="directory for downloaded and unpacked packages (default: %(default)s)",
-    )
+    add_arguments(parser)
     parser.add_argument(
         "--jobs",
         type=int,
@@ -228,11 +221,9 @@ def _options() -> argparse.Namespace:
         metavar="FILE",
         help="write rows to fill in for findings that were not read",
     )
-    parser.add_argument("--list", type=Path, default=PINNED, metavar="FILE", help="other packages")
     parser.add_argument(
         "--adjudicated", type=Path, default=ADJUDICATED, metavar="FILE", help="other verdicts"
     )
-    parser.add_argument("--zerograd", metavar="COMMAND", help="the checker to run")
     outcome.add_argument(parser)
     return parser.parse_args()
 

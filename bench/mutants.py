@@ -21,6 +21,7 @@ from pathlib import Path
 
 import outcome
 import zerograd
+from corpus import progress
 from mutation import operators, trial
 from zerograd.cli.main import main as zerograd_command
 from zerograd.core.finding import Finding
@@ -179,9 +180,7 @@ def judge_all(tasks: list[tuple[Path, bool, bool]], jobs: int) -> list[Judged]:
     with context.Pool(jobs, initializer=trial.prepare) as pool:
         for judged in pool.imap(judge, tasks):
             done.append(judged)
-            if sys.stderr.isatty():
-                end = "\n" if len(done) == len(tasks) else ""
-                print(f"\r{len(done)}/{len(tasks)} files", end=end, file=sys.stderr, flush=True)
+            progress("checking", len(done), len(tasks), "files")
     return done
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import found
 import outcome
+from corpus import progress
 from zerograd.check import check_session
 from zerograd.check.check_session import CheckOptions
 
@@ -232,9 +233,7 @@ def check_all(rows: list[Row], repos: Path) -> dict[str, Checked]:
         results = pool.imap(check, [(repos, some) for some in tasks.values()])
         for done, (name, result) in enumerate(zip(tasks, results, strict=True), 1):
             checked[name] = result
-            if sys.stderr.isatty():
-                end = "\n" if done == len(tasks) else ""
-                print(f"\r{done}/{len(tasks)} checkouts", end=end, file=sys.stderr, flush=True)
+            progress("checking", done, len(tasks), "checkouts")
     return checked
 
 

@@ -114,7 +114,6 @@ def _damaged(data: bytes, source: random.Random) -> bytes:
             data = data[:a] + data[a : min(b, a + 60)] * 2 + data[a:]
         elif kind == 2:
             lines = data.split(b"\n")
-            source.shuffle(lines[: source.randint(1, 9)])
             i, j = source.randrange(len(lines)), source.randrange(len(lines))
             lines[i], lines[j] = lines[j], lines[i]
             data = b"\n".join(lines)
