@@ -26,6 +26,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "UTF-16": (USE.encode("utf-16"), "UTF-16"),
     "10,000 parentheses": (USE + "x = " + "(" * 10_000 + ")" * 10_000, "nested too deeply"),
     "10,000 operators": (USE + "x = 1" + " + 1" * 10_000, "nested too deeply"),
+    "2,500 operators": (USE + "x = 1" + " + 1" * 2_500, "nested too deeply"),
     "5 MB of code": (USE + "x = 1\n" * 833_334, "too big"),
 }
 
