@@ -100,7 +100,7 @@ class Rule(Page):
     most_decisions: int = 2
     """How many branch decisions a finding in source may depend on."""
     needs: tuple[Callable[[Event], bool], ...] = ()
-    """Each is true of at least one event of every sequence that breaks the rule.
+    """Tests of an event: in each sequence that breaks the rule, some event passes each of them.
 
     A flow without such an event is not explored for the rule: else 70 training files would take 1.19 times as long.
     """

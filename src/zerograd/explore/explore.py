@@ -557,7 +557,7 @@ def explore(
         if isinstance(part, Emit) and isinstance(part.event, (Backward, Step))
         if id(part) not in search.reached
     )
-    # What is found only with so many decisions that nobody is told is not looked at either.
+    # A finding that needs too many decisions to be reported counts as code that nobody has looked at.
     hidden = search.most > MOST_DECISIONS and any(
         all(weight(path) > one.rule.most_decisions for path in one.decisions) for one in outcomes
     )

@@ -36,7 +36,7 @@ Dropped = tuple[Zero, Backward]
 
 
 class WindowStatistics:
-    """The windows of one subject: from a clear to the step that uses what was added since."""
+    """The windows of one subject: each goes from a clear to the step that uses what was added since."""
 
     open = 0
     """Backward calls since the clear."""

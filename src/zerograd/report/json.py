@@ -37,9 +37,9 @@ def render(report: Report, *, color: bool = False) -> str:
 
 
 def indented(shown: object) -> str:
-    """Values as indented JSON. `json.dumps` keeps all words until the end: seven times the memory of the text."""
-    words = json.JSONEncoder(indent=2).iterencode(shown)
-    parts = iter(lambda: "".join(islice(words, 1000)), "")
+    """Values as indented JSON. `json.dumps` keeps all pieces until the end, in seven times the memory of the text."""
+    pieces = json.JSONEncoder(indent=2).iterencode(shown)
+    parts = iter(lambda: "".join(islice(pieces, 1000)), "")
     return "".join((*parts, "\n"))
 
 

@@ -89,7 +89,7 @@ class Lanes:
         look: Callable[[Iterable[Subject]], bool],
         fault: Callable[[BaseException], bool],
     ) -> None:
-        """`look` and `fault` are what loops ask for in a followed round, and where their errors go."""
+        """Followed loops call `look` before a backward that is due for a look, and `fault` with errors of ours."""
         self._torch = torch
         self._lives = lives
         self._judge = judge
@@ -147,12 +147,12 @@ class Lanes:
         return True
 
     def is_driven_elsewhere(self, subject: Subject) -> bool:
-        """Whether another thread drives a subject, which then goes on with what this one has left of it."""
+        """Whether another thread drives a subject: that thread goes on with what this one has left of the gradients."""
         lane = subject.lane
         return lane is not None and lane is not self.here.lane and not lane.ended
 
     def leave_loops(self) -> None:
-        """Whatever happens next goes the ordinary way."""
+        """Leave all followed loops: the next calls are handled one by one."""
         for subject in self.subjects.all:
             subject.leave_loop()
 

@@ -22,7 +22,7 @@ MOST = 1024
 
 
 class _Life:
-    """The optimizer that has stepped a parameter last, and how many like it there were before."""
+    """The optimizer that stepped a parameter last, and how many like it stepped the parameter before."""
 
     optimizer: weakref.ref[Any] | None = None
     site: Site | None = None
@@ -79,7 +79,7 @@ class OptimizerLives:
         life.track, life.before = track, track.steps
 
     def step_ended(self, optimizer: Any, param: Tensor, *, inside: bool) -> Site | None:
-        """It has stepped; with `inside`, a backward ran in the step. The place, if it is one of many."""
+        """An optimizer has stepped; with `inside`, a backward ran in the step. Where it is made, if it is one of many."""
         life = self._lives.get(id(param))
         if life is None or life.steps:
             return None  # it had stepped before

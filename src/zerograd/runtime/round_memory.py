@@ -128,14 +128,14 @@ class BackwardOnSubject:
         return True
 
     def ends(self) -> bool:
-        """It has run; whether it did to the subject what it did before."""
+        """The backward has run: whether it did to the subject what it did before."""
         probe = self.subject.probe
         now = probe.param.grad
         hit = now is not probe.grad or (now is not None and now._version != probe.version_before)
         return hit is self.hit and (self._look is None or bool(self._look.reached()) is self._met)
 
     def taken(self) -> None:
-        """It did."""
+        """The backward did what it did before: update what the subject remembers."""
         subject, probe = self.subject, self.subject.probe
         grad, probe.grad = probe.param.grad, None
         self._look = None
@@ -147,6 +147,6 @@ class BackwardOnSubject:
                     used.grad = weakref.ref(grad)
 
     def hand_over(self) -> list[Look]:
-        """It goes the ordinary way: what the subject is looked at with."""
+        """The backward leaves the loop: what the subject is looked at with."""
         look, self._look = self._look, None
         return [] if look is None else [look]

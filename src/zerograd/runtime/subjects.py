@@ -174,7 +174,7 @@ class Finiteness:
     turn = 0
     """How many looks there were: each is at another parameter."""
     vain = skip = 0
-    """How often suspicious gradients were finite after all; and how many looks are skipped because of that."""
+    """How often suspicious gradients were finite after all, and how many looks are skipped for that."""
 
     def __init__(self) -> None:
         self.fetching: list[Any] = []
@@ -194,7 +194,7 @@ class Leak:
     lender = ""
     """The name of the other subject."""
     lent = False
-    """It is there: this subject has neither stepped nor been cleared since."""
+    """The contribution is there: this subject has neither stepped nor been cleared since."""
     site: Site | None = None
     """The backward that left it."""
     crossed = False
@@ -212,19 +212,19 @@ class Leak:
 
     def __init__(self) -> None:
         self.kept: dict[int, Tensor] = {}
-        """Copies of it, by the identity of the parameter, once the rest holds."""
+        """Copies of the contribution, by the identity of the parameter, once all else speaks for a leak."""
         self.returned: set[str] = set()
         """The subjects whose backward has added to this one since its clear, after it had lent."""
 
     def lend(self, lender: str, site: Site) -> None:
-        """Another subject's step has used it."""
+        """Another subject's step has used what its backward left here."""
         if self.site != site or self.lender != lender:
             self.rounds = self.opposed = self.walks = 0
             self.apart = False
         self.lender, self.site, self.lent = lender, site, True
 
     def forget(self) -> None:
-        """It is used, or cleared."""
+        """The contribution is used, or cleared."""
         self.lent, self.crossed, self.kept = False, False, {}
         self.returned.clear()
 
@@ -262,7 +262,7 @@ class Subject:
         self.leak = Leak()
 
     def leave_loop(self) -> None:
-        """Brings its state up to date: its next call is handled in the ordinary way."""
+        """Leave the loop that is followed: the state is up to date then."""
         if self.lane is not None:
             self.lane.loop.leave()
 

@@ -260,7 +260,7 @@ class Watcher:
         return event, looks, lane.probed, frame
 
     def _look(self, lane: ThreadLane, number: int, outputs: Any, frame: Any) -> None:
-        """What is looked at before few of all backward calls."""
+        """The looks that are due before some of the backward calls."""
         if self._most_steps and self._judge.steps >= self._most_steps:
             self._most_steps = 0
             self._host.enough()
@@ -277,7 +277,7 @@ class Watcher:
         self._plan(number)
 
     def _look_in_loop(self, subjects: Iterable[Subject]) -> bool:
-        """The same for a loop that is followed; False if that is more than to read some numbers."""
+        """The same before a backward of a followed loop; False if more is due than to read some numbers."""
         number = self._count.backwards + 1
         if number >= self._next_walk or self._most_steps:
             return False
@@ -288,7 +288,7 @@ class Watcher:
         return True
 
     def _plan(self, number: int) -> None:
-        """Set when something is looked at again; whether there were enough steps is asked each time."""
+        """Set the backward before which something is due again: with a limit on steps, that is the next one."""
         self._count.next_look = (
             number if self._most_steps else min(self._next_walk, self._next_finite) - 1
         )
@@ -311,7 +311,7 @@ class Watcher:
         self._plan(number)
 
     def _strangers(self, leaves: list[Any]) -> list[Any]:
-        """The parameters among the leaves of a graph that no optimizer has which was seen so far."""
+        """The leaves of a graph that are parameters of no optimizer seen so far."""
         return [one for one in self._subjects.strangers(leaves) if isinstance(one, self._parameter)]
 
     def _post_for_nobody(self, event: Event) -> None:
@@ -319,7 +319,7 @@ class Watcher:
         self._judge.post(self._judge.track(""), event)
 
     def backward_ended(self, running: ExpectedCall | RunningBackward, failed: bool) -> None:
-        """It has run."""
+        """A backward has run."""
         if isinstance(running, ExpectedCall):
             lane = running.subject.lane
             if not failed and lane.loop.backward_ends(running):
@@ -406,7 +406,7 @@ class Watcher:
                     subject.lane.loop.follow(self._subjects.groups, beside)
 
     def _stepped_unseen(self, lane: ThreadLane) -> None:
-        """Compiled code has stepped: what is known of gradients that it may have used ends here."""
+        """Compiled code has stepped: nothing is known any more of the gradients that it may have used."""
         self.unseen.stepped = False
         self.lanes.leave_loops()
         moved = [
@@ -567,7 +567,7 @@ class Watcher:
     # Steady loops
 
     def _note_each(self, subjects: list[Subject], event: Event, frame: Any, of: object) -> None:
-        """One call was for several subjects: it is one call of the loop of each thread that drives them."""
+        """Note a call for several subjects once in the loop of each thread that drives some of them."""
         for subject in {id(one.lane): one for one in subjects}.values():
             self._note(subject, event, frame, of)
 
@@ -579,7 +579,7 @@ class Watcher:
         of: object = 0,
         parts: Sequence[BackwardOnSubject] = (),
     ) -> None:
-        """An event has gone the ordinary way: its call may be one of a loop that repeats itself."""
+        """Note the call of a posted event: it may be part of a loop that repeats itself."""
         lane = subject.lane
         if lane is not None and lane.loop.round is not None:
             position = None

@@ -39,10 +39,10 @@ class JobQueue:
         """The main thread runs a job: only there it may be interrupted."""
         self._ended = False
         self._litter: list[tuple[float, Job]] = []
-        """What is to be done when there is nothing else, and after how many seconds."""
+        """What is done after so many seconds without work."""
 
     def put(self, key: Hashable, job: Job) -> None:
-        """Add a job; an older one with this key does not run, or not to its end."""
+        """Add a job; an older one with this key does not start, or is interrupted."""
         with self._changed:
             self._waiting.pop(key, None)
             self._waiting[key] = job

@@ -1,8 +1,8 @@
 """Gradient accumulation: where the code steps every N batches, so that its windows can be executed.
 
 A guard is the test that decides whether a window closes: a test on a counter, `(i + 1) % N == 0`, or on a
-count that is set back to 0, wraps around, or counts down from N. A loop is paced if guards of its own decide about all of its
-steps, and not about a backward that fills the gradients for them.
+count that is set back to 0, wraps around, or counts down from N. A loop is paced if guards of its own decide about
+all of its steps, and not about a backward that fills the gradients for them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LENGTHS = (2, 3)
 MOST_BATCHES = 2 * max(LENGTHS) + 1
 """The most batches that are executed: two windows, and a remainder."""
 SINGLE = 1
-"""With N = 1 there are no windows: some code forgets that N may be 1."""
+"""With N = 1 every batch is a window: some code forgets this case."""
 
 
 @dataclass
@@ -339,7 +339,7 @@ class _Guards:
 
 
 def _instead_of(guard: Alt, loop: Loop) -> set[int]:
-    """The events that a loop runs where it does not ask a guard: those in the other arm of a branch around it."""
+    """The events that a loop runs instead of asking a guard: those in the other arm of a branch around the guard."""
     found: set[int] = set()
     for part in find(loop.body, Alt):
         if part is not guard:

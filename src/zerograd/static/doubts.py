@@ -27,7 +27,7 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import RESULT, AllocationSite, Key
 from zerograd.static.read.module import Module
-from zerograd.static.read.syntax_tree import called_name, nodes
+from zerograd.static.read.syntax_tree import called_name, nodes, spans
 from zerograd.static.roots import Root
 
 
@@ -40,11 +40,11 @@ class Doubts:
         self.repeated = repeated
         """Whether the root is read as called again and again."""
         self.own_backwards: frozenset[Site] | None = None
-        """Those that are taken to reach the subject that is explored; None if none has to."""
+        """The backward calls that are taken to reach the subject that is explored; None if none has to."""
         self.own_clears: frozenset[Site] = frozenset()
-        """Those that are taken to reach it."""
+        """The clears that are taken to reach it."""
         self.others: list[SubjectKeys] = []
-        """What else is stepped."""
+        """The other subjects that are stepped."""
 
     def applied(self, outcome: Outcome, subject: SubjectKeys, flow: Flow) -> Outcome:
         """The violation; with two decisions more, so that it is only possible, if something speaks against it."""
@@ -54,7 +54,7 @@ class Doubts:
         if not doubt:
             return outcome
         decision = Decision(doubt, outcome=False, weight=2)
-        # What rests on something unseen already stays possible.
+        # A path that is only possible already stays as it is.
         paths = (path if weight(path) > 1 else path | {decision} for path in outcome.decisions)
         return replace(outcome, decisions=tuple(paths))
 
@@ -156,12 +156,7 @@ class Doubts:
 
     def around(self, site: Site) -> ast.AST | str:
         """The innermost function that was followed to a place; else the file of the place."""
-        inner = [
-            node
-            for node, path in self.root.interpreter.nesting.path_of.items()
-            if path == site.path and _holds(node, site)
-        ]
-        return max(inner, key=lambda node: getattr(node, "lineno", 0)) if inner else site.path
+        return self.root.interpreter.function_around(site) or site.path
 
     def loop_of(self, *sites: Site) -> ast.stmt | None:
         """The innermost loop around some places of one function."""
@@ -169,7 +164,7 @@ class Doubts:
             loop.node
             for loop in self.root.interpreter.nesting.loop_nodes.values()
             if isinstance(loop.node, ast.stmt)
-            if all(loop.path == site.path and _holds(loop.node, site) for site in sites)
+            if all(loop.path == site.path and spans(loop.node, site.line) for site in sites)
         ]
         return max(loops, key=lambda node: node.lineno) if loops else None
 
@@ -222,7 +217,7 @@ class Doubts:
     def followed(self) -> Iterator[ast.AST]:
         """The nodes of the root and of the functions of its file that it calls."""
         fn = self.root.fn
-        top = [fn.node] if fn is not None else _statements(self.module.tree)
+        top = [fn.node] if fn is not None else self.module.statements
         functions = self.root.interpreter.followed()
         return nodes(*top, *(node for module, node, _ in functions if module is self.module))
 
@@ -313,10 +308,6 @@ def _gap(violation: Violation) -> tuple[Site | None, Site]:
     return (violation.notes[0].site if violation.notes else None), violation.site
 
 
-def _holds(node: ast.AST, site: Site) -> bool:
-    return getattr(node, "lineno", site.line + 1) <= site.line <= getattr(node, "end_lineno", 0)
-
-
 def _between(violation: Violation, flow: Flow) -> list[Act]:
     """What runs between the step that has used gradients and the backward that adds to them."""
     ends = {violation.site, *(note.site for note in violation.notes[:1])}
@@ -330,12 +321,6 @@ def _between(violation: Violation, flow: Flow) -> list[Act]:
         return []
     start, end = sites.index(violation.notes[0].site), sites.index(violation.site)
     return acts[start:end] if start < end else [*acts[start:], *acts[:end]]
-
-
-def _statements(tree: ast.Module) -> list[ast.stmt]:
-    """What a file does when it is executed."""
-    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [one for one in tree.body if not isinstance(one, defined)]
 
 
 _LOOKS = frozenset(

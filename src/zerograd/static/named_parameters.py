@@ -64,12 +64,12 @@ def _words(key: Key) -> frozenset[str]:
 
 
 def _are_akin(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two names have a word in common, or one that may be short for it."""
+    """Whether two names have a word in common, or a word and its abbreviation."""
     return any(a.startswith(b) or b.startswith(a) for a in one for b in other)
 
 
 def _fit(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two names say the same: in the same words, or one in short: `disc`, `d` and `discriminator`."""
+    """Whether two names mean the same: the same words, or one word and its abbreviation (`disc`, `discriminator`)."""
     if not one or not other:
         return False
     if one == other:

@@ -58,9 +58,7 @@ class ObviouslyRight:
         for fn in functions:
             if self.graph.touches_gradients_here(fn) and not self.is_right(fn):
                 return False
-        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        own = (node for node in module.tree.body if not isinstance(node, definitions))
-        for call in calls_in(*own):
+        for call in calls_in(*module.statements):
             name = first_name(text_of(call.func))
             if name in module.imports and self._is_of_project(name):
                 return False

@@ -1,7 +1,7 @@
 """Projects the flow of all acts onto one subject: acts become events of its gradients.
 
-An act that must reach the subject can break a rule; one that only may reach it can only excuse. A subject is what one optimizer steps (or one module of several that
-it steps), or a leaf that is stepped by hand.
+An act that must reach the subject can break a rule; an act that only may reach it can only excuse. A subject is what
+one optimizer steps (or one module of several that it steps), or a leaf that is stepped by hand.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ class View:
     fed: set[int] = field(default_factory=set)
     """The loops in which something fills the subject, or may fill it."""
     feeding: set[Site] = field(default_factory=set)
-    """Where that is."""
+    """Where something fills the subject, or may fill it."""
     assigned: list[frozenset[Variable]] = field(default_factory=list)
     """What each loop around assigns."""
     labels: list[set[Label]] = field(default_factory=lambda: [set()])
     present: frozenset[Key] = frozenset()
-    """Scalers that some loss is scaled with whatever a test says: they are not None."""
+    """Scalers that some loss is scaled with on every path: they are not None."""
     clears: frozenset[Site] = frozenset()
     """Where the subject is cleared. A function that is called twice clears in one place."""
     backwards: list[Act] = field(default_factory=list)
@@ -139,11 +139,11 @@ class View:
     scalers: dict[Key, set[bool]] = field(default_factory=dict)
     """The scalers that step, and whether they step the subject, others, or both."""
     borrows: bool = False
-    """Its gradients were assigned from other parameters: a clear of those may clear these."""
+    """Whether its gradients were assigned from other parameters: a clear of those may clear these."""
     filled: bool = True
-    """Some backward reaches the subject, or may reach it."""
+    """Whether some backward reaches the subject, or may reach it."""
     busy: bool = False
-    """An event of this iteration has been passed."""
+    """Whether some event of this iteration comes before the place that is projected now."""
 
     def of(self, flow: Flow) -> Flow:
         """The flow as the subject sees it."""

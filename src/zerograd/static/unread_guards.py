@@ -1,7 +1,7 @@
 """Guards that cannot be read but speak of accumulation: each is true once in N iterations.
 
-Examples are a method of the project that asks for `accumulation_steps`, a count that another object keeps, a flag that is
-handed in. Such a test gives the same answer until something that it reads is changed: in an iteration, or
+Examples are a method of the project that asks for `accumulation_steps`, a count that another object keeps, a flag
+that is handed in. Such a test gives the same answer until something that it reads is changed: in an iteration, or
 where the object that counts goes on. Where its windows begin and end cannot be seen.
 """
 
@@ -123,7 +123,7 @@ class _Unread:
 
     counting: Counting
     flags: frozenset[Variable]
-    """What a function is handed."""
+    """The flags that the function is handed."""
     steps: dict[int, list[list[Arm]]] = field(default_factory=dict)
     """By loop: the arms around each of its steps."""
     backwards: dict[int, list[list[Arm]]] = field(default_factory=dict)

@@ -31,6 +31,7 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Item, Key, KeyPart
 from zerograd.static.read.syntax_tree import (
     Function,
+    called_name,
     first_name,
     last_name,
     nodes,
@@ -438,7 +439,7 @@ def _is_named(part: KeyPart) -> bool:
 def _is_something(node: ast.expr) -> bool:
     """Whether an expression cannot be None."""
     if isinstance(node, ast.Call):
-        name = text_of(node.func).rsplit(".", 1)[-1]
+        name = called_name(node)
         return name[:1].isupper() or (name in ("set", "list", "tuple", "dict") and bool(node.args))
     return isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr))
 

@@ -15,7 +15,7 @@ from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import Key
-from zerograd.static.read.syntax_tree import text_of
+from zerograd.static.read.syntax_tree import last_name, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Fn,
@@ -72,9 +72,7 @@ class Constructors:
         given = keyword(node, "params", "parameters") or (node.args[0] if node.args else None)
         params = None
         built = (
-            name[:1].isupper()
-            or name.startswith("torch.optim.")
-            or name.rsplit(".", 1)[-1][:1].isupper()
+            name[:1].isupper() or name.startswith("torch.optim.") or last_name(name)[:1].isupper()
         )
         if given is None and built and klass is None and _is_named_only(node):
             return self.built_object(node, arguments)  # it is handed no parameters to step

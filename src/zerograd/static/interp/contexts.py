@@ -25,6 +25,7 @@ from zerograd.static.interp.objects import Objects
 from zerograd.static.read.syntax_tree import (
     called_name,
     calls_in,
+    last_name,
     may_leave,
     stripped,
     text_of,
@@ -110,7 +111,7 @@ class Contexts:
     def open(self, item: ast.withitem) -> Callable[[], object] | None:
         """Enters a context. Gives back what happens when it ends, if anything does."""
         context = item.context_expr
-        known = registry.context_named(_name_of(context).rsplit(".", 1)[-1])
+        known = registry.context_named(_name_of(context))
         changes = known.changes if known is not None else None
         if changes is ContextEffect.NO_GRAD:
             self.mode.no_grad += 1
@@ -174,7 +175,7 @@ class Contexts:
         """The `@contextmanager` function of the project that a context is, if it touches gradients."""
         if not isinstance(context, ast.Call):
             return None
-        if registry.context_named(_name_of(context).rsplit(".", 1)[-1]) is not None:
+        if registry.context_named(_name_of(context)) is not None:
             return None
         fn = self.evaluator.peek(context.func)
         if not isinstance(fn, Fn) or not self.functions.can_enter(fn):
@@ -284,7 +285,7 @@ class Contexts:
 
 
 def _name_of(context: ast.expr) -> str:
-    return text_of(context.func) if isinstance(context, ast.Call) else text_of(context)
+    return called_name(context) if isinstance(context, ast.Call) else last_name(text_of(context))
 
 
 def _left_anyway(statements: list[ast.stmt]) -> list[ast.stmt]:

@@ -177,8 +177,7 @@ class Effects:
         named = _named(node, key, scaled)
         self.emitter.emit(Act(event, whose=frozenset({key}), subject=named, scaler=scaler))
         if key in self.known.kept:
-            event = self.emitter.event(Unknown, node)
-            self.emitter.emit(Act(event, whose=frozenset({key}), gap=NotFollowed.UNSEEN_STEP))
+            self.unknown(node, key, NotFollowed.UNSEEN_STEP)
 
     def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
         """Parameters are updated from their gradients without an optimizer."""
@@ -281,16 +280,13 @@ class Effects:
             return False
         if value.role or value.key == SELF or vocabulary.MODELS.search(value.key.last_name):
             return True
-        return self._is_trained(value)
+        return self.known.is_stepped(value.key)
 
     def _is_forward(self, owner: Thing, name: str) -> bool:
         """Whether a method computes: `forward`, or one of a model that is trained, as `model.features(x)` is."""
-        return name == "forward" or (self._is_trained(owner) and not vocabulary.meddles(name))
-
-    def _is_trained(self, value: Thing) -> bool:
-        """Whether an optimizer is known to step an object, a part of it, or what it is a part of."""
-        stepped = (params for params in self.known.params.values() if params is not None)
-        return any(value.key.overlaps(one) for params in stepped for one in params)
+        return name == "forward" or (
+            self.known.is_stepped(owner.key) and not vocabulary.meddles(name)
+        )
 
     def may_touch_inside(
         self,

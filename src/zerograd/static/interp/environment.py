@@ -298,7 +298,7 @@ class KnownObjects:
         self.holds: dict[Key, set[Key]] = {}
         """What objects of unseen classes were made with."""
         self.kept: set[Key] = set()
-        """Optimizers of which something unseen keeps hold: what their steps leave behind is unknown."""
+        """Optimizers that unseen code has changed for good: what their steps leave behind is unknown."""
         self.own_steps: dict[Key, frozenset[Key] | None] = {}
         """Objects of classes that no library has, and the parameters they were made with.
 
@@ -306,7 +306,7 @@ class KnownObjects:
         self.enabled: dict[Key, bool] = {}
         """Scalers that were made, and are known to be enabled, or not to be."""
         self.registered = False
-        """Unseen code was given a function that clears: nobody sees when it calls it."""
+        """Unseen code was given a function that clears, and may call it at any time."""
         self.frozen: set[Key] = set()
         """Objects that no gradient reaches now."""
         self.perhaps_frozen: set[Key] = set()
@@ -315,6 +315,10 @@ class KnownObjects:
     def is_optimizer(self, value: Value) -> bool:
         """Whether an object is known to be an optimizer."""
         return isinstance(value, Thing) and self.roles.get(value.key, value.role) is Role.OPTIMIZER
+
+    def is_stepped(self, key: Key) -> bool:
+        """Whether an optimizer is known to step an object, a part of it, or what it is a part of."""
+        return any(key.overlaps(one) for params in self.params.values() for one in params or ())
 
     def hand_on(self, value: Value) -> None:
         """Remembers objects that leave the code that is read."""

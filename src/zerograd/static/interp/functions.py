@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from zerograd.core.records import dataclass, replace
@@ -347,8 +347,7 @@ class Functions:
             return True
         if not isinstance(fn.owner, Thing):
             return False
-        kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
-        owners = [fn.owner, *(part for value in kept for part in parts(value))]
+        owners = [fn.owner, *self._parts_kept(fn, fn.owner)]
         return any(
             method.name.endswith(ends) and self.graph.touches_gradients(method)
             for owner in (owners if ends else ())
@@ -362,14 +361,18 @@ class Functions:
         me = fn.node.args.args[0].arg if fn.node.args.args else ""
         return sorted(attr for name, attr in fn.module.facts[fn.node].attributes if name == me)
 
+    def _parts_kept(self, fn: Fn, owner: Thing) -> Iterator[Value]:
+        """What the attributes of its object hold that a method mentions."""
+        for attr in self._mentioned(fn):
+            yield from parts(self.objects.attribute(owner, attr))
+
     def _calls_what_it_keeps(self, fn: Fn) -> bool:
         """Whether a method may call a function out of a collection of its object: `for hook in self.hooks: hook()`."""
         facts = fn.module.facts[fn.node]
         if not isinstance(fn.owner, Thing) or facts.called.isdisjoint(facts.assigned):
             return False
-        kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
-        functions = (part for value in kept for part in parts(value) if isinstance(part, Fn))
-        return any(map(self.graph.touches_gradients, functions))
+        kept = self._parts_kept(fn, fn.owner)
+        return any(self.graph.touches_gradients(part) for part in kept if isinstance(part, Fn))
 
     def _keeps(self, fn: Fn, arguments: list[Value]) -> bool:
         """Whether a method keeps an argument that does something to gradients: `runner.register(hook)`."""
@@ -500,16 +503,10 @@ class Functions:
 
     def _attributes_used(self, fn: Fn) -> frozenset[Key]:
         """What a method may compute with: the attributes of its object that it mentions."""
-        if (
-            not isinstance(fn.owner, Thing)
-            or isinstance(fn.node, ast.Lambda)
-            or not fn.node.args.args
-        ):
+        if not isinstance(fn.owner, Thing) or isinstance(fn.node, ast.Lambda):
             return frozenset()
-        me = fn.node.args.args[0].arg
-        used = {attr for name, attr in fn.module.facts[fn.node].attributes if name == me}
         keys = set()
-        for attr in used:
+        for attr in self._mentioned(fn):
             value = self.objects.attribute(fn.owner, attr)
             if isinstance(value, Thing):
                 keys.add(value.key)

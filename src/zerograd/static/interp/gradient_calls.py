@@ -17,12 +17,12 @@ from zerograd.static.interp.environment import Environment, KnownObjects, Mode
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
-from zerograd.static.interp.objects import Classes, Objects
+from zerograd.static.interp.objects import Classes, Objects, is_super
 from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.keys import AllocationSite, Key
-from zerograd.static.read.syntax_tree import last_name, nodes, reached, text_of
+from zerograd.static.read.syntax_tree import called_name, last_name, nodes, reached, spans, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -110,14 +110,7 @@ def _clears(node: ast.AST) -> bool:
 def _is_inherited(node: ast.Call) -> bool:
     """Whether a call is `super().step(…)`."""
     func = node.func
-    if not isinstance(func, ast.Attribute) or func.attr != "step":
-        return False
-    return isinstance(func.value, ast.Call) and text_of(func.value.func) == "super"
-
-
-def _spans(node: ast.AST, line: int) -> bool:
-    end: int | None = getattr(node, "end_lineno", None)
-    return end is None or node.lineno <= line <= end  # type: ignore[attr-defined]
+    return isinstance(func, ast.Attribute) and func.attr == "step" and is_super(func.value)
 
 
 _WRAPPER = LibraryCall("backward", RunsBackward(required=True, divided=Divided.BY_LIBRARY))
@@ -186,9 +179,10 @@ class BackwardCalls:
 
     def _facts_around(self, node: ast.expr) -> Facts:
         """What the function does that an expression is in."""
-        facts = self.env.frame.module.facts
-        around = [one for one in facts if _spans(one, node.lineno)]
-        return facts[max(around, key=lambda one: getattr(one, "lineno", 0))]
+        module = self.env.frame.module
+        around = [one for one in module.facts if spans(one, node.lineno)]
+        inner = max(around, key=lambda one: getattr(one, "lineno", 0), default=module.tree)
+        return module.facts[inner]
 
     def _is_one_number(self, node: ast.expr) -> bool:
         """Whether a value is a loss: by its name, or by all that the function assigns to the variable."""
@@ -398,7 +392,6 @@ _COPIES = frozenset({"clone", "to", "float", "double", "half", "bfloat16", "cpu"
 def _is_zeros(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    name = text_of(node.func).rsplit(".", 1)[-1]
-    if name in ("zeros_like", "zeros", "new_zeros"):
+    if called_name(node) in ("zeros_like", "zeros", "new_zeros"):
         return True
     return isinstance(node.func, ast.Attribute) and _is_zeros(node.func.value)

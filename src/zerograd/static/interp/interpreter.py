@@ -25,7 +25,7 @@ from zerograd.static.interp.unused_loss import clears_before, idle_loss, only_st
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
-from zerograd.static.read.syntax_tree import called_name, calls_in
+from zerograd.static.read.syntax_tree import called_name, calls_in, spans
 from zerograd.static.read.values import Fn
 
 
@@ -171,19 +171,17 @@ class Interpreter:
             return self._site_in(found, loop.path) if found is not None else None
         # A loss that the loop of a helper computes may go on to other helpers.
         stepping: list[ast.AST] = []
-        for node in self._functions_around(step):
-            while node not in stepping:
-                found = idle_loss(node, self._module_at(self.nesting.path_of[node]), stepping)
-                if found is not None:
-                    return self._site_in(found, self.nesting.path_of[node])
-                # A wrapper of the project only steps: its caller has to run the backward.
-                if not only_steps(node, stepping):
-                    return None
-                stepping.append(node)
-                callers = self._callers(node)
-                if len(callers) != 1:
-                    break
-                node = callers[0]
+        node = self.function_around(step.site)
+        while node is not None and node not in stepping:
+            found = idle_loss(node, self._module_at(self.nesting.path_of[node]), stepping)
+            if found is not None:
+                return self._site_in(found, self.nesting.path_of[node])
+            # A wrapper of the project only steps: its caller has to run the backward.
+            if not only_steps(node, stepping):
+                return None
+            stepping.append(node)
+            callers = self._callers(node)
+            node = callers[0] if len(callers) == 1 else None
         loop = self.nesting.loop_nodes.get(step.loop)
         if loop is None or not stepping:
             return None
@@ -193,10 +191,10 @@ class Interpreter:
     def called_around(self, step: Event) -> set[str]:
         """The last names of what the loop of a step calls, and of what a function between the two calls."""
         loop = self.nesting.loop_nodes.get(step.loop)
-        around = [loop.node] if loop is not None else []
-        if self._loop_around(step) is None:
-            around += self._functions_around(step)
-        return {called_name(call) for node in around for call in calls_in(node)}
+        around = [] if loop is None else [loop.node]
+        if self._loop_around(step) is None and (function := self.function_around(step.site)):
+            around.append(function)
+        return set(map(called_name, calls_in(*around)))
 
     def _module_at(self, path: str) -> Module | None:
         """The module of a path, if it is that of the file that is checked."""
@@ -217,26 +215,20 @@ class Interpreter:
 
     def clears_before(self, step: Event) -> list[Site]:
         """The clears from which an iteration goes straight on to a step: it has nothing to use."""
-        path = step.site.path
         loop = self._loop_around(step)
-        around = [loop.node] if loop is not None else self._functions_around(step)
-        found = (clear for node in around for clear in clears_before(node, step.site.line))
-        return [replace(self.emitter.site(node), path=path) for node in found]
+        around = self.function_around(step.site) if loop is None else loop.node
+        found = clears_before(around, step.site.line) if around is not None else ()
+        return [self._site_in(node, step.site.path) for node in found]
 
     def _loop_around(self, event: Event) -> LoopNode | None:
         """The loop that repeats an event, if the event is written in it."""
         loop = self.nesting.loop_nodes.get(event.loop)
         if loop is None or loop.path != event.site.path:
             return None
-        return loop if _holds(loop.node, event.site.line) else None
+        return loop if spans(loop.node, event.site.line) else None
 
-    def _functions_around(self, event: Event) -> list[ast.AST]:
-        """The innermost function that an event is in, if it was entered."""
+    def function_around(self, site: Site) -> ast.AST | None:
+        """The innermost function around a place, if it was called."""
         files = self.nesting.path_of.items()
-        here = (node for node, path in files if path == event.site.path)
-        own = [node for node in here if _holds(node, event.site.line)]
-        return sorted(own, key=lambda node: getattr(node, "lineno", 0))[-1:]
-
-
-def _holds(node: ast.AST, line: int) -> bool:
-    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
+        around = [node for node, path in files if path == site.path and spans(node, site.line)]
+        return max(around, key=lambda node: getattr(node, "lineno", 0), default=None)

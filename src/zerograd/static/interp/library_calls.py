@@ -16,7 +16,7 @@ from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.interp.step_calls import StepCalls, without_limit
 from zerograd.static.read import vocabulary
-from zerograd.static.read.syntax_tree import text_of
+from zerograd.static.read.syntax_tree import last_name, text_of
 from zerograd.static.read.values import (
     NOTHING,
     Bound,
@@ -46,7 +46,7 @@ class BuiltinCalls:
 
     def call(self, node: ast.Call, name: str) -> Value | None:
         """What a call of one of these gives back; None if it is none of them."""
-        handler = _BUILTINS.get(name.rsplit(".", 1)[-1])
+        handler = _BUILTINS.get(last_name(name))
         return handler(self, node, name) if handler is not None else None
 
     def zipped(self, node: ast.Call, name: str) -> Value | None:
@@ -197,7 +197,7 @@ class LibraryCalls:
 
     def call(self, node: ast.Call, name: str) -> Value:
         """A call of something that is not part of the project, by its dotted name."""
-        last = name.rsplit(".", 1)[-1]
+        last = last_name(name)
         handled = (
             self.builtins.call(node, name)
             or self.known_call(node, name)
@@ -235,7 +235,7 @@ class LibraryCalls:
 
     def known_call(self, node: ast.Call, name: str) -> Value | None:
         """A call that does something to gradients; None if it is none of those."""
-        handler = _KNOWN.get(name.rsplit(".", 1)[-1])
+        handler = _KNOWN.get(last_name(name))
         return handler(self, node, name) if handler is not None else None
 
     def autograd_backward(self, node: ast.Call, name: str) -> Value | None:

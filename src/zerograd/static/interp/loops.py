@@ -239,7 +239,7 @@ class Loops:
         first: Expr = Const(0)
         if not isinstance(iterable, ast.Call):
             return None, first, None
-        name = text_of(iterable.func).rsplit(".", 1)[-1]
+        name = called_name(iterable)
         if name == "enumerate" and iterable.args and isinstance(target, ast.Tuple):
             start = [kw.value for kw in iterable.keywords if kw.arg == "start"] + iterable.args[1:2]
             if start:

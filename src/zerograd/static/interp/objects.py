@@ -21,6 +21,7 @@ from zerograd.static.read.syntax_tree import (
     arguments,
     called_name,
     calls_in,
+    last_name,
     nodes,
     parameter_names,
     parameters,
@@ -107,7 +108,7 @@ class Classes:
         for part in self.lineage(klass):
             for node in part.node.bases:
                 if not isinstance(self.base(part, node), Klass):
-                    if text_of(node).rsplit(".", 1)[-1] not in _HARMLESS_BASES:
+                    if last_name(text_of(node)) not in _HARMLESS_BASES:
                         yield part, node
 
     def methods(self, klass: Klass) -> list[Fn]:
@@ -540,8 +541,7 @@ class Objects:
         """Whether an optimizer is known to step a module, a part of it, or what it is a part of."""
         if not isinstance(value, Thing) or value.role:
             return False
-        stepped = (part for params in self.known.params.values() for part in params or ())
-        return any(value.key.overlaps(part) for part in stepped)
+        return self.known.is_stepped(value.key)
 
     def role(self, thing: Thing, node: ast.expr | None = None) -> Role:
         """The role of an object, from where it was made or from how the file uses it."""

@@ -153,7 +153,7 @@ def only_steps(function: ast.AST, stepping: Sequence[ast.AST] = ()) -> bool:
 
 
 def _ignored(stepping: Sequence[ast.AST]) -> dict[str, bool]:
-    """By name of a function that runs no backward: whether it only logs what it is handed."""
+    """The functions that run no backward, by name: whether each only logs the losses that it is handed."""
     return {
         function.name: not _Uses(function, {})
         .used()
@@ -224,7 +224,7 @@ def _stored(targets: list[ast.expr]) -> Iterator[str]:
 
 
 def _may_run_backward(node: ast.Call) -> bool:
-    """Whether a call may do what seems to be forgotten: a training step, a schedule of a pipeline."""
+    """Whether a call may run the backward that seems to be forgotten: a training step, a pipeline's schedule."""
     text = text_of(node.func)
     owner, _, name = text.rpartition(".")
     if name == "step":

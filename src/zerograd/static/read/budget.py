@@ -27,7 +27,7 @@ class Budget:
 
     file: int = FILE
     root: int = FILE
-    """For the root that is interpreted now."""
+    """The steps left for the root that is interpreted now."""
 
     def begin_root(self) -> None:
         """Another root is interpreted from here on."""

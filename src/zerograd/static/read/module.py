@@ -108,6 +108,15 @@ class Module:
             if any(text_of(target) in self.in_parts for target in node.targets)
         )
 
+    @property
+    def statements(self) -> list[ast.stmt]:
+        """What the file does when it is executed, without what it defines."""
+        found: list[ast.stmt] = []
+        for node in self.tree.body:
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.append(node)
+        return found
+
     def methods_of(self, klass: ast.ClassDef) -> dict[str, Function]:
         """The methods that a class defines itself, the first of each name."""
         if klass not in self.own:

@@ -136,6 +136,11 @@ def stripped(node: ast.expr) -> ast.expr:
     return node
 
 
+def spans(node: ast.AST, line: int) -> bool:
+    """Whether a line is inside of a node."""
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
+
+
 def site_of(node: ast.AST, path: str) -> Site:
     """Where a node of the file at this path is; columns are counted as the parser does, in bytes."""
     return Site(

@@ -12,7 +12,7 @@ from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
 from zerograd.static.frameworks.torch import NOT_AN_OPTIMIZER, OPTIMIZER_NAME, SCHEDULER
-from zerograd.static.read.syntax_tree import first_name
+from zerograd.static.read.syntax_tree import first_name, last_name
 
 USUAL = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim"}
 """What these names mean where a star import hides their origin."""
@@ -168,7 +168,7 @@ _FUNCTION_NAME = pattern(r"_(?!v\d)[a-z]")
 @lru_cache(maxsize=4096)
 def role_of_call(name: str) -> Role:
     """The role of what a constructor or factory of this dotted name gives back."""
-    last = name.rsplit(".", 1)[-1]
+    last = last_name(name)
     if last in registry.CLASSES and registry.is_its_own(name):
         return registry.CLASSES[last]
     if SCHEDULER.search(last) or "lr_scheduler" in name or "swa_utils" in name:
