@@ -289,9 +289,9 @@ class Conditions:
         return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
 
     def _membership(self, item: ast.expr, op: ast.cmpop, collection: ast.expr) -> Const | None:
-        """`name in names`, for a literal and a collection of literals."""
+        """`name in names`, for a literal and a collection of literals; an empty one may be filled later."""
         wanted, held = self.evaluator.peek(item), self.evaluator.peek(collection)
-        if not isinstance(wanted, Lit) or not isinstance(held, Many):
+        if not isinstance(wanted, Lit) or not isinstance(held, Many) or not held.items:
             return None
         if not all(isinstance(one, Lit) for one in held.items):
             return None
