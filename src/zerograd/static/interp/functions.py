@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from zerograd.core.records import dataclass, replace
@@ -225,7 +225,6 @@ class Functions:
             or self.graph.steps_through(facts.called, arguments)
             or self._holds_what_steps(fn)
             or self._calls_by_name(fn, arguments)
-            or self._calls_what_it_keeps(fn)
             or self._keeps(fn, arguments)
             or self._hands_on(fn, arguments)
             or (bool(facts.returns) and any(map(self.known.is_optimizer, arguments)))
@@ -347,7 +346,8 @@ class Functions:
             return True
         if not isinstance(fn.owner, Thing):
             return False
-        owners = [fn.owner, *self._parts_kept(fn, fn.owner)]
+        kept = (self.objects.attribute(fn.owner, attr) for attr in self._mentioned(fn))
+        owners = [fn.owner, *(part for value in kept for part in parts(value))]
         return any(
             method.name.endswith(ends) and self.graph.touches_gradients(method)
             for owner in (owners if ends else ())
@@ -360,19 +360,6 @@ class Functions:
         """The attributes of its object that a method mentions."""
         me = fn.node.args.args[0].arg if fn.node.args.args else ""
         return sorted(attr for name, attr in fn.module.facts[fn.node].attributes if name == me)
-
-    def _parts_kept(self, fn: Fn, owner: Thing) -> Iterator[Value]:
-        """What the attributes of its object hold that a method mentions."""
-        for attr in self._mentioned(fn):
-            yield from parts(self.objects.attribute(owner, attr))
-
-    def _calls_what_it_keeps(self, fn: Fn) -> bool:
-        """Whether a method may call a function out of a collection of its object: `for hook in self.hooks: hook()`."""
-        facts = fn.module.facts[fn.node]
-        if not isinstance(fn.owner, Thing) or facts.called.isdisjoint(facts.assigned):
-            return False
-        kept = self._parts_kept(fn, fn.owner)
-        return any(self.graph.touches_gradients(part) for part in kept if isinstance(part, Fn))
 
     def _keeps(self, fn: Fn, arguments: list[Value]) -> bool:
         """Whether a method keeps an argument that does something to gradients: `runner.register(hook)`."""
