@@ -12,7 +12,7 @@ from functools import lru_cache
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
 from zerograd.explore.flow import Alt, Flow, Loop, Set, children, find, rebuild, walk
-from zerograd.explore.logic import Expr, Fact, Name, Value, Variable
+from zerograd.explore.logic import Fact, Value, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import Key
@@ -117,24 +117,10 @@ def _agreeing(flow: Flow, settled: Facts, in_loop: bool) -> Flow:
     """The flow in which all tests of the settings have the outcomes that lead to the chosen arm."""
     if isinstance(flow, Alt) and in_loop:
         truth = logic.truth_of(flow.test, settled)
-        if truth is None:
-            truth = _said_elsewhere(flow.test, settled)
         if truth is not None:
             return _agreeing(flow.then if truth else flow.orelse, settled, in_loop)
     in_loop = in_loop or isinstance(flow, Loop)
     return rebuild(flow, lambda part: _agreeing(part, settled, in_loop))
-
-
-def _said_elsewhere(test: Expr, settled: Facts) -> bool | None:
-    """The outcome of a test that reads like a settled one of another function: `if args.amp` asks one setting."""
-    if not isinstance(test, Name) or not test.call:
-        return None
-    same = (fact for fact in settled if isinstance(fact, Fact) and len(fact.reads) == 1)
-    for fact in same:
-        (asked,) = fact.reads
-        if isinstance(asked, Name) and asked.text == test.text and fact == logic.fact_of(asked):
-            return bool(settled[fact])
-    return None
 
 
 def _chosen(

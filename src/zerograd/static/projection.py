@@ -26,7 +26,6 @@ from zerograd.core.events import (
     Zero,
 )
 from zerograd.core.records import dataclass, field, replace
-from zerograd.core.training_loop import NotFollowed
 from zerograd.explore import logic
 from zerograd.explore.flow import (
     RAISE,
@@ -392,7 +391,7 @@ class View:
         if isinstance(event, Unknown) and act.inside:
             return event if any(map(self.is_mine, act.whose)) else None
         if isinstance(event, Unknown):
-            reached = act.anyone or any(map(self.touched, act.whose)) or self.is_restored(act)
+            reached = act.anyone or any(map(self.touched, act.whose))
             return event if reached else None
         if isinstance(event, New):
             made = next(iter(act.whose))
@@ -424,12 +423,6 @@ class View:
             return any(part.overlaps(key) for part in (self.subject.key, *self.through))
         held = (self.subject.key, *(self.subject.params or ()))
         return any(part.is_inside(key) for part in held)
-
-    def is_restored(self, act: Act) -> bool:
-        """Whether weights are set back that the subject may step: it cannot be seen what it steps."""
-        if act.gap is not NotFollowed.RESTORED_WEIGHTS or self.subject.params is not None:
-            return False
-        return any(one.overlaps(key) for one in self.seen for key in act.whose)
 
     def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):
@@ -581,7 +574,7 @@ class View:
     def may_be(self, key: Key) -> bool:
         """Whether an optimizer that has another key may be the subject's."""
         mine = self.subject.key
-        return key.may_be_item(mine) or key.may_be_got_by(mine) or key.may_be_kept_in(mine)
+        return key.may_be_item(mine) or key.may_be_kept_in(mine)
 
     def is_all(self, key: Key) -> bool:
         """Whether some loss runs through an object, and not only through a part of it."""

@@ -14,7 +14,7 @@ from zerograd.static.interp.emitter import Emitter
 from zerograd.static.interp.environment import Environment, KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.gradient_calls import ParameterCalls
-from zerograd.static.interp.objects import Objects, is_only_called_optimizer
+from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.syntax_tree import called_name, stripped, text_of
@@ -156,9 +156,6 @@ class Assignments:
         text = text_of(target)
         methods = self.env.frame.module.methods.get(text, frozenset())
         role = self.objects.used_as(target)
-        if role is Role.OPTIMIZER and source is not None and "zero_grad" not in methods:
-            if is_only_called_optimizer(source):
-                return Thing(self.env.key(target), Role.OTHER)
         if isinstance(value, Thing) or not (role or methods & vocabulary.OBJECT_METHODS):
             return value
         params = None

@@ -315,7 +315,7 @@ class Conditions:
         value = self.evaluator.peek(node)
         if isinstance(node, ast.Name) and isinstance(value, Thing) and _is_setting(value):
             return Name(value.key.shown, value.key.call) if self._is_final(node.id) else variable
-        if not isinstance(value, Lit) or self._goes_on(node):
+        if not isinstance(value, Lit):
             return variable
         return Const(value.value)
 
@@ -324,18 +324,6 @@ class Conditions:
         module, stack = self.env.frame.module, self.nesting.stack
         facts = module.facts.get(stack[-1] if stack else module.tree)
         return facts is not None and len(facts.locals.get(name, ())) == 1
-
-    def _goes_on(self, node: ast.Name | ast.Attribute) -> bool:
-        """Whether the file of an object that holds this attribute counts under its name."""
-        owner: ast.expr = node
-        while isinstance(node, ast.Attribute) and isinstance(owner, ast.Attribute):
-            owner = owner.value
-            held = self.evaluator.peek(owner)
-            if isinstance(held, Thing) and held.klass is not None:
-                counted = held.klass.module.counted
-                if node.attr in counted and held.klass.module is not self.env.frame.module:
-                    return True
-        return False
 
     def _opaque(self, node: ast.expr) -> Expr:
         if self.nesting.read_lengths and isinstance(node, ast.Call) and len(node.args) == 1:

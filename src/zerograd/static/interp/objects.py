@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Container, Iterator
 from functools import lru_cache
 
@@ -18,8 +17,6 @@ from zerograd.static.read.keys import RESULT, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.syntax_tree import (
     Function,
-    arguments,
-    called_name,
     calls_in,
     last_name,
     nodes,
@@ -601,29 +598,9 @@ def _by_use(text: str, module: Module, klass: Klass | None) -> Role:
     role = vocabulary.role_of_use(text, methods)
     if role is not Role.OPTIMIZER or "zero_grad" in methods:
         return role
-    me, _, attr = text.partition(".")
-    if klass is not None and me == "self" and attr:
-        given = klass.module.attributes_of(klass.node).get(attr, [])
-        if given and all(is_only_called_optimizer(value) for _, value, _ in given):
-            return Role.NONE
     strangers = module.called_like_optimizers
     inside = klass is not None and klass.node in strangers
     return role if inside or not strangers else Role.NONE
-
-
-_STEPPED = re.compile(r"param|optim|(^|\W)opt(\W|$)|group", re.IGNORECASE)
-
-
-def is_only_called_optimizer(made: ast.expr) -> bool:
-    """Whether a class is handed neither parameters nor an optimizer: `ema_optimizer = WeightEMA(model, average)`."""
-    if not isinstance(made, ast.Call):
-        return False
-    name = called_name(made)
-    handed = arguments(made)
-    if not handed or not vocabulary.is_class_name(name):
-        return False
-    is_optimizer = vocabulary.role_of_call(name) is Role.OPTIMIZER
-    return not is_optimizer and not any(_STEPPED.search(text_of(one)) for one in handed)
 
 
 def _makes_several(klass: Klass) -> bool:

@@ -77,13 +77,6 @@ class Key(tuple[KeyPart, ...]):
         pairs = zip(self, other, strict=True)
         return all(mine == its or mine is ANY_ITEM or its is ANY_ITEM for mine, its in pairs)
 
-    def may_be_got_by(self, other: Key) -> bool:
-        """Whether two functions have got these from code that cannot be seen: they may be one object."""
-        one, two = self[0], other[0]
-        if not isinstance(one, Local) or not isinstance(two, Local) or one.call == two.call:
-            return False
-        return bool(one.call and two.call)
-
     def may_be_kept_in(self, other: Key) -> bool:
         """Whether one is an item of a collection, and the other one may be in it, too.
 
