@@ -312,12 +312,17 @@ class _Guards:
             feeding = self.backwards.get(loop, [])
             inside = any(_has(around, guard) for _, around in feeding)
             # If there is a backward under the guard, one outside may be for another subject's step.
-            others = any(not _has(around, guard) for around in self.foreign.get(loop, []))
+            foreign = self.foreign.get(loop, [])
+            others = any(not _has(around, guard) for around in foreign)
+            # An arm with a backward and a step of another subject is that one's turn.
+            other = (guard[0], not guard[1])
+            turns = inside and any(_has(around, other) for around in foreign)
             instead = _instead_of(guard[0], self.loops[loop]) if inside else set()
             outside = any(
                 not _has(around, guard)
                 and id(backward) not in instead
                 and not (inside and (backward.may or (others and not backward.alone)))
+                and not (turns and _has(around, other))
                 for backward, around in feeding
             )
             if outside and self.belongs(guard[0], loop):

@@ -255,7 +255,8 @@ class RootSearch:
         """The call of what cannot be seen, and may do what a rule misses."""
         if rule.outlives_calls:
             return self.clearing_callback
-        return self.filling_hook if rule.misses_backward else None
+        unfilled = self.doubts.own_backwards == frozenset()
+        return self.filling_hook if rule.misses_backward or unfilled else None
 
     @cached_property
     def filling_hook(self) -> tuple[NotFollowed, str] | None:

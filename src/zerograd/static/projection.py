@@ -547,7 +547,7 @@ class View:
             return None
         if any(key.overlaps(other) for other in self.subject.beside):
             return False  # an optimizer steps no parameter twice
-        if not self.others and self.is_assumed(key):
+        if not self.others and not self.subject.key.is_by_hand and self.is_assumed(key):
             return self.is_taken(key, act)
         elsewhere = any(
             param.overlaps(key) for other in self.others for param in other.params or ()
@@ -656,6 +656,8 @@ class View:
         steps = self.used_by.get(id(clip), frozenset())
         if any(map(self.is_mine, steps)):
             return False
+        if any(self.is_used(one) and steps <= self.used_by[id(one)] for one in self.backwards):
+            return False  # the subject's own step was before it, and could have used it
         theirs = (one.params or () for one in self.others if one.key in steps)
         return any(
             param.is_inside(key) for params in theirs for param in params for key in clip.whose
@@ -694,25 +696,30 @@ class View:
 def _used_by(flow: Flow) -> dict[int, frozenset[Key]]:
     """By the identity of a backward or a clip, the optimizers whose steps alone can use it.
 
-    There is one backward between two steps: the second has nothing else to use.
+    There is one backward between two steps: the second has nothing else to use. A clip is for the steps after it; one
+    after all of them is too late for those before it.
     """
     found: dict[int, frozenset[Key]] = {}
     pending: list[Act] = []
     clips: list[Act] = []
+    late: list[Act] = []
     stepped: frozenset[Key] = frozenset()
     for act in acts_in_order(flow):
         if isinstance(act.event, Backward):
-            pending, clips = ([], []) if stepped else (pending, clips)
+            if stepped:
+                pending, clips, late, stepped = [], [], [], frozenset()
             pending.append(act)
-            stepped = frozenset()
         elif isinstance(act.event, Clip):
-            clips.append(act)
+            late.append(act)
+            if stepped and len(pending) == 1:
+                found[id(act)] = stepped
         elif isinstance(act.event, Step):
             stepped |= act.whose
-        else:
-            continue
-        if stepped and len(pending) == 1:
-            found.update((id(one), stepped) for one in (*pending, *clips))
+            if len(pending) == 1:
+                found[id(pending[0])] = stepped
+                found.update((id(one), found[id(one)] | act.whose) for one in clips)
+                found.update((id(one), act.whose) for one in late)
+                clips, late = [*clips, *late], []
     return found
 
 

@@ -147,12 +147,24 @@ class Classes:
         return Role.NONE
 
     def _steps_nothing(self, parent: Value) -> bool:
-        """Whether a class of the project has no step, so that it is not an optimizer, even if its name says so."""
-        return isinstance(parent, Klass) and not self.defines(parent, "step")
+        """Whether a class of the project has no step, so that it is not an optimizer, even if its name says so.
+
+        The step of an optimizer is handed a closure at most, not what it has to change.
+        """
+        if not isinstance(parent, Klass):
+            return False
+        steps = [base.method("step") for base in self.lineage(parent)]
+        return all(_asked(step) > 1 for step in steps if step is not None)
 
     def is_optimizer_method(self, method: Fn) -> bool:
         """Whether a method belongs to an optimizer of the project."""
         return method.klass is not None and self.role(method.klass) is Role.OPTIMIZER
+
+
+def _asked(method: Function) -> int:
+    """How many arguments a method needs, besides its object."""
+    args = method.args
+    return len([*args.posonlyargs, *args.args]) - 1 - len(args.defaults)
 
 
 def _handed_up(call: ast.Call, method: Function) -> Iterator[tuple[str, str]]:
