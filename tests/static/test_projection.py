@@ -140,20 +140,29 @@ def test_nothing_is_stepped_where_there_is_no_step() -> None:
 
 @pytest.mark.parametrize("params", [None, "model"])
 def test_a_subject_of_one_module_is_one_part(params: str | None) -> None:
-    assert parts(subject("opt", params)) == [subject("opt", params)]
+    assert parts(subject("opt", params), BACKWARD) == [subject("opt", params)]
 
 
 def test_a_subject_of_several_modules_is_seen_one_module_at_a_time() -> None:
-    assert parts(subject("opt", "a b c")) == [
+    assert parts(subject("opt", "a b c"), EMPTY) == [
         subject("opt", "a", "b c"),
         subject("opt", "b", "a c"),
         subject("opt", "c", "a b"),
     ]
 
 
+def test_a_module_that_nothing_is_done_to_is_no_part_beside_one_that_a_loss_runs_through() -> None:
+    made = act(New, 1, "b")
+    assert parts(subject("opt", "a b"), Seq([made, act(Backward, 2, "a")])) == [
+        subject("opt", "a", "b")
+    ]
+    both = Seq([act(Zero, 1, "b"), act(Backward, 2, "a")])
+    assert len(parts(subject("opt", "a b"), both)) == 2
+
+
 def test_a_subject_of_many_modules_is_seen_as_one() -> None:
     many = subject("opt", " ".join("abcdefgh"[: MOST_PARTS + 1]))
-    assert parts(many) == [many]
+    assert parts(many, EMPTY) == [many]
 
 
 # Steps
@@ -277,7 +286,7 @@ def test_of_many_modules_only_the_optimizer_s_own_clear_is_certain() -> None:
 
 
 def test_a_clear_of_one_module_of_several_freezes_it() -> None:
-    (part, _) = parts(subject("opt", "a b"))
+    (part, _) = parts(subject("opt", "a b"), EMPTY)
     assert events(seen(act(Zero, 5, "a"), part)) == [Zero(at(5), excuse=Excuse.ONE_MODULE)]
     assert events(seen(act(Zero, 5, "a b"), part)) == [Zero(at(5))]
     assert events(seen(act(Zero, 5, "opt"), part)) == [Zero(at(5))]

@@ -87,7 +87,7 @@ class RootSearch:
             others = [other for other in stepped if other.key != subject.key]
             self.flow, gone = with_chosen_arms(whole, subject.key) if others else (whole, set())
             others = [other for other in others if other.key not in gone]
-            for part in parts(subject):
+            for part in parts(subject, self.flow):
                 self.budget.spend(size)
                 self.explore_subject(part, others)
         self.flow = whole

@@ -59,6 +59,8 @@ from zerograd.static.read.values import Called
 
 MOST_PARTS = 4
 EMPTY = Seq(())
+_Arms = frozenset[tuple[Alt, bool]]
+"""Tests, and how they come out."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,19 @@ def leaves(flow: Flow, fresh: set[Key], stepped: list[SubjectKeys]) -> list[Subj
     return [SubjectKeys(key.by_hand(), frozenset({key})) for key in keys if key not in known]
 
 
-def parts(subject: SubjectKeys) -> list[SubjectKeys]:
-    """A subject that steps several modules is looked at one module at a time."""
+def parts(subject: SubjectKeys, flow: Flow) -> list[SubjectKeys]:
+    """A subject that steps several modules is looked at one module at a time.
+
+    A module that nothing is done to, beside one that losses run through, is another name of that one, or unused.
+    """
     if subject.params is None or not 1 < len(subject.params) <= MOST_PARTS:
         return [subject]
+    acts = [act for act in find(flow, Act) if not isinstance(act.event, (New, Unknown))]
+    named = frozenset().union(*(act.whose | act.perhaps for act in acts))
+    reached = [key for key in subject.params if any(map(key.overlaps, named))]
     return [
         SubjectKeys(subject.key, frozenset({key}), subject.params - {key})
-        for key in sorted(subject.params, key=str)
+        for key in sorted(reached or subject.params, key=str)
     ]
 
 
@@ -171,23 +179,29 @@ class View:
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
 
     def every_nth(self, flow: Flow) -> frozenset[Site]:
-        """The tests under which a subject is stepped that each batch clears, while another one is stepped in each."""
+        """The tests under which a subject is stepped that each batch clears, while another one is stepped in each.
+
+        Or while another one is stepped where this one is not: they take turns.
+        """
         found: set[Site] = set()
         for loop in walk(flow) if self.others else ():
             if not isinstance(loop, Loop):
                 continue
-            clears, turns, others = False, set(), False
-            for act, tests in _in_iteration(loop.body, frozenset()):
-                mine = any(map(self.is_mine, act.whose))
+            clears: list[_Arms] = []
+            mine: list[_Arms] = []
+            others: list[_Arms] = []
+            for act, arms in _in_iteration(loop.body, frozenset()):
                 if isinstance(act.event, Zero):
                     event = self.events[id(act)]
-                    clears |= not tests and event is not None and not event.may
-                elif isinstance(act.event, Step) and mine:
-                    turns |= {test.site for test in tests if _counts(test.test)}
+                    clears += [arms] if event is not None and not event.may else []
                 elif isinstance(act.event, Step):
-                    others |= not tests
-            if clears and others:
-                found |= turns
+                    (mine if any(map(self.is_mine, act.whose)) else others).append(arms)
+            for arms in mine:
+                counted = {(test, arm) for test, arm in arms if _counts(test.test)}
+                if any(one <= arms - counted for one in clears):
+                    for test, arm in counted:
+                        if any(o <= arms - counted or (test, not arm) in o for o in others):
+                            found.add(test.site)
         return frozenset(found)
 
     def note_feeding(self, flow: Flow, loops: list[int]) -> None:
@@ -426,6 +440,8 @@ class View:
 
     def step(self, act: Act, event: Step) -> Step:
         if any(self.is_mine(key) for key in act.whose):
+            if self.is_engine():
+                event = replace(event, scaled=None)  # it unscales what it scaled itself
             again = not self.clears.isdisjoint(self.clears_before(event))
             if event.loop not in self.fed:
                 return replace(event, fed=False, again=again, idle_loss=self.idle(event))
@@ -749,16 +765,16 @@ def _counts(test: Expr) -> bool:
     return any(isinstance(part, Op) and part.op == "%" for part in logic.parts(test))
 
 
-def _in_iteration(flow: Flow, tests: frozenset[Alt]) -> Iterator[tuple[Act, frozenset[Alt]]]:
-    """The acts of an iteration, each with the tests around it; inner loops have iterations of their own."""
+def _in_iteration(flow: Flow, arms: _Arms) -> Iterator[tuple[Act, _Arms]]:
+    """The acts of an iteration, each with the arms of tests around it; inner loops have iterations of their own."""
     if isinstance(flow, Act):
-        yield flow, tests
+        yield flow, arms
     elif isinstance(flow, Alt):
-        for arm in (flow.then, flow.orelse):
-            yield from _in_iteration(arm, tests | {flow})
+        yield from _in_iteration(flow.then, arms | {(flow, True)})
+        yield from _in_iteration(flow.orelse, arms | {(flow, False)})
     elif not isinstance(flow, Loop):
         for part in children(flow):
-            yield from _in_iteration(part, tests)
+            yield from _in_iteration(part, arms)
 
 
 def _scales_without_asking(flow: Flow, scaler: Key) -> bool:

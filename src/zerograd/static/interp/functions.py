@@ -41,6 +41,7 @@ from zerograd.static.read.values import (
     join,
     parameters_of,
     parts,
+    roots,
 )
 
 
@@ -240,7 +241,8 @@ class Functions:
                 return held
             used = self._attributes_used(fn) | self._globals_called(fn)
             if visible and not wanted and self.emitter.quiet <= 3:
-                computes = used and facts.returns and self._has_several_optimizers()
+                computes = facts.returns and (used or _differ(arguments))
+                computes = computes and self._has_several_optimizers()
                 if computes or self.runs_models([*arguments, *map(Thing, used)]):
                     return self.result(fn, node, arguments)
             result = self.effects.result_of([], arguments, used, node)
@@ -555,6 +557,11 @@ def _defaults(fn: Fn) -> dict[str, Value]:
         if isinstance(default, ast.Constant)
         and isinstance(default.value, (bool, int, float, str, type(None)))
     }
+
+
+def _differ(arguments: list[Value]) -> bool:
+    """Whether some tensors are computed through other objects than others: a result may be computed through a few of them."""
+    return len({roots(one) for one in arguments if isinstance(one, Tensor)}) > 1
 
 
 def _gives_optimizer(fn: Fn) -> bool:
