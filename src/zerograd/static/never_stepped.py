@@ -92,8 +92,8 @@ def never_stepped(module: Module, project: Project) -> Iterator[End]:
 def _are_stepped(module: Module) -> bool:
     """Whether all optimizers of a file are stepped by the names that they get, as most are.
 
-    Then none has to be followed: a check of eight right lines goes through 131 functions, and through 151 without
-    this question (`bench/walk.py`).
+    Then none has to be followed. It saves 1 % of the instructions of a check (20 files of `bench/right`), and a check of
+    eight right lines goes through 131 functions instead of 151 (`bench/walk.py`).
     """
     made = _made(module)
     for name, makers in made.items():
