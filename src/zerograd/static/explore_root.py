@@ -17,7 +17,7 @@ from zerograd.static.accumulation import SINGLE, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
 from zerograd.static.chosen_arms import accumulating, programs, with_chosen_arms
 from zerograd.static.doubts import Doubts
-from zerograd.static.entry_states import begins_with_clip, entered
+from zerograd.static.entry_states import begins_with_clip, clips_then_steps, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
@@ -56,13 +56,14 @@ class RootSearch:
         """Whether it mattered what the callers of the root do."""
         self.loops = LoopsOfRoot(root, module, explain=explain)
         flow = spelled_out(root.flow)
-        if root.fn is not None:
+        self.again = frozenset() if root.per_batch else kept_and_stepped(root, flow)
+        """The optimizers that the next call of a method finds as this one leaves them."""
+        if root.fn is not None and clips_then_steps(flow):
+            self.asked_callers = True
             flow = entered(flow, module)
         counts = counts_calls(flow) or is_handed_in(flow)
         self.repeated = root.per_batch or counts or begins_with_clip(flow)
         self.flow = repeated(flow, root.per_batch) if self.repeated else flow
-        self.again = frozenset() if root.per_batch else kept_and_stepped(root, flow)
-        """The optimizers that the next call of a method finds as this one leaves them."""
         self.calls = repeated(flow, per_batch=True) if self.again else flow
         # Where a function gets its counter from cannot be seen, unless a framework calls it.
         self.ends_seen = root.per_batch or not self.repeated

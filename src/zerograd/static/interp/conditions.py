@@ -38,7 +38,7 @@ from zerograd.static.read.syntax_tree import (
     parameter_names,
     text_of,
 )
-from zerograd.static.read.values import Fn, Frame, KnownDict, Lit, Many, Thing
+from zerograd.static.read.values import Fn, Frame, KnownDict, Lit, Many, Tensor, Thing
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -314,16 +314,21 @@ class Conditions:
             return variable  # an entry may change where the variable that holds it does not
         value = self.evaluator.peek(node)
         if isinstance(node, ast.Name) and isinstance(value, Thing) and _is_setting(value):
-            return Name(value.key.shown, value.key.call) if self._is_final(node.id) else variable
+            return Name(value.key.shown, value.key.call) if self._only_value(node.id) else variable
+        if isinstance(node, ast.Name) and isinstance(value, Tensor):
+            entry = self._only_value(node.id)
+            if entry is not None and _is_entry(entry) and self.evaluator.peek(entry) == value:
+                return self.env.name(entry) or variable
         if not isinstance(value, Lit):
             return variable
         return Const(value.value)
 
-    def _is_final(self, name: str) -> bool:
-        """Whether the function gives a variable one value and no other."""
+    def _only_value(self, name: str) -> ast.expr | None:
+        """What the function gives a variable, if it gives it one value and no other."""
         module, stack = self.env.frame.module, self.nesting.stack
         facts = module.facts.get(stack[-1] if stack else module.tree)
-        return facts is not None and len(facts.locals.get(name, ())) == 1
+        given = facts.locals.get(name, ()) if facts is not None else ()
+        return given[0][-1] if len(given) == 1 else None
 
     def _opaque(self, node: ast.expr) -> Expr:
         if self.nesting.read_lengths and isinstance(node, ast.Call) and len(node.args) == 1:
@@ -418,6 +423,11 @@ def _is_setting(value: Thing) -> bool:
     return all(
         part.isidentifier() if isinstance(part, str) else _is_named(part) for part in key[1:]
     )
+
+
+def _is_entry(node: ast.expr) -> bool:
+    """Whether an expression is an entry of what an unseen call has made: `options["amp"]`, with a literal name."""
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
 
 
 def _is_named(part: KeyPart) -> bool:

@@ -107,6 +107,21 @@ def one_runs_backward(path: str, names: Collection[str]) -> bool:
     return any(not wanted.isdisjoint(_backwards(file)) for file in files)
 
 
+def scales_only_at(path: str) -> tuple[str, int] | None:
+    """The first place where the project of a file scales a loss, if it makes gradient scalers and unscales nowhere."""
+    makes, first = False, None
+    for file in _project_files(path) or []:
+        with contextlib.suppress(OSError, Unreadable):
+            data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
+            if b"unscale" in data:
+                return None
+            makes |= b"GradScaler" in data
+            scaled = _SCALED.search(data) if first is None else None
+            if scaled is not None:
+                first = file, data.count(b"\n", 0, scaled.start()) + 1
+    return first if makes else None
+
+
 def _backwards(path: str) -> frozenset[bytes]:
     """The functions of a file that run a backward.
 
@@ -294,6 +309,7 @@ _LINE = re.compile(rb"^([ \t]*)([^\s#)\]}][^\n]*)", re.MULTILINE)
 _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
 _NAMES = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
 _BACKWARD = re.compile(rb"(?<=\.)backward\b|\bbackward(?=[ \t]*\()")
+_SCALED = re.compile(rb"scaler\w*\.scale\(")
 _HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)
 _VALUE = rb"[(,=:\[][ \t\n]*(?:\w+\.)*%s[ \t]*(?:[,)\]}]|\r?\n|$)"
 _ATTRIBUTE = rb"([\w)\]]+)\.%s\b(?!\.(?:zero_grad|state_dict|load_state_dict|param_groups)\b|[ \t]*(?::[^=\n]+)?=[^=])"
