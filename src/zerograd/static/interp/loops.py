@@ -29,6 +29,7 @@ from zerograd.static.interp.effects import NOBODY
 from zerograd.static.interp.emitter import Act, Emitter
 from zerograd.static.interp.environment import Environment, Mode, Nesting
 from zerograd.static.interp.evaluator import Evaluator, ExpressionHandlers, StatementHandlers
+from zerograd.static.interp.names import BUILTINS
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.module import assigned_names
@@ -48,6 +49,7 @@ from zerograd.static.read.values import (
     KnownDict,
     Lit,
     Many,
+    Origin,
     Params,
     Tensor,
     Thing,
@@ -399,7 +401,7 @@ class Loops:
                 facts = called.module.facts[called.node]
                 if facts.yields and facts.touches:
                     effects.unseen(call, NOBODY, NotFollowed.UNFOLLOWED_CALL)
-            else:
+            elif not (isinstance(called, Origin) and called.name in BUILTINS):
                 handed = [self.evaluator.peek(arg) for arg in call.args]
                 effects.hand_to_unseen(call, handed, called_name(call))
         return self.emitter.restore(out)

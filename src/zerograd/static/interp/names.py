@@ -28,7 +28,8 @@ from zerograd.static.read.values import (
     join,
 )
 
-_BUILTINS = frozenset(dir(builtins))
+BUILTINS = frozenset(dir(builtins))
+"""What is there without an import."""
 _FARTHEST = 4
 """Imports that are followed from one module to the next."""
 
@@ -69,7 +70,7 @@ class Names:
         starred = self._starred(module, name, depth)
         if starred is not None:
             return starred
-        if name in _BUILTINS:
+        if name in BUILTINS:
             return Origin(name)
         return Origin(vocabulary.USUAL[name]) if name in vocabulary.USUAL else Thing(local(name))
 
