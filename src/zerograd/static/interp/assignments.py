@@ -17,9 +17,17 @@ from zerograd.static.interp.gradient_calls import ParameterCalls
 from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.keys import SELF, Key
-from zerograd.static.read.syntax_tree import called_name, stripped, text_of
+from zerograd.static.read.syntax_tree import (
+    called_name,
+    first_name,
+    nodes,
+    parameter_names,
+    stripped,
+    text_of,
+)
 from zerograd.static.read.values import (
     NOTHING,
+    Fn,
     KnownDict,
     Lit,
     Many,
@@ -128,15 +136,41 @@ class Assignments:
 
     def name_loop(self, name: str, source: ast.expr | None) -> None:
         """Remembers the iterable that a name holds, for a later loop over the name."""
-        iterables = self.env.frame.iterables
-        node = stripped(source) if source is not None else None
-        if isinstance(node, ast.Name):
-            node = iterables.get(node.id)
+        node = self.iterable_of(source) if source is not None else None
         called = text_of(node.func) if isinstance(node, ast.Call) else ""
         if node is not None and (called in ("enumerate", "range") or called.endswith(".split")):
-            iterables[name] = node
+            self.env.frame.iterables[name] = node
         else:
-            iterables.pop(name, None)
+            self.env.frame.iterables.pop(name, None)
+
+    def iterable_of(self, source: ast.expr) -> ast.expr:
+        """What a loop over an expression iterates over, without progress bars and aliases."""
+        node = stripped(self._numbered(source) or source)
+        return self.env.frame.iterables.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def _numbered(self, node: ast.expr) -> ast.expr | None:
+        """`enumerate(loader)` for a call of a function of the project that gives back just that: `bar(loader)`."""
+        if not isinstance(node, ast.Call) or "bar" not in called_name(node):
+            return None
+        module, first = self.env.frame.module, first_name(text_of(node.func))
+        if first in module.imports and self.objects.names.is_closed(module, first):
+            self.objects.names.open(module, first)
+        fn = self.evaluator.peek(node.func)
+        if not isinstance(fn, Fn):
+            return None
+        given = fn.module.facts[fn.node].locals
+        found: set[str] = set()
+        for part in nodes(fn.node):
+            if isinstance(part, ast.Return) and part.value is not None:
+                held = given.get(part.value.id, ()) if isinstance(part.value, ast.Name) else ()
+                values = [value for *_, value in held] or [part.value]
+                found.update(text_of(stripped(value)) for value in values)
+        names = parameter_names(fn.node)[isinstance(fn.owner, Thing) :]
+        for name, argument in zip(names, node.args, strict=False):
+            if found == {f"enumerate({name})"}:
+                whole = ast.Call(ast.Name("enumerate", ast.Load()), [argument], [])
+                return ast.copy_location(whole, node)
+        return None
 
     def is_tested(self, target: ast.expr) -> bool:
         """Whether some test may depend on what is stored here. A count of an object may be tested in another file."""

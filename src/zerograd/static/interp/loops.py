@@ -162,9 +162,7 @@ class Loops:
         self, node: ForLoop | ast.comprehension
     ) -> tuple[ast.expr, Value, list[Value] | None]:
         """What a loop iterates over, without progress bars and aliases; its value and its items."""
-        iterable = stripped(node.iter)
-        if isinstance(iterable, ast.Name):
-            iterable = self.env.frame.iterables.get(iterable.id, iterable)
+        iterable = self.assignments.iterable_of(node.iter)
         value = self.evaluator.value(iterable)
         return iterable, value, items_of(value)
 
