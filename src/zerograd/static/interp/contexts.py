@@ -252,8 +252,7 @@ class Contexts:
     def is_local(self, context: ast.expr) -> Expr | None:
         """When the ranks do not share gradients in a context; None if it has nothing to do with that."""
         if isinstance(context, ast.Name):
-            values = self.env.frame.module.values_of(context.id)
-            return self.is_local(values[0]) if len(values) == 1 else None
+            return self._is_chosen(context.id)
         if isinstance(context, ast.IfExp):
             then, orelse = self.is_local(context.body), self.is_local(context.orelse)
             if (then is None) == (orelse is None):
@@ -269,6 +268,21 @@ class Contexts:
             return self.is_local(context.func)
         local = isinstance(context, ast.Attribute) and context.attr in registry.LOCAL
         return Const(True) if local else None
+
+    def _is_chosen(self, name: str) -> Expr | None:
+        """When a variable holds such a context: always, or if the test says so in an arm of which it gets one."""
+        module = self.env.frame.module
+        given = module.assigned_to(name)
+        found = [(node, self.is_local(value)) for node, value in given.items()]
+        local = [(node, test) for node, test in found if test is not None]
+        if len(given) == 1 or len(local) != 1:
+            return local[0][1] if len(given) == len(local) == 1 else None
+        node, test = local[0]
+        around = module.nodes.above.get(node)
+        if not isinstance(around, ast.If) or test != Const(True):
+            return None
+        asked = self.conditions.expression(around.test)
+        return asked if node in around.body else Op("not", (asked,))
 
     def accumulate(self, context: ast.Call, accelerator: str) -> Flow:
         """`with accelerator.accumulate(model):` counts, and decides whether this iteration steps.

@@ -77,7 +77,11 @@ class Module:
 
     def values_of(self, name: str) -> list[ast.expr]:
         """What is assigned to variables of this name, anywhere in the module."""
-        return list(self._assigned.get(name, {}).values())
+        return list(self.assigned_to(name).values())
+
+    def assigned_to(self, name: str) -> dict[ast.AST, ast.expr]:
+        """The statements that assign to variables of this name, anywhere in the module, and the values."""
+        return self._assigned.get(name, {})
 
     @cached_property
     def _assigned(self) -> dict[str, dict[ast.AST, ast.expr]]:
