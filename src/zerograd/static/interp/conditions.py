@@ -330,6 +330,17 @@ class Conditions:
         given = facts.locals.get(name, ()) if facts is not None else ()
         return given[0][-1] if len(given) == 1 else None
 
+    def made_late(self, test: ast.expr) -> str:
+        """The variable of `if x is None: x = make()`, None until then: from there on, it is what was made; or ""."""
+        if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name):
+            return ""
+        module, stack = self.env.frame.module, self.nesting.stack
+        facts = module.facts.get(stack[-1] if stack else module.tree)
+        given = facts.locals.get(test.left.id, ()) if facts is not None else ()
+        made = [value for *_, value in given if text_of(value) != "None"]
+        asked = text_of(test) == f"{test.left.id} is None"
+        return test.left.id if asked and len(given) == 2 and len(made) == 1 else ""
+
     def _opaque(self, node: ast.expr) -> Expr:
         if self.nesting.read_lengths and isinstance(node, ast.Call) and len(node.args) == 1:
             length = self.nesting.read_lengths.get(text_of(node.args[0]))

@@ -197,6 +197,9 @@ class Statements:
             alt.exists = self.conditions.exists_check(node.test)
             self.emitter.add(alt)
         frame.env = after_else
+        late = self.conditions.made_late(node.test)
+        if late in after_then:
+            frame.env[late] = after_then[late]
         mixed = self.merge(after_then, leaves_by(then) is not None, leaves_by(orelse) is not None)
         for key in sorted(mixed, key=str):
             # Outside of loops only the origin of the object is unknown.
