@@ -59,11 +59,8 @@ class ThreadLane:
 class Here(threading.local):
     """The lane of the thread that asks."""
 
-    def __init__(
-        self, loop: Callable[[], SteadyLoop], fault: Callable[[BaseException], bool]
-    ) -> None:
+    def __init__(self, loop: Callable[[], SteadyLoop]) -> None:
         self.loop = loop()
-        self.fault = fault
         self.lane = ThreadLane(self.loop)
 
 
@@ -87,16 +84,15 @@ class Lanes:
         lives: OptimizerLives,
         *,
         look: Callable[[Iterable[Subject]], bool],
-        fault: Callable[[BaseException], bool],
     ) -> None:
-        """Followed loops call `look` before a backward that is due for a look, and `fault` with errors of ours."""
+        """Followed loops call `look` before a backward that is due for a look."""
         self._torch = torch
         self._lives = lives
         self._judge = judge
         self._event = events.event
         self._post = posting.post
         self._graph_task = torch._C._current_graph_task_id
-        self.here = Here(lambda: SteadyLoop(judge, count, look), fault)
+        self.here = Here(lambda: SteadyLoop(judge, count, look))
         self.subjects = Subjects(judge.track, self._forget, heard, self._name)
         self.names = names
         self.parameters: dict[str, int] = {}

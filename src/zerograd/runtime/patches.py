@@ -12,19 +12,23 @@ import importlib
 import inspect
 import math
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import attrgetter, methodcaller
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zerograd.runtime.call_sites import Bottom, no_frame
 from zerograd.runtime.disguise import UNSEEN, compile_instead, disguised
 from zerograd.runtime.ranks import collectives
+from zerograd.runtime.unnoticed import is_ours
 
 if TYPE_CHECKING:
     from zerograd.runtime.lanes import Here
     from zerograd.runtime.ranks.sync import RankSync
+    from zerograd.runtime.steady_loop import SteadyLoop
     from zerograd.runtime.watcher import Watcher
 
 OLDEST = (2, 4)
@@ -56,17 +60,40 @@ def load_torch() -> ModuleType:
     return torch
 
 
+class NoLoop:
+    """The loop of no thread."""
+
+    thread = 0
+
+
+NO_LOOP = NoLoop()
+
+
 class Ear:
     """The patches reach the current listener through it; None while nobody listens."""
 
     def __init__(self) -> None:
         self.listener: Watcher | None = None
-        self.here: Here | None = None
-        """The loop of the current thread: most calls need nothing else of the listener."""
+        self._here: Here | None = None
+        self.loop: SteadyLoop | NoLoop = NO_LOOP
+        """The loop of the main thread, if the listener was begun there: to ask `_here` in each call makes a steady step
+        cost a third more."""
 
     def listen(self, listener: Watcher | None) -> None:
         """From now on this one listens."""
-        self.listener, self.here = listener, None if listener is None else listener.here
+        self.listener, self._here, self.loop = None, None, NO_LOOP
+        if listener is not None:
+            self.listener, self._here = listener, listener.here
+            if threading.current_thread() is threading.main_thread():
+                self.loop = listener.here.loop
+
+    def loop_here(self) -> SteadyLoop | None:
+        """The loop of the current thread; None while nobody listens."""
+        return None if self._here is None else self._here.loop
+
+    def fault(self, error: BaseException) -> bool:
+        """A patch has raised an error; False if it has to reach the program."""
+        return is_ours(error) if self.listener is None else self.listener.fault(error)
 
     def backward_ended(self, token: Any, failed: bool) -> None:
         """A backward that a loop had expected has run, but not as expected."""
@@ -91,6 +118,10 @@ class Patch:
         self.before = self.now()
         self.put: Callable[[], None] = partial(setattr, owner, name, value)
         self.put_back: Callable[[], None] = partial(setattr, owner, name, self.before)
+
+
+_VALUE, _BEFORE, _NOW = attrgetter("value"), attrgetter("before"), methodcaller("now")
+"""To compare all patches with these takes no step of Python for each of them."""
 
 
 class Hooks:
@@ -119,13 +150,13 @@ class Hooks:
 
     def fit(self) -> bool:
         """Whether they can be used again: torch has not changed since they were made, or were installed."""
-        there = [one.value if self._handles else one.before for one in self._patches]
+        there = list(map(_VALUE if self._handles else _BEFORE, self._patches))
         return (
             bool(there)
             and sys.modules.get("torch") is self.torch
             and self.torch.__version__ is self._version
             and self._imported == _imported()
-            and [patch.now() for patch in self._patches] == there
+            and list(map(_NOW, self._patches)) == there
         )
 
     def install(self, listener: Watcher) -> None:
@@ -189,12 +220,11 @@ class Hooks:
         original = graph._engine_run_backward
         ear, modes = self._ear, self._modes
         frame_at, above, bottom, nothing_above = sys._getframe, ABOVE_TORCH, Bottom, no_frame
-        method = self.torch.Tensor.backward.__code__
+        ident, method = threading.get_ident, self.torch.Tensor.backward.__code__
         ordinary = _ordinary_backward(ear, original)
 
         def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
-            here = ear.here
-            if here is None or not kwargs.get("accumulate_grad"):
+            if not kwargs.get("accumulate_grad"):
                 return original(*args, **kwargs)
             try:
                 frame: Any = frame_at(above)
@@ -202,12 +232,13 @@ class Hooks:
                 frame = nothing_above(error)
             if frame.f_code is method:
                 frame = frame.f_back or bottom
+            loop: Any = ear.loop
             expected = None
             try:
-                if not modes():
-                    # The usual call is compared here, as in zero_grad() and in the hook before a step: a step of a small
-                    # net takes 25,700 instructions of zerograd instead of 31,600 (callgrind).
-                    loop = here.loop
+                loop = loop if loop.thread == ident() else ear.loop_here()
+                if loop is not None and not modes():
+                    # The usual call is compared here, as in zero_grad() and in the hook before a step: that takes a quarter
+                    # less than to call `backward_begins`. After a backward and a step it would save nothing.
                     call, count = loop.expected, loop.count
                     if (
                         call.backward_at == frame.f_lasti
@@ -223,7 +254,7 @@ class Hooks:
                     else:
                         expected = loop.backward_begins(frame)
             except BaseException as error:
-                if not here.fault(error):
+                if not ear.fault(error):
                     raise
             if expected is None:
                 return ordinary(frame, args, kwargs)
@@ -236,7 +267,7 @@ class Hooks:
                 if loop.backward_ends(expected):
                     return result
             except BaseException as error:
-                if not here.fault(error):
+                if not ear.fault(error):
                     raise
             ear.backward_ended(expected, False)
             return result
@@ -281,22 +312,21 @@ class Hooks:
         zero = module.Optimizer.zero_grad
         ear = self._ear
         frame_at, far_above, bottom = sys._getframe, ABOVE_TORCH, Bottom
-        profiled, nothing_above = zero.__code__, no_frame
+        profiled, nothing_above, ident = zero.__code__, no_frame, threading.get_ident
 
         def wrap(inner: Any) -> Any:
             def zero_grad(self: Any, set_to_none: bool = True) -> Any:
                 result = inner(self, set_to_none)
-                here = ear.here
-                if here is None:
-                    return result
                 try:
                     frame: Any = frame_at(far_above)
                 except ValueError as error:
                     frame = nothing_above(error)
                 if frame.f_code is profiled:
                     frame = frame.f_back or bottom
+                loop: Any = ear.loop
                 try:
-                    loop = here.loop
+                    if loop.thread != ident() and (loop := ear.loop_here()) is None:
+                        return result
                     call = loop.expected
                     if (
                         call.of_clear == id(self)
@@ -309,7 +339,7 @@ class Hooks:
                     if loop.clears(frame, id(self), set_to_none):
                         return result
                 except BaseException as error:
-                    if not here.fault(error):
+                    if not ear.fault(error):
                         raise
                 listener = ear.listener
                 if listener is not None:
@@ -328,21 +358,22 @@ class Hooks:
         of_module = self.torch.nn.Module.zero_grad
         ear, ref = self._ear, weakref.ref
         frame_at, above, nothing_above = sys._getframe, ABOVE_PATCH, no_frame
+        ident = threading.get_ident
 
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
             result = of_module(self, set_to_none)
-            here = ear.here
-            if here is None:
-                return result
             try:
                 frame: Any = frame_at(above)
             except ValueError as error:
                 frame = nothing_above(error)
+            loop: Any = ear.loop
             try:
-                if here.loop.clears(frame, ref(self), set_to_none):
+                if loop.thread != ident() and (loop := ear.loop_here()) is None:
+                    return result
+                if loop.clears(frame, ref(self), set_to_none):
                     return result
             except BaseException as error:
-                if not here.fault(error):
+                if not ear.fault(error):
                     raise
             listener = ear.listener
             if listener is not None:
@@ -494,13 +525,13 @@ def _compiled_step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 def _before_step(ear: Ear) -> Callable[[Any, Any, Any], None]:
     """The hook that is called before each step."""
+    ident = threading.get_ident
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        here = ear.here
-        if here is None:
-            return
+        loop: Any = ear.loop
         try:
-            loop = here.loop
+            if loop.thread != ident() and (loop := ear.loop_here()) is None:
+                return
             call = loop.expected
             if call.of_step == id(optimizer):
                 groups = optimizer.param_groups
@@ -514,7 +545,7 @@ def _before_step(ear: Ear) -> Callable[[Any, Any, Any], None]:
                     return
             loop.leave()
         except BaseException as error:
-            if not here.fault(error):
+            if not ear.fault(error):
                 raise
         listener = ear.listener
         if listener is not None:
@@ -525,21 +556,21 @@ def _before_step(ear: Ear) -> Callable[[Any, Any, Any], None]:
 
 def _after_step(ear: Ear, modes: Callable[[], int]) -> Callable[[Any, Any, Any], None]:
     """The hook that is called after each step."""
-    frame_at = sys._getframe
+    frame_at, ident = sys._getframe, threading.get_ident
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        here = ear.here
-        if here is None:
-            return
         try:
             frame: Any = frame_at(ABOVE_TORCH)
         except ValueError as error:
             frame = no_frame(error)
+        loop: Any = ear.loop
         try:
-            if not modes() and here.loop.step_ends(frame, optimizer):
+            if loop.thread != ident() and (loop := ear.loop_here()) is None:
+                return
+            if not modes() and loop.step_ends(frame, optimizer):
                 return
         except BaseException as error:
-            if not here.fault(error):
+            if not ear.fault(error):
                 raise
         listener = ear.listener
         if listener is not None:

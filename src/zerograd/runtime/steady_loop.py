@@ -15,6 +15,7 @@ that were alike. The same is true of loops with several subjects, which remember
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -245,6 +246,7 @@ class SteadyLoop:
         "count",
         "expected",
         "round",
+        "thread",
     )
 
     def __init__(
@@ -254,6 +256,8 @@ class SteadyLoop:
         look: Callable[[Iterable[Subject]], bool],
     ) -> None:
         """`look` makes the checks that are due before the next backward; False if the loop has to be left."""
+        self.thread = threading.get_ident()
+        """The thread whose loop it is."""
         self._look = look
         self._follow, self._end_rounds, self._edge = judge.follow, judge.end_rounds, judge.edge
         self.count = count
@@ -285,8 +289,7 @@ class SteadyLoop:
         return self.expected is not NOTHING
 
     # Whether a call is the expected one. Then it is taken; if it is not, the loop is left.
-    # The patches compare most calls of a round of one subject themselves, and ask here for the others: a steady step of
-    # a small net takes 25,700 instructions more than without a watch, instead of 31,600.
+    # The patches compare most calls of a round of one subject themselves, and ask here for the others.
 
     def clears(self, frame: Any, of: object, to_none: bool) -> bool:
         """A clear."""

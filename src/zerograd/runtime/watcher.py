@@ -149,7 +149,6 @@ class Watcher:
             names,
             self._lives,
             look=self._look_in_loop,
-            fault=self.fault,
         )
         self.here = self.lanes.here
         self._subjects = self.lanes.subjects
