@@ -97,21 +97,34 @@ class RootSearch:
     def view(self, subject: SubjectKeys, others: list[SubjectKeys]) -> View:
         interpreter = self.root.interpreter
         known = interpreter.known
-        asked = (self.idle_loss, interpreter.clears_before)
+        asked = (self.idle_loss, self.computes, interpreter.clears_before)
         return View(subject, others, known.roles, *asked, known.fresh)
 
     def idle_loss(self, step: Event) -> Site | None:
         """Where a loss is computed that nobody uses, unless what computes it may run the backward."""
         interpreter = self.root.interpreter
         found = interpreter.idle_loss(step)
-        if found is None:
-            return None
+        return None if found is None or self.is_fed_elsewhere(step) else found
+
+    def computes(self, step: Event, subject: SubjectKeys, clear: Site | None) -> bool:
+        """Whether the loop of a step calls a module that is stepped, and nothing after a clear that may train it."""
+        nesting = self.root.interpreter.nesting
+        called = nesting.forwards.get(step.loop, set())
+        if not any(key.overlaps(one) for key in called for one in subject.params or ()):
+            return False
+        unseen = (site for call in nesting.unseen for site in call.sites)
+        if any(self.doubts.is_between(site, clear, step.site) for site in unseen):
+            return False
+        return not self.is_fed_elsewhere(step)
+
+    def is_fed_elsewhere(self, step: Event) -> bool:
+        """Whether a method of another file that is called around a step may run its backward."""
         from zerograd.static.read.callers import one_runs_backward
 
         self.asked_callers = True
-        called = interpreter.called_around(step) - self.module.functions.keys()
+        called = self.root.interpreter.called_around(step) - self.module.functions.keys()
         unseen = {name for name in called if not self.module.methods_named(name)}
-        return None if one_runs_backward(self.module.path, unseen) else found
+        return one_runs_backward(self.module.path, unseen)
 
     def explore_subject(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows the gradients of one subject through the flow."""

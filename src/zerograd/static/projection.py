@@ -119,6 +119,7 @@ class View:
     others: list[SubjectKeys]
     roles: dict[Key, Role]
     idle: Callable[[Event], Site | None]
+    computes: Callable[[Event, SubjectKeys, Site | None], bool]
     clears_before: Callable[[Event], list[Site]]
     fresh: set[Key]
     seen: frozenset[Key] = frozenset()
@@ -444,6 +445,8 @@ class View:
                 event = replace(event, scaled=None)  # it unscales what it scaled itself
             again = not self.clears.isdisjoint(self.clears_before(event))
             if event.loop not in self.fed:
+                alone = all(act.event.loop != event.loop for act in self.backwards)
+                again = again or (alone and self.computes(event, self.subject, self.cleared(event)))
                 return replace(event, fed=False, again=again, idle_loss=self.idle(event))
             idle = self.idle_since_clear(event)
             return replace(event, again=again or idle is not None, idle_loss=idle)
@@ -455,14 +458,21 @@ class View:
 
         Losses are looked for only there: to look in every loop took 4 % of a check (64 training repositories).
         """
-        path, end = step.site.path, step.site.line
-        clears = [site.line for site in self.clears if site.path == path and site.line <= end]
-        begin = max(clears, default=end + 1)
-        if not clears or any(s.path == path and begin <= s.line <= end for s in self.feeding):
+        path, end, clear = step.site.path, step.site.line, self.cleared(step)
+        if clear is None:
+            return None
+        begin = clear.line
+        if any(s.path == path and begin <= s.line <= end for s in self.feeding):
             return None
         loss = self.idle(step)
         inside = loss is not None and loss.path == path and begin <= loss.line <= end
         return loss if inside else None
+
+    def cleared(self, step: Step) -> Site | None:
+        """The last clear above a step in its file."""
+        path, end = step.site.path, step.site.line
+        clears = [site for site in self.clears if site.path == path and site.line <= end]
+        return max(clears, key=lambda site: site.line, default=None)
 
     def passes(self, act: Act) -> bool | None:
         """Whether the gradients that another optimizer's step uses come through the subject; None: unknown."""

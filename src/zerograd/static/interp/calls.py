@@ -121,7 +121,7 @@ class Calls:
         return handled if handled is not None else NOTHING
 
     def is_opened_for(self, node: ast.Call) -> bool:
-        """Reads the file of a function or class that says nothing of gradients, if it runs modules for a loss, or a step."""
+        """Reads the file of a function or class that says nothing of gradients, if it is handed what trains or is trained."""
         module = self.env.frame.module
         name = text_of(node.func)
         first = first_name(name)
@@ -136,6 +136,8 @@ class Calls:
         )
         if not wanted and vocabulary.is_class_name(last_name(name)):
             wanted = self.functions.shares_models(given) or node in module.made_in_parts
+        elif not wanted and not vocabulary.is_benign(last_name(name)):
+            wanted = any(map(self.effects.has_backward, given))
         return wanted and self.names.open(module, first)
 
     def method_call(self, node: ast.Call, func: ast.Attribute) -> Value:
@@ -317,6 +319,8 @@ class Calls:
             return self.functions.construct(node, callee)
         if isinstance(callee, Thing):
             self.nesting.note_inputs(node)
+            if not self.effects.mode.no_grad:
+                self.nesting.forwards.setdefault(self.nesting.loop, set()).add(callee.key)
         arguments = self.evaluator.arguments(node)
         if isinstance(callee, Tensor) and any(isinstance(one, Params) for one in arguments):
             name = text_of(node.func)
@@ -336,6 +340,7 @@ class Calls:
     def call_object(self, node: ast.Call, callee: Thing, arguments: list[Value]) -> Value | None:
         """A call of an object: a model, a scaler, or a class that cannot be seen."""
         role = self.objects.role(callee, node.func)
+        forward: Value | None = None
         if callee.klass is not None:
             method = self.objects.attribute(callee, "__call__")
             if isinstance(method, Fn) and self.graph.touches_gradients(method):
@@ -353,7 +358,7 @@ class Calls:
         name = called_name(node)
         if self.steps.only_clips(name, arguments):
             return self.steps.clip(node, None)
-        if optimizers or not role:
+        if optimizers or not (role or isinstance(forward, Fn)):
             self.effects.hand_to_unseen(node, arguments, name)
             held = self.effects.known.holds.get(callee.key, ())
             self.effects.note_unseen(node, [*map(Thing, held)], name)

@@ -261,7 +261,7 @@ class Effects:
             computes = owner is None or name in OF_TENSORS or self._is_forward(owner, name)
             acts = self.mode.statement is node or not computes
             done = acts and any(map(self._is_computed, handed))
-            may |= bool(named) or done or any(map(self._has_backward, handed))
+            may |= bool(named) or done or any(map(self.has_backward, handed))
         if may:
             sites = (*self.nesting.call_sites, self.emitter.site(node))
             self.nesting.unseen.append(UnseenCall(f"{text_of(node.func)}()", sites))
@@ -272,7 +272,7 @@ class Effects:
             return value.key in self.known.leaves
         return isinstance(value, Tensor) and bool(value.roots or value.maybe)
 
-    def _has_backward(self, value: Value) -> bool:
+    def has_backward(self, value: Value) -> bool:
         """Whether unseen code can run a backward with an object or a function that it is handed."""
         if isinstance(value, (Fn, Bound)):
             return True

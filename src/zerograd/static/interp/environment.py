@@ -59,6 +59,8 @@ class Nesting:
         """Where the functions that are being read were called, the outermost first."""
         self.unseen: list[UnseenCall] = []
         """The calls that were not followed, and that may run a backward."""
+        self.forwards: dict[int, set[Key]] = {}
+        """By loop: the objects that are called in it, where gradients are recorded."""
         self.targets: set[Variable] = set()
         """Variables that the loops around assign in every iteration."""
         self.lengths: dict[Variable, tuple[int, int, Expr]] = {}
@@ -101,7 +103,9 @@ class Nesting:
 
     def note_shifting(self, item: ast.Subscript, index: frozenset[Variable]) -> None:
         """An item whose index changes is another object in every iteration of that loop, unless it is data."""
-        if not isinstance(item.slice, ast.Slice) and id(item) not in self.inputs:
+        parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+        cut = any(isinstance(part, ast.Slice) for part in parts)
+        if not cut and id(item) not in self.inputs:
             self.shifting |= index & self.targets
 
     def note_inputs(self, call: ast.Call) -> None:
