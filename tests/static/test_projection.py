@@ -95,7 +95,8 @@ def view(
     fresh: str = "",
     idle: Site | None = None,
 ) -> View:
-    return View(own, list(others), ROLES, lambda _: idle, lambda _: [], set(keys(fresh)))
+    asked = (lambda _: idle, lambda *_: False, lambda _: [])
+    return View(own, list(others), ROLES, *asked, set(keys(fresh)))
 
 
 def seen(flow: Flow, own: SubjectKeys = OPT, *others: SubjectKeys) -> Flow:
