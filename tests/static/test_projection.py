@@ -95,8 +95,15 @@ def view(
     fresh: str = "",
     idle: Site | None = None,
 ) -> View:
-    asked = (lambda _: idle, lambda *_: False, lambda _: [])
-    return View(own, list(others), ROLES, *asked, set(keys(fresh)))
+    return View(
+        own,
+        list(others),
+        ROLES,
+        idle=lambda _: idle,
+        computes=lambda *_: False,
+        clears_before=lambda _: [],
+        fresh=set(keys(fresh)),
+    )
 
 
 def seen(flow: Flow, own: SubjectKeys = OPT, *others: SubjectKeys) -> Flow:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from zerograd.core.training_loop import NotFollowed
 from zerograd.static.check_file import result_for_bytes
 from zerograd.static.read.keys import made
@@ -99,6 +101,52 @@ class Model:
     (loop,) = result_for_bytes(text, "model.py").loops
     assert loop.gap is not None
     assert loop.gap.why is NotFollowed.LEFT_TO_CALLER
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        pytest.param(
+            NotFollowed.LEFT_TO_CALLER,
+            """\
+import torch
+def train_step(loss, optimizer, fresh):
+    if fresh:
+        optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            id="a caller decides about the clear",
+        ),
+        pytest.param(
+            NotFollowed.NO_BACKWARD,
+            """\
+import torch
+def train(net, loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in loader:
+        search(net, x)
+        for part in x:
+            optimizer.zero_grad()
+            print(net(part).mean())
+        optimizer.step()
+def search(net, x):
+    other = torch.optim.SGD(net.choices(), lr=0.1)
+    other.zero_grad()
+    net(x).mean().backward()
+    other.step()
+""",
+            id="the only backward is another optimizer's, and is cleared",
+        ),
+    ],
+)
+def test_a_loop_is_not_right_where_its_gradients_were_not_followed(
+    why: NotFollowed, text: str
+) -> None:
+    loop = result_for_bytes(text.encode(), "train.py").loops[0]
+    assert not loop.found
+    assert loop.gap is not None
+    assert loop.gap.why is why
 
 
 def test_a_finding_in_a_helper_of_another_file_names_its_only_call(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from zerograd.core.events import (
     Unscale,
     Zero,
 )
-from zerograd.core.lifecycle import NEW, Grads, State
+from zerograd.core.lifecycle import EMPTY, NEW, Grads, State
 from zerograd.core.records import dataclass, field, replace
 from zerograd.core.rule import Rule, Violation
 from zerograd.core.training_loop import (
@@ -40,6 +40,7 @@ from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
 from zerograd.static.read.syntax_tree import site_of
+from zerograd.static.repeated_calls import repeated
 from zerograd.static.roots import Root
 from zerograd.static.written_loops import TOP_LEVEL, file_kind, site_of_file
 
@@ -164,15 +165,13 @@ class LoopsOfRoot:
             self._leave(loop, Gap(NotFollowed.NO_BACKWARD, loop.site, named))
         if self._is_borrowed(events):
             self.leave(subject, NotFollowed.UNCLEAR_ASSIGNMENT)
-        if self._is_left_to_callers(events, stepped):
-            outside = self._loop(OUTSIDE)
-            named = next(iter(outside.steps)).subject
-            self._leave(outside, Gap(NotFollowed.LEFT_TO_CALLER, outside.site, named))
+        spent = self._leave_to_callers(flow, stepped, budget)
+        spent += self._leave_unfed(flow, events, budget)
         if not any(map(_is_unsure, events)):
-            return 0
+            return spent
         gaps = {act.event.site: act.gap for act in self._acts if isinstance(act.event, Unknown)}
         result = explore(_entered_empty(flow, gaps), [_LOST], start=NEW, budget=budget)
-        outcomes, spent = [*result.outcomes], result.spent
+        outcomes, spent = [*result.outcomes], spent + result.spent
         foreign = any(isinstance(event, Step) and event.foreign for event in events)
         if foreign and any(isinstance(event, Backward) and event.may for event in events):
             # If a backward that may reach the subject does, another optimizer's loss may be left in it.
@@ -200,11 +199,38 @@ class LoopsOfRoot:
         assigned = {event.site for event in events if isinstance(event, Assign)}
         return any(act.borrowed and act.event.site in assigned for act in self._acts)
 
-    def _is_left_to_callers(self, events: list[Event], stepped: set[int]) -> bool:
-        """Whether each call of the root fills and steps what it finds, and nothing in it ever clears that."""
+    def _leave_to_callers(self, flow: Flow, stepped: set[int], budget: int) -> int:
+        """Notes if a call of the root may step what the call before it has left; gives back what it cost to see."""
         if self._root.fn is None or self._root.per_batch or OUTSIDE not in stepped:
-            return False
-        return not any(isinstance(event, (Zero, New, Assign, Unknown)) for event in events)
+            return 0
+        again = explore(repeated(flow, per_batch=True), [_STALE], start=NEW, budget=budget)
+        if again.outcomes:
+            outside = self._loop(OUTSIDE)
+            named = next(iter(outside.steps)).subject
+            self._leave(outside, Gap(NotFollowed.LEFT_TO_CALLER, outside.site, named))
+        return again.spent
+
+    def _leave_unfed(self, flow: Flow, events: list[Event], budget: int) -> int:
+        """Notes the loops of steps that never find gradients; gives back what it cost to see.
+
+        Only a step before which the code clears last, or does nothing, may be one.
+        """
+        last: Event | None = None
+        suspects = set()
+        for event in events:
+            if isinstance(event, Step) and not event.foreign and not isinstance(last, _FILLS):
+                suspects.add(event.site)
+            elif isinstance(event, (*_FILLS, Zero)):
+                last = event
+        if not suspects:
+            return 0
+        result = explore(flow, [_FED], start=NEW, budget=budget)
+        for site in suspects - {outcome.violation.site for outcome in result.outcomes}:
+            for ident in self._of_step.get(site, ()) if not result.cut else ():
+                loop = self._loops[ident]
+                shown = next(step.subject for step in loop.steps if step.site == site)
+                self._leave(loop, Gap(NotFollowed.NO_BACKWARD, loop.site, shown))
+        return result.spent
 
     @cached_property
     def _left_to_subclass(self) -> str:
@@ -309,9 +335,26 @@ def _lent(before: State, event: Event) -> Violation | None:
     return Violation(site=event.site, message="")
 
 
+def _stale(before: State, event: Event) -> Violation | None:
+    """A step whose gradients contain those of an earlier step."""
+    if isinstance(event, Step) and not event.foreign and before.grads is Grads.STALE:
+        return Violation(site=event.site, message="")
+    return None
+
+
+def _fed(before: State, event: Event) -> Violation | None:
+    """A step that finds gradients."""
+    if isinstance(event, Step) and not event.foreign and before.grads not in EMPTY:
+        return Violation(site=event.site, message="")
+    return None
+
+
 _LOST = Rule(
     code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
 )
+_STALE = replace(_LOST, check=_stale, reads=frozenset({"grads"}))
+_FED = replace(_LOST, check=_fed, reads=frozenset({"grads"}))
+_FILLS = (Backward, Assign, Unknown)
 _LENT = replace(_LOST, check=_lent, reads=frozenset({"lent", "grads", "backward"}))
 _WHY: dict[type[Event], NotFollowed] = {
     Zero: NotFollowed.UNCLEAR_CLEAR,

@@ -53,7 +53,7 @@ _BENIGN = pattern(
     r"|sched|warm|monitor|info|count|is_?instance|has_?attr|get_?attr|repr|format|plot|display|metric"
     r"|progress|device|dict|append|barrier|watch|seed|param|config|callback|collect|report|track|meter"
     r"|lambda|context)|(lr|mode|len|id|type|str|ctx)(?=_|\d|$))"
-    r"|(?i:(writer|logger|scalar|scalars|state|states|metrics)$)"
+    r"|(?i:(writer|logger|scalar|scalars|state|states|hidden|metrics)$)"
 )
 """Unseen functions with such names read the optimizer, but leave its gradients alone."""
 
