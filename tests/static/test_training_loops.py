@@ -119,6 +119,22 @@ def train_step(loss, optimizer, fresh):
             id="a caller decides about the clear",
         ),
         pytest.param(
+            NotFollowed.LEFT_TO_CALLER,
+            """\
+import torch
+class Pair:
+    def __init__(self, judge):
+        self.judge = judge
+        self.optimizer = torch.optim.Adam(judge.parameters())
+    def learn(self, x, model, optimizer):
+        self.optimizer.zero_grad()
+        self.judge(model(x)).mean().backward()
+        optimizer.step()
+        self.optimizer.step()
+""",
+            id="nothing clears what a backward may reach",
+        ),
+        pytest.param(
             NotFollowed.NO_BACKWARD,
             """\
 import torch

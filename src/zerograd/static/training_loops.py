@@ -336,8 +336,10 @@ def _lent(before: State, event: Event) -> Violation | None:
 
 
 def _stale(before: State, event: Event) -> Violation | None:
-    """A step whose gradients contain those of an earlier step."""
-    if isinstance(event, Step) and not event.foreign and before.grads is Grads.STALE:
+    """A step whose gradients contain those of an earlier step, or may contain them."""
+    if not isinstance(event, Step) or event.foreign:
+        return None
+    if before.grads is Grads.STALE or before.maybe is not None:
         return Violation(site=event.site, message="")
     return None
 
@@ -352,7 +354,7 @@ def _fed(before: State, event: Event) -> Violation | None:
 _LOST = Rule(
     code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
 )
-_STALE = replace(_LOST, check=_stale, reads=frozenset({"grads"}))
+_STALE = replace(_LOST, check=_stale)
 _FED = replace(_LOST, check=_fed, reads=frozenset({"grads"}))
 _FILLS = (Backward, Assign, Unknown)
 _LENT = replace(_LOST, check=_lent, reads=frozenset({"lent", "grads", "backward"}))

@@ -286,8 +286,6 @@ class Calls:
 
     def asks(self, node: ast.Call, name: str) -> bool:
         """Whether an unseen method is called for its answer, `if self.on_master():`, and not for what it does."""
-        if name.startswith("get_"):
-            return True
         is_used = self.effects.mode.statement is not node
         return is_used and not (node.args or node.keywords) and vocabulary.is_hook(name)
 

@@ -118,7 +118,9 @@ def is_called_object(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def meddles(name: str) -> bool:
-    """Whether an unseen method of this name may do something to gradients."""
+    """Whether an unseen method of this name may do something to gradients; one that gets something does nothing."""
+    if name.startswith("get_"):
+        return False
     found = _DOES.search(name) is not None or _HOOKS.search(name) is not None
     return found and not is_benign(name)
 
