@@ -4,7 +4,8 @@ A checkout is a directory of a repository's files. Only files in which nothing i
 is run: a mutant that leaves another clear of the same object in its function is not counted, since it may be
 right; nor is one of a function that does not train, if the function that trains clears the same, or that calls a
 function which clears what it is handed; nor one of code that is never reached, that reads a variable before it has a
-value, or that moves a clear out of a loop in which it is run once. Each mutant is checked in a copy of the checkout, together with the files that read it.
+value, that moves a clear out of a loop in which it is run once, or that takes a clear away where gradients are set
+by hand. Each mutant is checked in a copy of the checkout, together with the files that read it.
 """
 
 from __future__ import annotations
@@ -132,15 +133,20 @@ def _outcome(
     if any(finding.code in mutant.kind.codes for finding in found):
         return "possible"
     broken = next(act for act in acts.all if act.line == mutant.line)
-    scope = broken.loops[-1] if broken.loops else broken.function
-    first, last = getattr(scope, "lineno", 1), getattr(scope, "end_lineno", sys.maxsize)
     loops = [loop for result in results for loop in result.loops]
     seen = verdicts([(path, Settings(), tuple(loops))], _paths(loops), found, lambda *_: "wrong")
-    for verdict in seen:
-        steps = (step.site for step in verdict.loop.steps)
-        inside = any(one.path == path and first <= one.line <= last for one in steps)
-        if inside and verdict.verdict == "right":
-            return "called right"
+    for scope in (*reversed(broken.loops), broken.function):
+        first, last = getattr(scope, "lineno", 1), getattr(scope, "end_lineno", sys.maxsize)
+        inside = [
+            verdict.verdict
+            for verdict in seen
+            if any(
+                step.site.path == path and first <= step.site.line <= last
+                for step in verdict.loop.steps
+            )
+        ]
+        if inside:
+            return "called right" if "right" in inside else "missed"
     return "missed"
 
 
@@ -164,6 +170,8 @@ def is_spare(text: str, mutant: operators.Mutant, helpers: frozenset[str] = froz
     if not own:
         return False
     here = own[0].function
+    if mutant.kind.name in CLEARS and sets_gradients(acts, here):
+        return True
     calls = (ast.unparse(one.func) for one in ast.walk(here) if isinstance(one, ast.Call))
     if mutant.kind.name in CLEARS:
         if any(call.rpartition(".")[2] in helpers for call in calls):
@@ -178,6 +186,19 @@ def is_spare(text: str, mutant: operators.Mutant, helpers: frozenset[str] = froz
     if any(act.target == own[0].target and (act.function is here or not trains) for act in others):
         return True
     return is_beside_the_steps(acts, own[0], others)
+
+
+def sets_gradients(acts: Acts, function: ast.AST) -> bool:
+    """Whether a function gives gradients other values by hand, and runs no backward: its clears change nothing."""
+    if any(act.function is function for act in acts.of(BACKWARD)):
+        return False
+    stored = (
+        target
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)
+        for target in node.targets
+    )
+    return any(isinstance(one, ast.Attribute) and one.attr in ("grad", "_grad") for one in stored)
 
 
 def is_beside_the_steps(acts: Acts, clear: Act, others: list[Act]) -> bool:

@@ -222,9 +222,14 @@ def test_a_missed_goal_is_an_exit_code(tmp_path: Path) -> None:
         ("net.zero_grad()\nnet(x).backward()\nopt.step()\n", [True]),
         ("for x in loader:\n    opt.zero_grad()\n    nn.init.zeros_(w)\n    net(x).backward()\n    opt.step()\n", [False]),
         ("def train():\n    exit()\n    opt.zero_grad()\n    net().backward()\n    opt.step()\n", [True]),
+        (
+            ("def pull(opt, net, queue):\n    while True:\n        opt.zero_grad()\n"
+            "        for p, g in zip(net.parameters(), queue.get()):\n            p._grad = g\n        opt.step()\n"),
+            [True],
+        ),
         ("def show():\n    log.clear_log()\n    opt.zero_grad()\n    net().backward()\n    opt.step()\n", [False]),
     ],
-    ids=["a loop", "a constructor", "of what is not stepped", "run once", "an initial value", "after exit()", "another clear"],
+    ids=["a loop", "a constructor", "of what is not stepped", "run once", "an initial value", "after exit()", "set by hand", "another clear"],
 )  # fmt: skip
 def test_of_real_files_only_mutants_that_are_wrong_are_counted(
     source: str, spare: list[bool]
