@@ -337,6 +337,8 @@ def _name(node: ast.Name, chain: Chain) -> None:
     _touch(chain, GradientCall(node.id, ""))
     if node.id in GRADIENT_NAMES:
         _mention(chain)
+    if node.id in STEPS and node.id not in _IF_CALLED:
+        _step(chain)
 
 
 def _mention(chain: Chain) -> None:
