@@ -140,11 +140,11 @@ class Counting:
         """N in `count % N`, also where a variable holds the result of the test."""
         found: set[Variable] = set()
         for part in logic.parts(expr):
-            if isinstance(part, Op) and part.op == "%":
-                left, right = part.args
-                counted = logic.reads(left)
+            remainder = _count_and_length(part)
+            if remainder is not None:
+                counted = logic.reads(remainder[0])
                 if counted and all(map(self.counts, counted)):
-                    found |= logic.reads(right)
+                    found |= logic.reads(remainder[1])
             elif isinstance(part, Variable) and depth < 3 and part not in self.counters:
                 for meaning in self.meanings.get(part, ()):
                     found |= self.modulo(meaning, depth + 1) or set()
@@ -217,6 +217,18 @@ class Counting:
                 for meaning in self.meanings.get(variable, ()):
                     found |= self.roots(meaning, depth + 1)
         return frozenset(found)
+
+
+def _count_and_length(expr: Expr) -> tuple[Expr, Expr] | None:
+    """What is counted and N, in `count % N`, and in `count + 1 % N`, which only adds the remainder of 1."""
+    if not isinstance(expr, Op) or len(expr.args) != 2:
+        return None
+    left, right = expr.args
+    if expr.op == "%":
+        return left, right
+    if expr.op in ("+", "-") and isinstance(right, Op) and right.op == "%":
+        return (left, right.args[1]) if isinstance(right.args[0], Const) else None
+    return None
 
 
 Arm = tuple[Alt, bool]
