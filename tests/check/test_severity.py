@@ -67,8 +67,8 @@ def test_an_error_can_be_made_advice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('severity = { ZG303 = "fatal" }', 'severity must be a table of rules, each "error"'),
-        ("severity = { ZG303 = [] }", "severity must be a table of rules"),
+        ('severity = { ZG303 = "fatal" }', 'severity of ZG303 must be "error", "advice" or "off"'),
+        ("severity = { ZG303 = [] }", "severity of ZG303 must be"),
         ('severity = "error"', "severity must be a table of rules"),
         ('severity = { no-such-rule = "off" }', "unknown rule 'no-such-rule'"),
         ('extend = "nowhere.toml"', "nowhere.toml  problem  cannot be read"),
@@ -82,6 +82,14 @@ def test_a_setting_that_cannot_be_used_is_named(tmp_path: Path, text: str, said:
     done = zerograd("check", cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stdout
+
+
+def test_a_severity_that_cannot_be_used_leaves_the_others(tmp_path: Path) -> None:
+    settings(tmp_path, 'severity = { ZG101 = "of", ZG303 = "error" }')
+    found, problems = load(str(tmp_path / "pyproject.toml"))
+    assert found is not None
+    assert dict(found.severity) == {"ZG303": "error"}
+    assert ["ZG101" in one.message for one in problems] == [True]
 
 
 def test_own_lists_replace_and_own_tables_complete_what_is_extended(tmp_path: Path) -> None:

@@ -22,11 +22,12 @@ _GRADES = ("severity",)
 _TEXTS = ("extend", "rule-pages")
 KEYS = (*_LISTS, *_FLAGS, *_TABLES, *_GRADES, *_TEXTS)
 SEVERITIES = ("error", "advice", "off")
+_ONE_OF = '"error", "advice" or "off"'
 _SHAPES = {
     **dict.fromkeys(_LISTS, "a list of strings"),
     **dict.fromkeys(_FLAGS, "true or false"),
     **dict.fromkeys(_TABLES, "a table of lists of strings"),
-    **dict.fromkeys(_GRADES, 'a table of rules, each "error", "advice" or "off"'),
+    **dict.fromkeys(_GRADES, f"a table of rules, each {_ONE_OF}"),
     **dict.fromkeys(_TEXTS, "a string"),
 }
 
@@ -172,8 +173,11 @@ def _understood(path: str, section: dict[str, Any], problems: list[Problem]) -> 
             values[name] = value
         elif key in _TABLES and isinstance(value, dict) and all(map(_is_list, value.values())):
             values[name] = {pattern: tuple(names) for pattern, names in value.items()}
-        elif key in _GRADES and isinstance(value, dict) and all(map(_is_severity, value.values())):
-            values[name] = dict(value)
+        elif key in _GRADES and isinstance(value, dict):
+            values[name] = {rule: grade for rule, grade in value.items() if _is_severity(grade)}
+            for rule, grade in value.items():
+                if not _is_severity(grade):
+                    wrong(f"{key} of {rule} must be {_ONE_OF}, not {grade!r}; it is not used", rule)
         elif key in KEYS:
             wrong(f"{key} must be {_SHAPES[key]}; it is not used", key)
         else:
