@@ -1166,6 +1166,16 @@ HAND_MADE = {
         State(carried=True, window=3, backward=UNSURE),
         CLOSING,
     ),
+    "a full window whose backward may be another's": (
+        "ZG302",
+        State(window=3, backward=UNSURE, held=HOLD),
+        End(at(9), length=2),
+    ),
+    "two losses whose gradients are used": (
+        "ZG106",
+        State(grads=Grads.SPENT, apart=BACKWARD, passing=LEFT),
+        STEP,
+    ),
     "used gradients without the step": ("ZG203", State(grads=Grads.SPENT), CLIP),
     "scaled gradients without a backward": ("ZG201", State(scale=Scale.SCALED), CLIP),
     "a step with scaled gradients without a backward": ("ZG205", State(scale=Scale.SCALED), STEP),
