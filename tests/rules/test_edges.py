@@ -22,6 +22,7 @@ from zerograd.core.events import (
     Hold,
     LongWindow,
     Measured,
+    New,
     OddWindow,
     PartialWindow,
     ReadBy,
@@ -430,6 +431,49 @@ BROKEN = {
     ),
     "windows that are cut, and whose guard was read": Broken(
         "ZG103", (CutWindows(at(1), backward=at(3), step=at(5), guard=GUARD),), CUT
+    ),
+    "windows that are cut, and no call does that": Broken(
+        "ZG103",
+        (CutWindows(at(3), backward=at(3), step=at(5), guard=GUARD),),
+        Violation(
+            at(3),
+            "the gradients of this backward are cleared while its window is still open, and not by zero_grad()",
+            "this micro-batch is lost",
+            ((Note(GUARD, "the guard keeps the window open")),),
+            "look for .grad = None or .grad.zero_() in the loop: clear only where the window closes, after step()",
+        ),
+    ),
+    "a step whose gradients are gone": Broken(
+        "ZG102",
+        (BACKWARD, replace(ZERO, excuse=Excuse.UNSEEN), Step(at(5), lost=at(3))),
+        Violation(
+            at(5),
+            "the gradients are cleared between backward() and step(), and not by zero_grad()",
+            "has nothing to use",
+            notes((3, "computed by this backward")),
+            "look for .grad = None or .grad.zero_() before this step: clear before the backward or after the step, "
+            "not between them",
+        ),
+    ),
+    "a step again without a clear": Broken(
+        "ZG104",
+        (replace(ZERO, excuse=Excuse.UNSEEN), Step(at(5), again=True)),
+        replace(
+            EMPTY,
+            message="step() has no gradients to use: no backward() runs between the clear and the step",
+            notes=(),
+            proven=False,
+        ),
+    ),
+    "a step of new parameters again": Broken(
+        "ZG104",
+        (New(at(1)), Step(at(5), again=True)),
+        replace(
+            EMPTY,
+            message="step() has no gradients to use: no backward() runs between the clear and the step",
+            notes=(),
+            proven=False,
+        ),
     ),
     "a step without a backward in its loop": Broken(
         "ZG104", (ZERO, Step(at(5), loop=1, fed=False, idle_loss=at(7))), EMPTY
@@ -847,6 +891,7 @@ KEPT = {
     "a first step": Kept("ZG101", (BACKWARD, STEP)),
     "a clear that has an excuse": Kept("ZG102", (BACKWARD, replace(ZERO, excuse=Excuse.CHOSEN), STEP)),
     "a clear, and another's step": Kept("ZG102", (BACKWARD, ZERO, FOREIGN)),
+    "another's step whose gradients are gone": Kept("ZG102", (BACKWARD, replace(FOREIGN, lost=at(3)))),
     "a clear that cuts a window": Kept("ZG102", (BACKWARD, HOLD, ZERO, STEP)),
     "a clear and a clip": Kept("ZG102", (BACKWARD, ZERO, CLIP)),
     "a clear before a backward": Kept("ZG102", (BACKWARD, ZERO, BACKWARD, STEP)),
@@ -864,6 +909,7 @@ KEPT = {
         "ZG103", (BACKWARD, HOLD, Step(at(8), part=True, foreign=True), replace(ZERO, loop=1))
     ),
     "a step with a backward in its loop": Kept("ZG104", (ZERO, Step(at(5), idle_loss=at(7)))),
+    "an idle loss without a clear": Kept("ZG104", (New(at(1)), Step(at(5), fed=False, idle_loss=at(7)))),
     "a step without a backward, and no idle loss": Kept("ZG104", (ZERO, Step(at(5), fed=False))),
     "its own backward alone, and one after the other's": Kept(
         "ZG106", (ZERO, replace(LEFT, reads=Reads.ATTACHED), ZERO, replace(BACKWARD, reads=Reads.DETACHED), STEP)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
+ENOUGH_LOST = 3
+"""So many steps whose gradients were cleared by hand before them are no accident, if no step has used any."""
 CONVINCED = 8
 """So many windows in a row that are cut in the same way are no accident."""
 CHUNKS = 21
@@ -102,8 +104,14 @@ class Past:
     """How many backward calls there were at its last step, if that had nothing to use."""
     unseen: bool = False
     """Gradients that no step had used were cleared by hand, or in part."""
-    cleared: bool = False
-    """It was cleared as a whole since its last step."""
+    fresh: bool = False
+    """A backward has reached it since its last step, and no call has cleared any of it since."""
+    lost: int = 0
+    """How many steps had nothing to use although it was fresh."""
+    fed: bool = False
+    """A step had something to use, or zeros that a call has left."""
+    handled: bool = False
+    """It was cleared as a whole, or clipped, since its last step."""
     steps: int = 0
     """How many steps it has taken."""
     clears: bool = False
@@ -169,6 +177,10 @@ class Oracle:
             act.do in (*BY_HAND, *SCALING, *CHANGES) for act in acts
         )
         """One optimizer, cleared as a whole and reached as a whole: then all rules are exact."""
+        self.whole = len(self.subjects) == 1 and not any(
+            act.do in (*SCALING, *CHANGES) for act in acts
+        )
+        """The same, but that it may be cleared by hand, and in part."""
 
     def run(self) -> Oracle:
         try:
@@ -276,8 +288,10 @@ class Oracle:
         this = Backward(self.time, line, frozenset(reached), frozenset(passed))
         self.backwards.append(this)
         self.plain &= self.subjects[0] <= reached
+        self.whole &= self.subjects[0] <= reached
         for subject, past in self.past.items():
             past.unseen &= not subject & reached
+            past.fresh |= bool(subject & reached)
         for param, value in zip(wanted, brought, strict=True):
             if value is not None:
                 self.held[param].append(Contribution(this, value.clone()))
@@ -304,9 +318,10 @@ class Oracle:
                 past.drops.append((line, latest.line))
                 past.dropped = (line, self.time)
                 past.unseen |= not subject <= modules
-            past.cleared = past.cleared or subject <= modules
+            past.handled = past.handled or subject <= modules
             past.clears |= subject <= modules and past.steps > 0
             past.unseen &= not subject <= modules
+            past.fresh &= not subject & modules
         self.plain &= any(subject <= modules for subject in self.subjects)
         self.clear(self.of(modules))
 
@@ -332,6 +347,8 @@ class Oracle:
         torch.nn.utils.clip_grad_norm_(params, MAX_NORM)
         factor = MAX_NORM / (norm + 1e-6)
         self.multiply(params, 1.0 if factor > 1 else factor)  # min would lose a nan
+        for subject, past in self.past.items():
+            past.handled |= any(self.params[param] in subject for param in params)
 
     def multiply(self, params: list[Tensor], factor: float) -> None:
         for param in params:
@@ -390,6 +407,10 @@ class Oracle:
         else:
             self.past[subject].by = optimizer
             self.judge_empty(self.past[subject], line)
+        past = self.past[subject]
+        past.fed |= not past.fresh and any(param.grad is not None for param in self.of(subject))
+        past.fed |= any(there)
+        past.fresh = False
         self.steps.append(
             f"iteration {iteration}, line {line}: step of {sorted(subject)} uses "
             + "; ".join(", ".join(_said(one, subject) for one in each) or "-" for each in there)
@@ -430,7 +451,7 @@ class Oracle:
         if not new:
             past.repeated_at = len(self.backwards)
         past.by = optimizer
-        past.prints, past.empty_at, past.cleared, past.dropped = prints, -1, False, None
+        past.prints, past.empty_at, past.handled, past.dropped = prints, -1, False, None
         if not new:
             return
         if any(subject in one.used for one in there):
@@ -458,8 +479,12 @@ class Oracle:
         """A step with nothing to use: forgotten, or thrown away before."""
         now = len(self.backwards)
         if past.empty_at == now:
-            (self.must if self.plain and past.cleared else self.may)["ZG104", line] += past.cleared
-        past.empty_at, past.cleared = now, False
+            (self.must if self.plain and past.handled else self.may)["ZG104", line] += past.handled
+        past.empty_at, past.handled = now, False
+        past.lost += past.fresh
+        if past.fresh and past.lost >= ENOUGH_LOST and not past.fed:
+            # Of several subjects, the watch may not know for whom a backward was.
+            (self.must if self.whole else self.may)["ZG102", line] += 1
         if past.dropped is not None:
             clear, when = past.dropped
             since = bool(self.backwards) and self.backwards[-1].time > when

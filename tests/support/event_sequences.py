@@ -86,7 +86,7 @@ def _steps() -> Made:
     for leaked, through in product(FLAGS, (None, False, True)):
         made.append(Step(at(54), leaked=leaked, measured=Measured(5.0, 8.0) if through else None))
         made.append(Step(at(54), foreign=True, through=through))
-    made.append(Step(at(55), remade=at(56)))
+    made += [Step(at(55), remade=at(56)), Step(at(55), lost=at(54))]
     for fed, count in product(FLAGS, (1, 3)):
         made.append(Step(at(57), fed=fed, repeated=("weight",), repeated_count=count))
     made += [Step(at(53), finite=finite) for finite in FLAGS] + [Step(at(53), skipped=True)]

@@ -240,6 +240,8 @@ class Step(Event):
     """A backward that may reach this subject is in the same loop."""
     again: bool = False
     """There was nothing to use the last time, either, and no backward in between."""
+    lost: Site | None = None
+    """The backward whose gradients were gone before it, as before all earlier steps, and no call has cleared them."""
     idle_loss: Site | None = None
     """A loss that is computed in the same loop and handed to nothing."""
     length: int = 0
@@ -359,7 +361,10 @@ class PartialWindow(Observation, kw_only=True):
 
 
 class CutWindows(Observation, kw_only=True):
-    """A clear drops the same part of one window after another. The site is the clear."""
+    """A clear drops the same part of one window after another.
+
+    The site is the clear, or the backward if no call has cleared the gradients.
+    """
 
     kind = "cut-windows"
     backward: Site

@@ -13,6 +13,7 @@ from zerograd.core.events import (
     Backward,
     CutWindows,
     Decided,
+    Excuse,
     LongWindow,
     Observation,
     OddWindow,
@@ -83,11 +84,11 @@ class WindowStatistics:
     def dropped(self, clear: Zero, before: State) -> Observations:
         """A clear came before the window's step."""
         backward = before.backward
-        if backward is None or clear.excuse is not None:
+        if backward is None or clear.excuse not in (None, Excuse.UNSEEN):
             return
         if len(self.drops) <= MOST_DROPS:
             self.drops.append((clear, backward))
-        if _holds_others(before):
+        if clear.excuse is not None or _holds_others(before):
             return
         if self._step is not None and self._is_part():
             yield PartialWindow(
@@ -184,8 +185,15 @@ class WindowStatistics:
         """Whether the clear drops the same part of every window."""
         pattern = None
         if self.drops and backward is not None and not _by_choice(step):
-            sites = {(clear.site, dropped.site) for clear, dropped in self.drops}
-            if len(sites) == 1 and self.drops[0][1].site == backward.site:
+            sites = {
+                (dropped.site if clear.excuse else clear.site, dropped.site)
+                for clear, dropped in self.drops
+            }
+            unseen = any(clear.excuse for clear, _ in self.drops)
+            # Of a clear by hand no source can be read: only where a counter decides is it known to be a part.
+            if unseen and self._guard() is None:
+                pass
+            elif len(sites) == 1 and self.drops[0][1].site == backward.site:
                 # Where a counter decides, as the source says, the last window of an epoch may be a short one.
                 pattern = (0 if self._guard() else len(self.drops), sites.pop())
         self._patterns = self._patterns + 1 if pattern and pattern == self._pattern else 1

@@ -48,9 +48,17 @@ def check(before: State, event: Event) -> Violation | None:
             notes=(Note(event.idle_loss, "these gradients are never used"),),
             help="call step() after the backward",
         )
-    if not isinstance(event, Step) or event.foreign:
+    if not isinstance(event, Step) or event.foreign or before.grads not in EMPTY:
         return None
-    if before.dropped is None or before.grads not in EMPTY or before.cut:
+    if event.lost is not None:
+        return Violation(
+            site=event.site,
+            message="the gradients are cleared between backward() and step(), and not by zero_grad()",
+            label="has nothing to use",
+            notes=(Note(event.lost, "computed by this backward"),),
+            help=f"look for .grad = None or .grad.zero_() before this step: {HELP}",
+        )
+    if before.dropped is None or before.cut:
         return None  # a clear that cuts a window is ZG103's
     backward, clear = before.dropped
     return Violation(
@@ -66,8 +74,10 @@ def check(before: State, event: Event) -> Violation | None:
     )
 
 
-def _never_stepped(event: Event) -> bool:
-    return isinstance(event, End) and event.idle_loss is not None
+def _drops(event: Event) -> bool:
+    if isinstance(event, Step):
+        return event.lost is not None
+    return isinstance(event, Zero) or (isinstance(event, End) and event.idle_loss is not None)
 
 
 RULE = Rule(
@@ -86,7 +96,7 @@ RULE = Rule(
         Excuse.NOT_FINITE,
     ),
     needs=(
-        lambda event: isinstance(event, Zero) or _never_stepped(event),
+        _drops,
         of_kind(Step, End),
     ),
 )

@@ -27,18 +27,22 @@ for x, y in loader:
 
 from typing import TypeGuard
 
-from zerograd.core.events import Event, Step
+from zerograd.core.events import Event, Excuse, Step
 from zerograd.core.finding import Note
 from zerograd.core.lifecycle import EMPTY, State
 from zerograd.core.rule import Rule, Violation
 
 
 def check(before: State, event: Event) -> Violation | None:
-    if not _is_unfed(event) or before.grads not in EMPTY or before.cleared is None:
+    if not _is_unfed(event) or before.grads not in EMPTY:
+        return None
+    if before.cleared is None and not event.again:
         return None
     if before.dropped is not None:
         return None  # there was a backward, and the clear is in the wrong place
-    notes = [Note(before.cleared.site, "cleared here")]
+    notes = []
+    if before.cleared is not None and before.cleared.excuse is not Excuse.UNSEEN:
+        notes.append(Note(before.cleared.site, "cleared here"))
     if event.idle_loss is not None:
         notes.append(Note(event.idle_loss, "nothing uses this loss"))
     around = "in this loop" if event.loop else "before it in this function"

@@ -33,8 +33,12 @@ from zerograd.core.finding import Note
 from zerograd.core.lifecycle import State
 from zerograd.core.rule import Rule, Violation, Windows, guarded, place
 
+HELP = "clear only where the window closes, after step()"
+
 
 def check(before: State, event: Event) -> Violation | None:
+    if isinstance(event, CutWindows) and event.site == event.backward:
+        return _by_hand(event)
     if isinstance(event, CutWindows):
         if event.guard is None:
             closes = Note(event.step, "the step that closes the windows")
@@ -51,6 +55,17 @@ def check(before: State, event: Event) -> Violation | None:
     return _violation(event.site, backward.site, place(backward, event), guard)
 
 
+def _by_hand(event: CutWindows) -> Violation:
+    """No call has cleared the gradients: only the backward that they came from is known."""
+    return Violation(
+        site=event.site,
+        message="the gradients of this backward are cleared while its window is still open, and not by zero_grad()",
+        label="this micro-batch is lost",
+        notes=(_kept_open_by(event.guard or event.step),),
+        help=f"look for .grad = None or .grad.zero_() in the loop: {HELP}",
+    )
+
+
 def _kept_open_by(guard: Site) -> Note:
     return Note(guard, "the guard keeps the window open")
 
@@ -64,7 +79,7 @@ def _violation(clear: Site, backward: Site, where: str, open_: Note) -> Violatio
             Note(backward, "this micro-batch is lost" + where),
             open_,
         ),
-        help="clear only where the window closes, after step()",
+        help=HELP,
     )
 
 

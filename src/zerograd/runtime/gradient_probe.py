@@ -16,7 +16,13 @@ from zerograd.core.events import Assign, Backward, Excuse, Unknown, Zero
 from zerograd.core.lifecycle import EMPTY, Grads
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
-from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero
+from zerograd.runtime.gradient_values import (
+    any_holds,
+    begins_with_a_number,
+    holding,
+    holds,
+    nonzero,
+)
 from zerograd.runtime.lanes import ThreadLane
 from zerograd.runtime.looks import GradientHooks, Look, Versions, close
 from zerograd.runtime.posting import Posting
@@ -49,10 +55,14 @@ class GradientProbe:
             probe.grad = grad = probe.param.grad
             probe.version_before = -1 if grad is None else probe.version(grad)
             probe.cleared = None
-            if grad is None and probe.hit and subject.track.node.grads is Grads.LIVE:
+            if probe.hit and subject.track.node.grads is Grads.LIVE:
                 # The last backward has filled the probe, and no call has cleared it.
-                if not holding(subject.params):
-                    self._unseen_clear(subject, to_none=True)
+                if grad is None:
+                    if not holding(subject.params):
+                        self._unseen_clear(subject, to_none=True)
+                elif subject.last_backward.held and not begins_with_a_number(grad):
+                    if not any_holds(subject.params):
+                        self._unseen_clear(subject, to_none=False)
             if used.company and not (holds(probe.param) or any_holds(subject.params)):
                 used.company = NOBODY  # cleared by hand
         looks: list[Look] = []

@@ -26,7 +26,7 @@ class SubjectMemory:
         self._weights = subject.last_backward.weights_version >= 0
         self._lists = (used.company, used.mixed, tuple(used.met), used.version < 0)
         self._leak = (leak.lender, leak.lent, leak.site, leak.apart, leak.together, frozenset(leak.returned))  # fmt: skip
-        self._stepping = (stepping.depth, stepping.optimizer, stepping.same_optimizer, stepping.cleared, stepping.clipped)  # fmt: skip
+        self._stepping = (stepping.depth, stepping.optimizer, stepping.same_optimizer, stepping.handled, stepping.clipped)  # fmt: skip
         self.key = (
             id(subject),
             id(subject.track.node),
@@ -55,7 +55,7 @@ class SubjectMemory:
             used.version = -1
         leak.lender, leak.lent, leak.site, leak.apart, leak.together, returned = self._leak
         leak.returned = set(returned)
-        (stepping.depth, stepping.optimizer, stepping.same_optimizer, stepping.cleared, stepping.clipped) = self._stepping  # fmt: skip
+        (stepping.depth, stepping.optimizer, stepping.same_optimizer, stepping.handled, stepping.clipped) = self._stepping  # fmt: skip
         if not self._weights:
             subject.last_backward.weights_version = -1
         if self._used:

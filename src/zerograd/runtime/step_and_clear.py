@@ -17,7 +17,14 @@ from zerograd.core.lifecycle import EMPTY, Grads, Scale
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import FiniteCheck
-from zerograd.runtime.gradient_values import any_holds, holding, holds, nonzero, norms
+from zerograd.runtime.gradient_values import (
+    any_holds,
+    begins_with_a_number,
+    holding,
+    holds,
+    nonzero,
+    norms,
+)
 from zerograd.runtime.lanes import Lanes
 from zerograd.runtime.missing_detach import MissingDetach
 from zerograd.runtime.optimizer_lives import OptimizerLives
@@ -29,6 +36,8 @@ from zerograd.runtime.steady_loop import OUTSIDE
 from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
 
+ENOUGH_LOST = 3
+"""After this many steps with nothing to use, all since the first, it is not an accident that their gradients are gone."""
 SAME = 1e-4
 """Factors that differ by less are the same factor."""
 
@@ -76,8 +85,10 @@ class StepAndClear:
         """A backward has reached the probe of a subject."""
         param, last, windows = subject.probe.param, subject.last_backward, subject.track.windows
         last.weights_version, last.weights, last.finite = param._version, None, True
-        if windows.cuts:
+        last.held = subject.whole and begins_with_a_number(param.grad)
+        if windows.cuts or subject.stepping.lost:
             last.weights = param.detach().clone()
+        if windows.cuts:
             last.finite = all(map(math.isfinite, norms(holding(subject.params))))
         if windows.drops and param.grad is not None:
             last.grad = weakref.ref(param.grad)
@@ -93,6 +104,9 @@ class StepAndClear:
             stepping.inner_stepped = False
             stepping.began_at = self._backwards()
             self._lives.step_begins(optimizer, subject.params[0], subject.track)
+            if not stepping.has_used and self._are_gone(subject):
+                stepping.has_used = subject.last_backward.have_weights_moved(subject.probe.param)
+                stepping.lacks = not stepping.has_used
             if self._sync.active:
                 self._replicas.step_begins(subject, self._sync.stepping(subject), optimizer)
 
@@ -143,10 +157,14 @@ class StepAndClear:
             self._post(subject, event)
             self._post(subject, clear)
             return None
-        grads = subject.track.node.grads
+        grads, stepping = subject.track.node.grads, subject.stepping
         grad = subject.probe.param.grad
+        lacks, stepping.lacks = stepping.lacks, False
+        stepping.has_used |= grad is not None and not lacks
         if self._sync.active and self._say_what_ranks_share(subject, event):
             pass  # there are gradients, and no rank has shared them
+        elif lacks:
+            event = self._empty(subject, self._with_lost(subject, event))
         elif grad is None or (grads is not _LIVE and (grads in EMPTY or grads is _SPENT)):
             event = self._look_at_step(subject, event)
             grad = subject.probe.param.grad
@@ -303,9 +321,28 @@ class StepAndClear:
             self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
             subject.used.company = NOBODY
         backwards, stepping = self._backwards(), subject.stepping
-        again = stepping.empty_at == backwards and stepping.cleared
-        stepping.empty_at, stepping.cleared = backwards, False
+        again = stepping.empty_at == backwards and stepping.handled
+        stepping.empty_at, stepping.handled = backwards, False
         return self._events.variant(event, fed=False, again=True) if again else event
+
+    def _are_gone(self, subject: Subject) -> bool:
+        """Before a step: whether no call has cleared the gradients of the last backward, and they are there no more."""
+        state = subject.track.node.state
+        if state.grads is not _LIVE or state.backward is None or state.backward.may:
+            return False
+        if not subject.whole or subject.covers or subject.overlaps or self._sync.active:
+            return False  # they may be in another form, or another optimizer or rank has them
+        if subject.probe.param.grad is None:
+            return not holding(subject.params)
+        return subject.last_backward.held and not any_holds(subject.params)
+
+    def _with_lost(self, subject: Subject, event: Step) -> Step:
+        """The event of a step whose gradients are gone, with the backward if that is no accident."""
+        stepping, state = subject.stepping, subject.track.node.state
+        stepping.lost += 1
+        if stepping.lost < ENOUGH_LOST or state.backward is None:
+            return event
+        return self._events.variant(event, lost=state.backward.site)
 
     def _step_of_another(self, other: Subject, subject: Subject, event: Step) -> None:
         """A step of a subject may have used gradients of another one of the same thread."""
@@ -336,10 +373,12 @@ class StepAndClear:
     def clear(self, subject: Subject, event: Zero, frame: Any) -> None:
         """The gradients of a subject were cleared, by the user's call above a frame."""
         stepping = subject.stepping
-        stepping.cleared = True
+        stepping.handled = True
         if stepping.depth:
             event = self._events.variant(event, excuse=Excuse.IN_STEP)
-        elif subject.track.node.grads is not _SPENT and self._weights_moved(subject):
+        elif subject.track.node.grads is not _SPENT and subject.last_backward.have_weights_moved(
+            subject.probe.param
+        ):
             # Something was done with the gradients: the weights are not what they were.
             event = self._events.variant(event, excuse=Excuse.WEIGHTS_MOVED)
         elif subject.track.windows.open and subject.track.node.grads is _LIVE:
@@ -354,16 +393,6 @@ class StepAndClear:
         if subject.used.met:
             subject.used.came_to_nothing()
         subject.emptied()
-
-    def _weights_moved(self, subject: Subject) -> bool:
-        last, param = subject.last_backward, subject.probe.param
-        if last.weights_version < 0:
-            return False
-        if last.weights_version != param._version:
-            return True
-        weights, last.weights = last.weights, None
-        # Writing through `.data` leaves the version as it is.
-        return weights is not None and not self._torch.equal(weights, param.detach())
 
     def before_clip(self, subjects: list[Subject], *, strangers: bool) -> list[Subject]:
         """A clip of some subjects, and of parameters of others: those of the subjects that it is meant for."""
@@ -395,6 +424,7 @@ class StepAndClear:
         """Gradients that are clipped may have been cleared, or put there, unseen."""
         self._posting.release(subject)
         grads = subject.track.node.grads
+        subject.stepping.handled = True
         subject.used.sum.clips(subject.params)
         if grads is _SPENT:
             if not any_holds(subject.params):
@@ -406,7 +436,8 @@ class StepAndClear:
             self._post(subject, self._events.event(Assign, NOWHERE))
         elif grads is _LIVE and subject.track.windows.drops and self._rewritten(subject):
             # After the clip that would not be seen any more.
-            self._post(subject, self._events.event(Assign, NOWHERE))
+            if any_holds(subject.params):
+                self._post(subject, self._events.event(Assign, NOWHERE))
 
 
 def _norms(subject: Subject) -> dict[int, float]:

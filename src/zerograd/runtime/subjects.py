@@ -120,6 +120,8 @@ class LastBackward:
     """A copy of the probe itself, once a clear has dropped something."""
     finite = True
     """No inf or nan was seen in the gradients; they are looked at once a clear has dropped something."""
+    held = False
+    """The gradient of the probe was not zero, as far as its memory can be read."""
     grad: weakref.ref[Tensor] | None = None
     grad_version = -1
     """The gradient of the probe and its version, since a clear has dropped something."""
@@ -127,6 +129,16 @@ class LastBackward:
     """The smallest parameter, once a scaler is used: it shows whether the program divides by hand."""
     scaled: Tensor | None = None
     """A copy of its gradient, if the loss was scaled."""
+
+    def have_weights_moved(self, param: Tensor) -> bool:
+        """Whether the probe is not what it was: something has used the gradients."""
+        if self.weights_version < 0:
+            return False
+        if self.weights_version != param._version:
+            return True
+        weights, self.weights = self.weights, None
+        # Writing through `.data` leaves the version as it is.
+        return weights is not None and not weights.equal(param.detach())
 
 
 class Stepping:
@@ -154,10 +166,16 @@ class Stepping:
     """How many backward calls there had been when a step last used the same again."""
     clipped = False
     """Whether the gradients that the last step used had been clipped, as far as is known."""
-    cleared = False
-    """Whether the program has cleared the gradients since the last step that had nothing to use."""
+    handled = False
+    """Whether the program has cleared or clipped the gradients since the last step that had nothing to use."""
     empty_at = -1
     """How many backward calls there had been at the last step that had nothing to use."""
+    has_used = False
+    """A step has used gradients, or something else has: the weights have moved."""
+    lacks = False
+    """Until then: the gradients of a backward were gone when the running step began."""
+    lost = 0
+    """How many steps there were of which that is true."""
 
     def __init__(self) -> None:
         self.left: dict[int, float] = {}
