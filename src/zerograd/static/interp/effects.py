@@ -179,9 +179,10 @@ class Effects:
         if key in self.known.kept:
             self.unknown(node, key, NotFollowed.UNSEEN_STEP)
 
-    def step_by_hand(self, node: ast.AST, keys: frozenset[Key]) -> None:
-        """Parameters are updated from their gradients without an optimizer."""
-        event = self.emitter.event(Step, node, may=self.mode.some)
+    def step_by_hand(self, node: ast.AST, keys: frozenset[Key], given: Tensor) -> None:
+        """Parameters are updated with what was computed from their gradients, without an optimizer."""
+        scaled = None if given.scaled is None else False
+        event = self.emitter.event(Step, node, may=self.mode.some, scaled=scaled)
         whose = frozenset(key.by_hand() for key in keys)
         self.emitter.emit(Act(event, whose=whose, subject=_updated(node)))
 

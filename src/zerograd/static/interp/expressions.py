@@ -171,6 +171,8 @@ class Expressions:
         if self.mode.no_grad:
             result = replace(result, roots=frozenset(), maybe=frozenset())
         if isinstance(node.op, ast.Div) and not isinstance(left, Lit):
+            if mix([left]).grads & mix([right]).grads:
+                result = replace(result, scaled=None)  # `grad / grad.norm()`: the scale cancels out
             return replace(result, divisor=self.conditions.expression(node.right), divided=True)
         if isinstance(node.op, ast.Mult):
             if not isinstance(left, Lit) and not isinstance(right, Lit):

@@ -247,12 +247,14 @@ class ParameterCalls:
         if isinstance(owner, Params):
             given = mix(arguments)
             if func.attr.endswith("_") and given.grads & owner.keys:
-                effects.step_by_hand(node, owner.keys)
+                effects.step_by_hand(node, owner.keys, given)
             elif func.attr == "copy_" and not given.roots & owner.keys:
                 effects.restored(node, owner.keys)
             return owner
         if func.attr in _COPIES:
             return mix([owner])
+        if func.attr == "sign":
+            return replace(mix([owner]), scaled=None)
         bare = self.mode.unguarded
         if func.attr in ("zero_", "fill_") or (func.attr == "mul_" and arguments[:1] == [Lit(0)]):
             if func.attr != "fill_" or arguments[:1] in ([Lit(0)], [Lit(0.0)]):
@@ -331,7 +333,7 @@ class ParameterCalls:
             keys, _ = roots(owner)
             given = mix([value])
             if given.grads & keys:
-                self.effects.step_by_hand(node, keys)
+                self.effects.step_by_hand(node, keys, given)
             elif not given.roots & keys and not self._is_moved(keys, source):
                 self.effects.restored(node, keys)
 
@@ -380,7 +382,7 @@ class ParameterCalls:
             return True
         keys, _ = roots(old)
         if isinstance(old, (Params, Thing)) and mix([new]).grads & keys:
-            self.effects.step_by_hand(node, keys)
+            self.effects.step_by_hand(node, keys, mix([new]))
             return True
         return False
 
