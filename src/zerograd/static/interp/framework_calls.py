@@ -49,6 +49,7 @@ from zerograd.static.read.values import (
     Lit,
     Many,
     Origin,
+    Params,
     Tensor,
     Thing,
     Value,
@@ -97,6 +98,8 @@ class FrameworkCalls:
         call = registry.call_on(CALLED, role)
         if call is None or len(arguments) < call.arguments:
             return None
+        if any(isinstance(one, Params) for one in arguments[: len(node.args)]):
+            return None  # libraries take them by name: it is a class of somebody else, which may do more
         second = arguments[1]
         if isinstance(arguments[0], Lit) or (isinstance(second, Tensor) and second.roots):
             return None  # the name of a loss, or a second loss: there is no optimizer to step
