@@ -272,10 +272,10 @@ def _asks_for_scaler(subject: SubjectKeys, flow: Flow, enabled: Mapping[Key, boo
     mine = [act for act in acts if isinstance(act.event, Step)]
     if any(act.scaler is None or enabled.get(act.scaler) for act in mine):
         return False
+    arms = ([_scales(alt.then), _scales(alt.orelse)] for alt in find(flow, Alt))
     return any(
-        {True, False} == {scaled for arm in (alt.then, alt.orelse) for scaled in _scales(arm)}
-        and not any(len(_scales(arm)) > 1 for arm in (alt.then, alt.orelse))
-        for alt in find(flow, Alt)
+        {True} in scales and any(False in one and True not in one for one in scales)
+        for scales in arms
     )
 
 
