@@ -106,8 +106,9 @@ def _assigned(flow: Set, known: Known, constants: Known | None) -> Known:
     after = logic.assigned(known, flow.variable)
     if constants is not None:
         after = after | constants
-    # Without executed guards only flags are followed: numbers would never end.
-    followed = isinstance(value, str if constants is None else (int, float, str))
+    # Without executed guards, of numbers only literals are followed: computed ones would never end.
+    computed = constants is None and not isinstance(flow.value, Const)
+    followed = isinstance(value, str if computed else (int, float, str))
     if value is None or isinstance(value, bool) or followed:
         after = after | {(flow.variable, value)}  # type: ignore[arg-type]
     return after

@@ -262,6 +262,8 @@ def evaluate(expr: Expr, known: Mapping[Variable | Fact, Value]) -> Value | _Unk
     if any(value is UNKNOWN for value in values):
         if expr.op == "*" and 0 in values:
             return 0
+        if expr.op in ("==", "is") and {truth_of(arg, known) for arg in expr.args} == {True, False}:
+            return False  # of two equal values, both are true or none is
         return _remembered(expr, known)
     if expr.op == "neg":
         return -values[0] if isinstance(values[0], (int, float)) else UNKNOWN

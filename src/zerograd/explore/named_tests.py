@@ -39,8 +39,11 @@ def _spell(flow: Flow, tests: Tests) -> Flow:
     if isinstance(flow, Seq):
         return Seq([_spell(item, tests) for item in flow.items])
     if isinstance(flow, Set):
+        held = tests.get(flow.value) if isinstance(flow.value, Variable) else None
         _forget(tests, {flow.variable})
-        if _is_named(flow) and flow.value is not None:
+        if held is not None and flow.variable not in logic.reads(held):
+            tests[flow.variable] = held  # another name of the same
+        elif _is_named(flow) and flow.value is not None:
             tests[flow.variable] = logic.substituted(flow.value, tests)
         return flow
     if isinstance(flow, Alt):

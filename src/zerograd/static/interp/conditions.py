@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from zerograd.core.late_pattern import pattern
+from zerograd.core.records import replace
 from zerograd.explore.logic import (
     UNKNOWN,
     Const,
@@ -148,6 +149,8 @@ class Conditions:
 
     def _call(self, node: ast.Call) -> Expr:
         """`int(x)` is x, and `options.get("name", …)` is the entry."""
+        if node in self.nesting.answers:
+            return self.nesting.answers[node]
         func, first = node.func, node.args[0] if node.args else None
         if isinstance(func, ast.Name) and len(node.args) == 1 and first is not None:
             if func.id in ("bool", "int", "float"):
@@ -212,6 +215,8 @@ class Conditions:
         """What a variable holds that is given a value; None where nothing can be computed with it."""
         if isinstance(node, ast.IfExp):
             return self._object_or_none(node)
+        if isinstance(node, ast.Call) and node in self.nesting.answers:
+            return self.nesting.answers[node]
         if isinstance(node, _COMPUTED) or (isinstance(node, ast.Call) and _is_computed(node)):
             expr = self.expression(node)
             if not isinstance(expr, Opaque) or expr.text.startswith("len("):
@@ -250,14 +255,23 @@ class Conditions:
         """A test that distinguishes the last iteration of a loop from all others is read as "is this the last iteration"."""
         for counter in test.reads & self.nesting.lengths.keys():
             ident, first, length = self.nesting.lengths[counter]
-            if not test.reads <= {counter, *reads(length)}:
+            spelled = self._with_lengths(test)
+            if not reads(spelled) <= {counter, *reads(length)}:
                 continue
-            said = [*_by_iteration(test, counter, first, length)]
+            said = [*_by_iteration(spelled, counter, first, length)]
             if said and all(truth is last for last, truth in said):
                 return Op("and", (LastIteration(ident),), test.text)
             if said and all(truth is (not last) for last, truth in said):
                 return Op("not", (LastIteration(ident),), test.text)
         return test
+
+    def _with_lengths(self, expr: Expr) -> Expr:
+        """A test with `len(batches)` in the place of a variable that gets this value and no other."""
+        if isinstance(expr, Op):
+            return replace(expr, args=tuple(map(self._with_lengths, expr.args)))
+        held = self._only_value(expr.text) if isinstance(expr, Name) else None
+        asks = isinstance(held, ast.Call) and text_of(held.func) == "len"
+        return self._opaque(held) if held is not None and asks else expr
 
     def _comparison(self, node: ast.Compare) -> Expr:
         operands = [node.left, *node.comparators]
@@ -463,7 +477,7 @@ def _modulus(expr: Expr) -> Expr:
 
 
 def _by_iteration(
-    test: Op, counter: Variable, first: int, length: Expr
+    test: Expr, counter: Variable, first: int, length: Expr
 ) -> Iterator[tuple[bool, object]]:
     """For loops of several lengths, each iteration: whether it is the last one, and whether a test is true in it."""
     given = length.value if isinstance(length, Const) else None

@@ -11,7 +11,7 @@ from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.explore.logic import Expr, Name, Variable
 from zerograd.static.frameworks.table import Role
-from zerograd.static.read.keys import Key, local
+from zerograd.static.read.keys import AllocationSite, Key, local
 from zerograd.static.read.module import Module, assigned_names
 from zerograd.static.read.syntax_tree import nodes, text_of
 from zerograd.static.read.values import Fn, Frame, Klass, KnownDict, Many, Thing, Value
@@ -71,6 +71,8 @@ class Nesting:
         """Variables of loops by which objects are picked: others in every iteration."""
         self.inputs: set[int] = set()
         """Items that a model or a loss is called with, by identity of their nodes."""
+        self.answers: dict[ast.Call, Name] = {}
+        """The variables that hold whether the calls, when they were read last, gave back True or False."""
 
     @property
     def loop(self) -> int:
@@ -242,7 +244,7 @@ class Environment:
     def _object(self, node: ast.expr) -> Key | None:
         """The key of what an attribute is of: `self.state`, where a variable is another name of it."""
         held = self.held(node.id) if isinstance(node, ast.Name) else None
-        if isinstance(held, Thing) and isinstance(held.key[-1], str):
+        if isinstance(held, Thing) and isinstance(held.key[-1], (str, AllocationSite)):
             return held.key
         return self.variable(node)
 
@@ -293,6 +295,8 @@ class KnownObjects:
         """Optimizers of torch's own classes: their steps do no more than run a closure and use gradients."""
         self.fresh: set[Key] = set()
         """Objects that were made in the code, and share nothing with what was there before."""
+        self.overwritten: set[Key] = set()
+        """Objects that got something computed where it cannot be seen under which name: it may be any of their tensors."""
         self.leaves: set[Key] = set()
         """Tensors that were made in the code, and that gradients reach."""
         self.prepared: dict[Key, str] = {}

@@ -55,6 +55,8 @@ class Activations:
     mode: Mode
     evaluator: Evaluator
     names: Names
+    answer: Name | None = None
+    """What holds the answer of the function that was left last."""
 
     def flow_of(self, fn: Fn) -> Flow:
         """A function as a flow, its parameters unknown."""
@@ -116,6 +118,9 @@ class Activations:
                     self.emitter.add(Set(Name(name, call), Const(value.value)))
             for name, test in tests.items():
                 self.emitter.add(Set(Name(name, call), test))
+            if call and _answers(fn.module.facts[node].returns):
+                frame.answer = Name(f"what {node.name}() gives back", call)
+                self.emitter.add(Set(frame.answer, Const(None)))  # where it comes to its end
             body = self.evaluator.collect(node.body if statements is None else statements)
             self.emitter.add(Block(body, Return(call)))
             # A factory may give back an optimizer or its scheduler: what is stepped is the optimizer.
@@ -125,6 +130,7 @@ class Activations:
             mode.in_parameters, mode.some, mode.unguarded, mode.no_grad = state
             self.nesting.stack.pop()
             self.env.frame = caller
+            self.answer = frame.answer
 
     def returned(self, fn: Fn, owner: Thing) -> Value:
         """What a method gives back, without its effects."""
@@ -216,6 +222,7 @@ class Functions:
         """Interprets the body of a function of the project with the values it is handed."""
         if arguments is None:
             arguments = self.evaluator.arguments(node)
+        self.nesting.answers.pop(node, None)
         facts = fn.module.facts[fn.node]
         visible = self.can_enter(fn) and not facts.yields
         wanted = (
@@ -248,6 +255,8 @@ class Functions:
             result = self.effects.result_of([], arguments, used, node)
             if any(name.endswith(".scale") for name in facts.calls):
                 result = replace(result, scaled=None)
+                if isinstance(fn.owner, Thing) and _overwrites(fn):
+                    self.known.overwritten.add(fn.owner.key)
             left_open = not facts.returns and not isinstance(fn.node, ast.Lambda)
             return replace(result, divided=None) if facts.divides or left_open else result
         self._decorate(fn, node, arguments)
@@ -257,6 +266,8 @@ class Functions:
             returned = self.activations.enter(fn, values, aliases, tests)
         finally:
             self.nesting.call_sites.pop()
+        if self.activations.answer is not None:
+            self.nesting.answers[node] = self.activations.answer
         if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
             # It looks its class up in a table: `REGISTRY[name](params)`.
             made = self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)
@@ -526,6 +537,22 @@ def _uses_as_object(fn: Fn, name: str) -> bool:
 
 def _is_optimizer(value: Value) -> bool:
     return isinstance(value, Thing) and value.role is Role.OPTIMIZER
+
+
+def _answers(returns: list[ast.expr]) -> bool:
+    """Whether a function gives back True on one path and False or a test on another."""
+    said = {one.value for one in returns if isinstance(one, ast.Constant)}
+    tests = [one for one in returns if isinstance(one, (ast.Compare, ast.BoolOp))]
+    others = any(not isinstance(one, (ast.Constant, ast.Compare, ast.BoolOp)) for one in returns)
+    return said <= {True, False, None} and len(said - {None}) + bool(tests) > 1 and not others
+
+
+def _overwrites(fn: Fn) -> bool:
+    """Whether a method gives attributes of its object other values."""
+    assigned = fn.module.attributes_of(fn.klass.node).values() if fn.klass is not None else ()
+    return "setattr" in fn.module.facts[fn.node].called or any(
+        method is fn.node for values in assigned for method, *_ in values
+    )
 
 
 def _asked_parameters(fn: Fn, values: dict[str, Value]) -> list[Value]:

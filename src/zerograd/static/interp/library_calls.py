@@ -144,8 +144,14 @@ class BuiltinCalls:
         return NOTHING
 
     def set_attribute(self, node: ast.Call, name: str) -> Value | None:
-        """`setattr(p, "grad", value)` does what `p.grad = value` does."""
-        if len(node.args) != 3 or not is_constant(node.args[1], "grad"):
+        """`setattr(p, "grad", value)` does what `p.grad = value` does; one with a computed name may replace a loss."""
+        if len(node.args) != 3:
+            return None
+        if not isinstance(node.args[1], ast.Constant):
+            holder = self.evaluator.peek(node.args[0])
+            if isinstance(holder, Thing) and isinstance(self.evaluator.peek(node.args[2]), Tensor):
+                self.objects.known.overwritten.add(holder.key)
+        if not is_constant(node.args[1], "grad"):
             return None
         owner, value = self.evaluator.value(node.args[0]), self.evaluator.value(node.args[2])
         self.parameters.store(owner, "grad", value, node.args[2], node)

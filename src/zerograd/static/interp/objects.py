@@ -249,7 +249,10 @@ class Objects:
     def attribute(self, owner: Value, attr: str) -> Value:
         """What a value holds under a name."""
         if isinstance(owner, Thing):
-            return self.of_object(owner, attr)
+            held = self.of_object(owner, attr)
+            if owner.key in self.known.overwritten and isinstance(held, Tensor):
+                return replace(held, scaled=None, divided=None)
+            return held
         if isinstance(owner, Params):
             if attr == "grad":
                 return Grad(owner.keys, owner.some)

@@ -136,7 +136,10 @@ class Statements:
         if node.value is not None:
             value = self.evaluator.value(node.value)
             self.known.hand_on(value)
-        self.env.frame.returns.append(value)
+        frame = self.env.frame
+        frame.returns.append(value)
+        if frame.answer is not None and node.value is not None:
+            self.emitter.add(Set(frame.answer, self.conditions.expression(node.value)))
         self.emitter.add(Jump(Return(self.env.frame.call)))
 
     def raise_(self, node: ast.Raise) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zerograd.core.records import dataclass, field, replace
-from zerograd.explore.logic import Expr
+from zerograd.explore.logic import Expr, Name
 from zerograd.static.frameworks.table import Role
 from zerograd.static.read.keys import Key, local, made
 from zerograd.static.read.module import Module
@@ -182,6 +182,8 @@ class Frame:
     owner: Value | None = None
     klass: Klass | None = None
     returns: list[Value] = field(default_factory=list)
+    answer: Name | None = None
+    """What holds the result, if that is True on some paths and False on others."""
     iterables: dict[str, ast.expr] = field(default_factory=dict)
     """What a loop over a name goes through: `bar = enumerate(loader)`, then `for i, x in bar`."""
     call: int = 0
