@@ -142,7 +142,6 @@ class FileFacts:
 
 
 _TELLING = registry.TELLING | OBJECT_METHODS | {"forward"}
-Chain = tuple[Facts, ...]
 
 
 @dataclass(eq=False)
@@ -170,17 +169,17 @@ def part(statements: list[ast.stmt]) -> StatementFacts:
     """All facts of some statements of the top level."""
     whole = Facts()
     found = StatementFacts(FileFacts(), FileFacts(), whole)
-    inner: list[tuple[ast.AST, Chain]] = []
-    _read_body(found.own, ast.Module(statements, []), (whole,), inner)
+    todo = _read_body(found.own, ast.Module(statements, []), whole)
     found.own.top = replace(whole, calls=set(whole.calls))
-    chains: list[Chain] = []
-    while inner:
-        root, chain = inner.pop()
-        _read_body(found.inner, root, chain, inner)
-        chains.append(chain)
+    inner = []
+    while todo:
+        one = todo.pop()
+        todo += _read_body(found.inner, one.node, one.facts)
+        inner.append(one)
     # The innermost first, so that each passes on what its inner ones have passed to it.
-    for chain in reversed(chains):
-        chain[-2].calls |= chain[-1].calls
+    for one in reversed(inner):
+        _pass_on(one.facts, one.around, _PASSED_OUT)
+        one.around.inner_touches |= one.facts.inner_touches or bool(one.facts.touches)
     return found
 
 
@@ -194,10 +193,7 @@ def joined(tree: ast.Module, parts: list[StatementFacts]) -> FileFacts:
     _join_facts(whole, file.top)
     for one in parts:
         _join(file, one.inner)
-        whole.calls |= one.whole.calls
-        for name in _PASSED_ON:
-            if getattr(one.whole, name):
-                setattr(whole, name, True)
+        _pass_on(one.whole, whole, _FLAGS)
     for facts in (file.top, *file.functions.values()) if file.bound else ():
         if not file.bound.isdisjoint(facts.called):
             facts.mentions = facts.steps = True
@@ -215,14 +211,21 @@ def _join(file: FileFacts, more: FileFacts) -> None:
         file.methods.setdefault(receiver, set()).update(methods)
 
 
-_PASSED_ON = ("mentions", "divides", "steps", "grads", "updates", "yields", "inner_touches")
+_PASSED_OUT = ("mentions", "divides", "steps", "grads", "updates")
+"""What is true of a function if it is true of an inner one."""
+_FLAGS = (*_PASSED_OUT, "yields", "inner_touches")
+
+
+def _pass_on(more: Facts, facts: Facts, names: tuple[str, ...]) -> None:
+    """What is called, and what these names say, is also true of other facts."""
+    facts.calls |= more.calls
+    for name in names:
+        if getattr(more, name):
+            setattr(facts, name, True)
 
 
 def _join_facts(facts: Facts, more: Facts) -> None:
-    for name in _PASSED_ON:
-        if getattr(more, name):
-            setattr(facts, name, True)
-    facts.calls |= more.calls
+    _pass_on(more, facts, _FLAGS)
     facts.handed |= more.handed
     facts.assigned |= more.assigned
     facts.attributes |= more.attributes
@@ -232,11 +235,17 @@ def _join_facts(facts: Facts, more: Facts) -> None:
     facts.touches += more.touches
 
 
-def _read_body(
-    file: FileFacts, root: ast.AST, chain: Chain, inner: list[tuple[ast.AST, Chain]]
-) -> None:
-    """The facts of one function; functions inside it are put aside."""
-    own = chain[-1]
+class _Inner(NamedTuple):
+    """A function, and the facts of what it is directly in."""
+
+    node: ast.AST
+    facts: Facts
+    around: Facts
+
+
+def _read_body(file: FileFacts, root: ast.AST, own: Facts) -> list[_Inner]:
+    """Notes the facts of one function; the functions inside it are not read, but given back."""
+    inner = []
     todo = [root]
     while todo:
         node = todo.pop()
@@ -245,22 +254,22 @@ def _read_body(
             if node.ctx.__class__ is not ast.Load:
                 own.assigned.add(node.id)
             elif node.id in _NAMES_OR_CLIPS:
-                _name(node, chain)
+                _name(node, own)
             continue
         if type(node) is ast.Attribute:
-            _attribute(file, node, chain, todo)
+            _attribute(file, node, own, todo)
             continue
         if type(node) is ast.Call:
-            _call(file, node, chain, todo)
+            _call(file, node, own, todo)
             continue
         handler = _HANDLERS.get(kind)
         if handler is not None:
-            handler(file, node, chain)
+            handler(file, node, own)
         elif kind in FUNCTIONS and node is not root:
             facts = file.functions[node] = Facts()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 own.assigned.add(node.name)
-            inner.append((node, (*chain, facts)))
+            inner.append(_Inner(node, facts, own))
             continue
         for name in FIELDS[kind]:
             value = getattr(node, name, None)
@@ -268,16 +277,11 @@ def _read_body(
                 todo += [item for item in value if item.__class__ in BRANCHES]
             elif value.__class__ in BRANCHES:
                 todo.append(value)
+    return inner
 
 
 _NAMES_OR_CLIPS = GRADIENT_NAMES | CLIPS
 _NOTED = _NAMES_OR_CLIPS | _TELLING | {"data"}
-
-
-def _touch(chain: Chain, touch: GradientCall) -> None:
-    chain[-1].touches.append(touch)
-    for facts in chain[:-1]:
-        facts.inner_touches = True
 
 
 def tested(asked: list[ast.AST], functions: dict[ast.AST, Facts]) -> set[str]:
@@ -312,82 +316,67 @@ def _names(*roots: ast.AST) -> set[str]:
     return found
 
 
-def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, chain: Chain) -> None:
+def _test(file: FileFacts, node: ast.If | ast.While | ast.IfExp, facts: Facts) -> None:
     file.asked.append(node.test)
 
 
-def _augmented(file: FileFacts, node: ast.AugAssign, chain: Chain) -> None:
+def _augmented(file: FileFacts, node: ast.AugAssign, facts: Facts) -> None:
     if isinstance(node.target, ast.Name):
-        chain[-1].grown.append((node.target, node.op, node.value))
+        facts.grown.append((node.target, node.op, node.value))
     elif isinstance(node.target, ast.Attribute):
         file.counted.add(node.target.attr)
-    _division(file, node, chain)
+    _division(file, node, facts)
     if not isinstance(node.value, ast.Constant):
-        _update(chain)
+        facts.updates = True
 
 
-def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, chain: Chain) -> None:
+def _division(file: FileFacts, node: ast.BinOp | ast.AugAssign, facts: Facts) -> None:
     if isinstance(node.op, ast.Div):
-        for facts in chain:
-            facts.divides = True
+        facts.divides = True
         file.asked.append(node.right if isinstance(node, ast.BinOp) else node.value)
 
 
-def _name(node: ast.Name, chain: Chain) -> None:
-    _touch(chain, GradientCall(node.id, ""))
+def _name(node: ast.Name, facts: Facts) -> None:
+    facts.touches.append(GradientCall(node.id, ""))
     if node.id in GRADIENT_NAMES:
-        _mention(chain)
-    if node.id in STEPS and node.id not in _IF_CALLED:
-        _step(chain)
-
-
-def _mention(chain: Chain) -> None:
-    for facts in chain:
         facts.mentions = True
-
-
-def _step(chain: Chain) -> None:
-    for facts in chain:
+    if node.id in STEPS and node.id not in _IF_CALLED:
         facts.steps = True
-
-
-def _update(chain: Chain) -> None:
-    for facts in chain:
-        facts.updates = True
 
 
 _IF_CALLED = frozenset({"step", "requires_grad", "requires_grad_"})
 """Attributes that count only where they are called or assigned."""
 
 
-def _attribute(file: FileFacts, node: ast.Attribute, chain: Chain, todo: list[ast.AST]) -> None:
+def _attribute(file: FileFacts, node: ast.Attribute, facts: Facts, todo: list[ast.AST]) -> None:
     value = node.value
     if node.attr in _NOTED:
-        _noted(file, node, chain)
+        _noted(file, node, facts)
     if type(value) is ast.Name:
-        chain[-1].attributes.add((value.id, node.attr))
+        facts.attributes.add((value.id, node.attr))
         if value.id in _NAMES_OR_CLIPS:
-            _name(value, chain)
+            _name(value, facts)
     elif value.__class__ in BRANCHES:
         todo.append(value)
 
 
-def _noted(file: FileFacts, node: ast.Attribute, chain: Chain) -> None:
+def _noted(file: FileFacts, node: ast.Attribute, facts: Facts) -> None:
     if node.attr in _NAMES_OR_CLIPS and (
         node.attr != "requires_grad" or not isinstance(node.ctx, ast.Load)
     ):
-        _touch(chain, GradientCall(node.attr, "" if node.attr in CLIPS else text_of(node.value)))
+        facts.touches.append(
+            GradientCall(node.attr, "" if node.attr in CLIPS else text_of(node.value))
+        )
     if node.attr in GRADIENT_NAMES and (
         node.attr not in _IF_CALLED or not isinstance(node.ctx, ast.Load)
     ):
-        _mention(chain)
+        facts.mentions = True
         if node.attr in STEPS:
-            _step(chain)
+            facts.steps = True
         if node.attr in ("grad", "_grad"):
-            for facts in chain:
-                facts.grads = True
+            facts.grads = True
     if node.attr == "data" and isinstance(node.ctx, ast.Store):
-        _update(chain)
+        facts.updates = True
     if node.attr in _TELLING:
         file.methods.setdefault(text_of(node.value), set()).add(node.attr)
 
@@ -414,37 +403,37 @@ def _hand_on(given: list[ast.expr], facts: Facts) -> None:
             facts.handed.add(f"self.{item.attr}")
 
 
-def _call(file: FileFacts, node: ast.Call, chain: Chain, todo: list[ast.AST]) -> None:
+def _call(file: FileFacts, node: ast.Call, facts: Facts, todo: list[ast.AST]) -> None:
     todo.append(node.func)
     given = [item for item in node.args if item.__class__ in BRANCHES]
     for keyword in node.keywords:
         if keyword.value.__class__ in BRANCHES:
             given.append(keyword.value)
     todo += given
-    _hand_on(given, chain[-1])
+    _hand_on(given, facts)
     if not isinstance(node.func, (ast.Name, ast.Attribute)):
         return
     name = _dotted(node.func)
-    chain[-1].calls.add(name)
+    facts.calls.add(name)
     if node.args and (later := _called_later(name, node.args[0])):
-        chain[-1].calls.add(later)
+        facts.calls.add(later)
     if name.endswith(".extend") and isinstance(node.func, ast.Attribute) and node.args:
         if isinstance(node.func.value, ast.Name):
-            chain[-1].grown.append((node.func.value, ast.Add(), node.args[0]))
+            facts.grown.append((node.func.value, ast.Add(), node.args[0]))
     if name in ("range", "trange", "enumerate") or node.keywords:
         asked = (ast.Name, ast.Attribute, ast.BinOp, ast.Compare)
         file.asked += [argument for argument in given if isinstance(argument, asked)]
     if name.endswith("_") and (node.args or node.keywords):
-        _update(chain)
+        facts.updates = True
     if name.endswith(_CALLED):
         scales = SCALER_NAME.search(name) is not None
         if scales or name.endswith((".step", ".requires_grad_", ".update")):
-            _mention(chain)
+            facts.mentions = True
         # A scaler that steps is handed a loss and an optimizer.
         if name.endswith(".step") or (scales and len(node.args) + len(node.keywords) > 1):
-            _step(chain)
+            facts.steps = True
         if scales:
-            _touch(chain, GradientCall("scaler", name))
+            facts.touches.append(GradientCall("scaler", name))
 
 
 _CALLED = ("caler", "amp", "caler.update", "amp.update", ".step", ".requires_grad_")
@@ -466,12 +455,12 @@ def _dotted(node: ast.expr) -> str:
     return ".".join(reversed(parts))
 
 
-def _class(file: FileFacts, node: ast.ClassDef, chain: Chain) -> None:
-    chain[-1].assigned.add(node.name)
+def _class(file: FileFacts, node: ast.ClassDef, facts: Facts) -> None:
+    facts.assigned.add(node.name)
 
 
-def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> None:
-    chain[-1].assigns.append(node)
+def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, facts: Facts) -> None:
+    facts.assigns.append(node)
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     if isinstance(node.value, ast.Attribute) and node.value.attr in _BOUND:
         if isinstance(target, (ast.Name, ast.Attribute)) and "opt" in _dotted(node.value.value):
@@ -484,14 +473,14 @@ def _assign(file: FileFacts, node: ast.Assign | ast.AnnAssign, chain: Chain) -> 
 _BOUND = frozenset({"step", "zero_grad"})
 
 
-def _return(file: FileFacts, node: ast.Return, chain: Chain) -> None:
+def _return(file: FileFacts, node: ast.Return, facts: Facts) -> None:
     if node.value is not None:
-        chain[-1].returns.append(node.value)
+        facts.returns.append(node.value)
         if isinstance(node.value, (ast.Compare, ast.BoolOp)):
             file.asked.append(node.value)
 
 
-def _for(file: FileFacts, node: ast.For, chain: Chain) -> None:
+def _for(file: FileFacts, node: ast.For, facts: Facts) -> None:
     """`for n, p in net.named_parameters(): chosen.append(p)` adds parameters of the net to a list."""
     call = node.iter
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -505,20 +494,20 @@ def _for(file: FileFacts, node: ast.For, chain: Chain) -> None:
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             if inner.func.attr == "append" and isinstance(inner.func.value, ast.Name):
                 if isinstance(last, ast.Name) and [text_of(one) for one in inner.args] == [last.id]:
-                    chain[-1].grown.append((inner.func.value, ast.Add(), given))
+                    facts.grown.append((inner.func.value, ast.Add(), given))
 
 
-def _yield(file: FileFacts, node: ast.AST, chain: Chain) -> None:
-    chain[-1].yields = True
+def _yield(file: FileFacts, node: ast.AST, facts: Facts) -> None:
+    facts.yields = True
 
 
-def _import(file: FileFacts, node: ast.Import, chain: Chain) -> None:
+def _import(file: FileFacts, node: ast.Import, facts: Facts) -> None:
     for alias in node.names:
         top = first_name(alias.name)
         file.imports[alias.asname or top] = alias.name if alias.asname else top
 
 
-def _import_from(file: FileFacts, node: ast.ImportFrom, chain: Chain) -> None:
+def _import_from(file: FileFacts, node: ast.ImportFrom, facts: Facts) -> None:
     prefix = "." * node.level + (node.module or "")
     joint = "" if prefix.endswith(".") or not prefix else "."
     for alias in node.names:
