@@ -7,7 +7,6 @@ code happens whenever the code runs, so the decision about the test does not cou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from zerograd.core.events import Site
 from zerograd.explore.flow import (
@@ -86,7 +85,6 @@ def decides_only_whether(
     return any(cited <= _sites(loop) for part in enclosed for loop in _loops(part))
 
 
-@lru_cache(maxsize=1024)
 def _sites(flow: Flow) -> frozenset[Site]:
     """The places of a flow: of its events, and of the tests that findings cite as guards."""
     return frozenset(

@@ -54,11 +54,11 @@ class Executed:
 
 @lru_cache(maxsize=256)
 def enters(loop: Loop) -> Emit:
-    """The event with which a guarded loop begins."""
+    """The event with which a guarded loop begins: one object, because edges go by the identity of events."""
     return Emit(Enter(loop.site, loop=loop.ident))
 
 
 @lru_cache(maxsize=256)
 def holds(loop: Loop) -> Emit:
-    """The event that a guarded loop gives after each of its iterations."""
+    """The event that a guarded loop gives after each of its iterations; one object, likewise."""
     return Emit(Hold(loop.closes or loop.site, loop=loop.ident, guard=loop.paced))

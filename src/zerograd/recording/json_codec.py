@@ -110,7 +110,10 @@ def _parsed_dataclass(kind: Any, data: object) -> object:
 
 @cache
 def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """The types of the fields of a dataclass, and its required fields."""
+    """The types of the fields of a dataclass, and its required fields.
+
+    To remember them makes parsing a `Site` take 4 µs instead of 53.
+    """
     needed = [
         field.name
         for field in fields(kind)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from functools import lru_cache
 
 from zerograd.core.events import Backward, Decided, Event, Hold, Site, Step, Zero
 from zerograd.core.records import dataclass, field, replace
@@ -67,7 +66,6 @@ class Counting:
     """The counters that begin anew at N by themselves, `c = (c + 1) % N`, and what they call N."""
 
     @classmethod
-    @lru_cache(maxsize=8)
     def of(cls, flow: Flow) -> Counting:
         """The counting of a flow."""
         counters: set[Variable] = set()

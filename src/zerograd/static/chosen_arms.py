@@ -7,7 +7,6 @@ the others are not there, and no loss of theirs is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
@@ -44,7 +43,7 @@ def programs(flow: Flow, key: Key) -> list[Flow]:
         splits = (
             (at, alt)
             for at, one in enumerate(found)
-            for alt in _settings(one)
+            for alt in _settled(one, None)
             if _trains(alt.then, key) and _trains(alt.orelse, key)
         )
         at, alt = next(splits, (0, None))
@@ -82,13 +81,8 @@ def _is_paced(arm: Flow, key: Key, counting: Counting) -> bool | None:
     return any(_steps(guard).get(key) for guard in guards)
 
 
-@lru_cache(maxsize=8)
-def _settings(flow: Flow) -> list[Alt]:
-    """The tests in loops that come out the same in all iterations."""
-    return list(_settled(flow, None))
-
-
 def _settled(flow: Flow, changing: frozenset[Variable] | None) -> Iterator[Alt]:
+    """The tests in loops that come out the same in all iterations; `changing` is what the loop around assigns."""
     if isinstance(flow, Loop) and changing is None:
         changing = _changed(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
@@ -144,7 +138,6 @@ def _is_settled(alt: Alt, changing: frozenset[Variable]) -> bool:
     return logic.stable(alt.test) and not logic.reads(alt.test) & changing
 
 
-@lru_cache(maxsize=32)  # each subject asks again
 def _changed(loop: Loop) -> frozenset[Variable]:
     inner = [part for part in walk(loop) if isinstance(part, (Set, Loop))]
     return frozenset().union(
@@ -152,7 +145,6 @@ def _changed(loop: Loop) -> frozenset[Variable]:
     )
 
 
-@lru_cache(maxsize=32)
 def _steps(flow: Flow) -> Steps:
     found: Steps = {}
     for part in find(flow, Act):

@@ -7,7 +7,6 @@ one optimizer steps (or one module of several that it steps), or a leaf that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from zerograd.core.events import (
     Assign,
@@ -749,8 +748,6 @@ def _used_by(flow: Flow) -> dict[int, frozenset[Key]]:
     return found
 
 
-# Each subject goes through the same loops twice.
-@lru_cache(maxsize=32)
 def _changing(loop: Loop) -> frozenset[Variable]:
     """What a loop assigns."""
     sets = (part.variable for part in find(loop.body, Set))

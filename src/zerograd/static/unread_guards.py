@@ -7,8 +7,6 @@ where the object that counts goes on. Where its windows begin and end cannot be 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from zerograd.core.events import Backward, Event, Step
 from zerograd.core.records import dataclass, field, replace
 from zerograd.explore import logic
@@ -66,7 +64,6 @@ def trains_in_a_loop(flow: Flow) -> bool:
     )
 
 
-@lru_cache(maxsize=8)  # asked for each subject
 def _speaks(flow: Flow) -> bool:
     """Whether a test or the divisor of a loss speaks of accumulation."""
     return any(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from functools import lru_cache
 
 from zerograd.static.interp.environment import Environment
 from zerograd.static.interp.evaluator import Evaluator
@@ -32,12 +31,6 @@ BUILTINS = frozenset(dir(builtins))
 """What is there without an import."""
 _FARTHEST = 4
 """Imports that are followed from one module to the next."""
-
-
-@lru_cache(maxsize=1024)
-def _outside(dotted: str) -> Origin:
-    """Something of another library; the same few are looked up again and again."""
-    return Origin(dotted.lstrip("."))
 
 
 class Names:
@@ -82,7 +75,7 @@ class Names:
         """What an import gives."""
         found = self.project.resolve(module, dotted) if depth < _FARTHEST else None
         if found is None:
-            return _outside(dotted)
+            return Origin(dotted.lstrip("."))
         inner, rest = found
         if not rest:
             return Origin(path=inner.path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterator
-from functools import lru_cache
 
 from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks import registry
@@ -535,8 +534,9 @@ class Objects:
     def class_of_argument(self, klass: Klass, method: Function, arg: ast.arg) -> Klass | None:
         """The class of the project that an annotation or an assertion demands of an argument."""
         asked = arg.annotation
-        for test in _asserts(method) if asked is None else ():
-            asked = asked or _asserted(test, arg.arg)
+        for node in method.body if asked is None else ():
+            if isinstance(node, ast.Assert):
+                asked = asked or _asserted(node.test, arg.arg)
         if asked is None:
             return None
         # Where several optimizers share a module, it matters what its forward uses.
@@ -628,12 +628,6 @@ def _makes_several(klass: Klass) -> bool:
         and vocabulary.role_of_call(text_of(value.func)) is Role.OPTIMIZER
     ]
     return len(made) > 1
-
-
-@lru_cache(maxsize=64)  # each keeps a tree alive
-def _asserts(method: Function) -> list[ast.expr]:
-    """What a method asserts."""
-    return [node.test for node in method.body if isinstance(node, ast.Assert)]
 
 
 def _asserted(test: ast.expr, name: str) -> ast.expr | None:

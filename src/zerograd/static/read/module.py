@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeGuard
 
 from zerograd.core.records import dataclass, field
@@ -216,7 +216,6 @@ def _top_level(module: Module, node: ast.stmt) -> None:
                     _top_level(module, statement)
 
 
-@lru_cache(maxsize=64)  # each keeps a tree alive
 def assigned_names(loop: ast.AST) -> frozenset[str]:
     """Names that a loop assigns; those of its inner functions do no harm."""
     found = set()

