@@ -20,7 +20,6 @@ from zerograd.static.read.keys import SELF, Key
 from zerograd.static.read.syntax_tree import (
     called_name,
     first_name,
-    nodes,
     parameter_names,
     stripped,
     text_of,
@@ -145,32 +144,28 @@ class Assignments:
 
     def iterable_of(self, source: ast.expr) -> ast.expr:
         """What a loop over an expression iterates over, without progress bars and aliases."""
-        node = stripped(self._numbered(source) or source)
+        node = stripped(self.without_bar(source))
         return self.env.frame.iterables.get(node.id, node) if isinstance(node, ast.Name) else node
 
-    def _numbered(self, node: ast.expr) -> ast.expr | None:
+    def without_bar(self, node: ast.expr) -> ast.expr:
         """`enumerate(loader)` for a call of a function of the project that gives back just that: `bar(loader)`."""
         if not isinstance(node, ast.Call) or "bar" not in called_name(node):
-            return None
+            return node
         module, first = self.env.frame.module, first_name(text_of(node.func))
         if first in module.imports and self.objects.names.is_closed(module, first):
             self.objects.names.open(module, first)
         fn = self.evaluator.peek(node.func)
         if not isinstance(fn, Fn):
-            return None
-        given = fn.module.facts[fn.node].locals
-        found: set[str] = set()
-        for part in nodes(fn.node):
-            if isinstance(part, ast.Return) and part.value is not None:
-                held = given.get(part.value.id, ()) if isinstance(part.value, ast.Name) else ()
-                values = [value for *_, value in held] or [part.value]
-                found.update(text_of(stripped(value)) for value in values)
+            return node
+        facts = fn.module.facts[fn.node]
+        held = (facts.locals.get(text_of(one), [(one,)]) for one in facts.returns)
+        returned = {text_of(stripped(value)) for values in held for *_, value in values}
         names = parameter_names(fn.node)[isinstance(fn.owner, Thing) :]
         for name, argument in zip(names, node.args, strict=False):
-            if found == {f"enumerate({name})"}:
+            if returned == {f"enumerate({name})"}:
                 whole = ast.Call(ast.Name("enumerate", ast.Load()), [argument], [])
                 return ast.copy_location(whole, node)
-        return None
+        return node
 
     def is_tested(self, target: ast.expr) -> bool:
         """Whether some test may depend on what is stored here. A count of an object may be tested in another file."""
