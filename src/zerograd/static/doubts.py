@@ -87,7 +87,8 @@ class Doubts:
 
     def other_clear(self, violation: Violation, subject: SubjectKeys, flow: Flow) -> str:
         """A clear that runs where one is missed, and of which it is not known that it clears something else."""
-        for act in _between(violation, flow):
+        used = violation.notes[0].site if violation.notes else None
+        for act in _between(used, violation.site, flow) if used is not None else ():
             if not isinstance(act.event, Zero) or act.event.site in self.own_clears:
                 continue
             if not all(self.is_another(key, subject) for key in act.whose):
@@ -289,15 +290,9 @@ def _other_backward(violation: Violation, own: frozenset[Site], flow: Flow) -> s
     """A backward that runs where one is missed, and is taken to reach other optimizers only."""
     if violation.proven:
         return ""
-    start, end = _gap(violation)
-    acts = [act.event for act in acts_in_order(flow)]
-    sites = [event.site for event in acts]
-    if end not in sites or (start is not None and start not in sites):
-        return ""
-    first = 0 if start is None else sites.index(start)
-    for event in acts[first : sites.index(end)]:
-        if isinstance(event, Backward) and event.site not in own:
-            return f"`{event.call}` in line {event.site.line} reaches it, too"
+    for act in _between(*_gap(violation), flow):
+        if isinstance(act.event, Backward) and act.event.site not in own:
+            return f"`{act.event.call}` in line {act.event.site.line} reaches it, too"
     return ""
 
 
@@ -308,19 +303,18 @@ def _gap(violation: Violation) -> tuple[Site | None, Site]:
     return (violation.notes[0].site if violation.notes else None), violation.site
 
 
-def _between(violation: Violation, flow: Flow) -> list[Act]:
-    """What runs between the step that has used gradients and the backward that adds to them."""
-    ends = {violation.site, *(note.site for note in violation.notes[:1])}
+def _between(start: Site | None, end: Site, flow: Flow) -> list[Act]:
+    """What runs from one place to another, or from the beginning; around in a loop, if it comes first in the code."""
     within = flow
     for loop in find(flow, Loop):
-        if ends <= {act.event.site for act in acts_in_order(loop)}:
+        if start is not None and {start, end} <= {act.event.site for act in acts_in_order(loop)}:
             within = loop  # an inner loop comes later
     acts = [*acts_in_order(within)]
     sites = [act.event.site for act in acts]
-    if not violation.notes or violation.site not in sites or violation.notes[0].site not in sites:
+    if end not in sites or (start is not None and start not in sites):
         return []
-    start, end = sites.index(violation.notes[0].site), sites.index(violation.site)
-    return acts[start:end] if start < end else [*acts[start:], *acts[:end]]
+    first, last = 0 if start is None else sites.index(start), sites.index(end)
+    return acts[first:last] if first < last else [*acts[first:], *acts[:last]]
 
 
 _LOOKS = frozenset(
