@@ -43,8 +43,15 @@ from zerograd.explore.flow import (
 from zerograd.explore.logic import Name, Opaque, Variable
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import EMPTY, MOST_PARTS, SubjectKeys, View, parts, subjects
+from zerograd.static.projection import EMPTY, View
 from zerograd.static.read.keys import Key, local
+from zerograd.static.subject_events import (
+    MOST_PARTS,
+    SubjectEvents,
+    SubjectKeys,
+    parts,
+    subjects,
+)
 
 X = Name("x")
 
@@ -95,7 +102,7 @@ def view(
     fresh: str = "",
     idle: Site | None = None,
 ) -> View:
-    return View(
+    events = SubjectEvents(
         own,
         list(others),
         ROLES,
@@ -104,6 +111,7 @@ def view(
         clears_before=lambda _: [],
         fresh=set(keys(fresh)),
     )
+    return View(events)
 
 
 def seen(flow: Flow, own: SubjectKeys = OPT, *others: SubjectKeys) -> Flow:
@@ -254,7 +262,7 @@ def test_what_a_loss_may_run_through_may_reach_it() -> None:
 
 
 def test_only_a_backward_that_reaches_nobody_else_is_its_own() -> None:
-    own = view(OPT, [OTHER])
+    own = view(OPT, [OTHER]).acts
     assert own.is_its_own(BACKWARD)
     assert not own.is_its_own(act(Backward, 2, "model critic"))
     assert not own.is_its_own(act(Backward, 2, "critic"))

@@ -6,7 +6,8 @@ here follow the gradients of each subject through it:
     check_file < analyse                         one file: its findings, and its training loops
     roots, obviously_right, reuse                what is interpreted; what need not be, or is known from before
     explore_root                                 one root, subject by subject:
-      projection, named_parameters               acts become events of the subject's gradients
+      subject_events, projection,                acts become events of the subject's gradients,
+      named_parameters                           and a flow of these
       accumulation, unread_guards,               windows: counted, guarded by what cannot be read,
       micro_batches, loss_scaling                written as a loop, scaled elsewhere
       called_again, repeated_calls,              functions that are called again and again,

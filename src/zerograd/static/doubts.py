@@ -24,11 +24,11 @@ from zerograd.explore.logic import Expr, Op
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import RESULT, AllocationSite, Key
 from zerograd.static.read.module import Module
 from zerograd.static.read.syntax_tree import called_name, nodes, spans
 from zerograd.static.roots import Root
+from zerograd.static.subject_events import SubjectKeys
 
 
 class Doubts:

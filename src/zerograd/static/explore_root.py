@@ -23,7 +23,7 @@ from zerograd.static.loss_scaling import excused
 from zerograd.static.micro_batches import cut_windows
 from zerograd.static.named_parameters import with_named_parameters
 from zerograd.static.outcomes import Outcomes
-from zerograd.static.projection import SubjectKeys, View, leaves, parts, subjects
+from zerograd.static.projection import View
 from zerograd.static.read.budget import PATHS, Budget, Cut
 from zerograd.static.read.keys import AllocationSite
 from zerograd.static.read.module import Module
@@ -31,6 +31,7 @@ from zerograd.static.read.values import Thing
 from zerograd.static.repeated_calls import counts_calls, first_counts, repeated
 from zerograd.static.roots import Root
 from zerograd.static.rule_groups import breakable
+from zerograd.static.subject_events import SubjectEvents, SubjectKeys, leaves, parts, subjects
 from zerograd.static.training_loops import LoopsOfRoot, name_of
 from zerograd.static.unread_guards import counted, is_handed_in
 
@@ -94,11 +95,11 @@ class RootSearch:
         self.flow = whole
         self.explore_unstepped(stepped)
 
-    def view(self, subject: SubjectKeys, others: list[SubjectKeys]) -> View:
+    def events_of(self, subject: SubjectKeys, others: list[SubjectKeys]) -> SubjectEvents:
         interpreter = self.root.interpreter
         known = interpreter.known
         asked = (self.idle_loss, self.computes, interpreter.clears_before)
-        return View(subject, others, known.roles, *asked, known.fresh)
+        return SubjectEvents(subject, others, known.roles, *asked, known.fresh)
 
     def idle_loss(self, step: Event) -> Site | None:
         """Where a loss is computed that nobody uses, unless what computes it may run the backward."""
@@ -179,7 +180,7 @@ class RootSearch:
         self, subject: SubjectKeys, others: list[SubjectKeys], flow: Flow
     ) -> tuple[Flow, tuple[WindowTrial, ...]]:
         """A flow as a subject sees it, and the windows to execute."""
-        return pace(*counted(self.view(subject, others).of(flow), flow))
+        return pace(*counted(View(self.events_of(subject, others)).of(flow), flow))
 
     def callers_leave_it(self) -> bool:
         """Whether no caller of the root is seen to clear."""
@@ -385,8 +386,8 @@ class RootSearch:
             others = [*stepped, *(one for one in made.values() if one.key not in keys)]
             if any(key.is_inside(one) for one in unseen) if others else unseen - {key}:
                 continue
-            view = self.view(subject, others)
-            first = next((act for act in acts if act.event.loop and view.is_its_own(act)), None)
+            events = self.events_of(subject, others)
+            first = next((act for act in acts if act.event.loop and events.is_its_own(act)), None)
             if first is None or self.reads_gradients:
                 continue
             self.explore_rules(Emit(End(site, idle_loss=first.event.site)), (), subject)

@@ -14,8 +14,8 @@ from zerograd.core.records import replace
 from zerograd.explore.flow import Flow, find
 from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import RESULT, SELF, Key
+from zerograd.static.subject_events import SubjectKeys
 
 _WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _COMMON = frozenset({"opt", "optim", "optimizer", "optimiser", "net", "network", "model", "module"})

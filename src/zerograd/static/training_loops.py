@@ -36,12 +36,12 @@ from zerograd.explore.decisions import weight
 from zerograd.explore.explore import Outcome, explore
 from zerograd.explore.flow import Alt, Emit, Flow, Loop, events_in, find, rebuild
 from zerograd.static.interp.emitter import Act
-from zerograd.static.projection import SubjectKeys
 from zerograd.static.read.keys import Key, part_shown
 from zerograd.static.read.module import Module
 from zerograd.static.read.syntax_tree import site_of
 from zerograd.static.repeated_calls import repeated
 from zerograd.static.roots import Root
+from zerograd.static.subject_events import SubjectKeys
 from zerograd.static.written_loops import TOP_LEVEL, file_kind, site_of_file
 
 OUTSIDE = 0
