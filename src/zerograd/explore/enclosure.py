@@ -29,8 +29,6 @@ class Enclosures:
     """The parts of a flow that the outcomes of its tests enclose."""
 
     def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-        """Kept, so that no other flow gets the identity of one of its parts."""
         self._after: dict[int, tuple[tuple[Flow, ...], Mapping[Label, int]]] = {}
         """By the identity of a branch: what follows it, the last first, and where labels lead in that."""
         self._outer: set[int] = set()

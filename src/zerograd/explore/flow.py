@@ -175,6 +175,19 @@ def events_in(flow: Flow) -> list[Event]:
     return [part.event for part in find(flow, Emit)]
 
 
+def assigned(flow: Flow) -> frozenset[Variable]:
+    """The variables that a flow gives values."""
+    found: set[Variable] = set()
+    for part in walk(flow):
+        if isinstance(part, Set):
+            found.add(part.variable)
+        elif isinstance(part, Loop):
+            found |= part.targets
+            if part.counter is not None:
+                found.add(part.counter)
+    return frozenset(found)
+
+
 def rebuild(flow: Flow, change: Callable[[Flow], Flow]) -> Flow:
     """The flow with its parts changed."""
     if isinstance(flow, Seq):

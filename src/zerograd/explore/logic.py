@@ -209,6 +209,11 @@ def parts(expr: Expr) -> Iterator[Expr]:
             yield from parts(arg)
 
 
+def remainders(expr: Expr) -> list[Op]:
+    """The parts of an expression that are `a % b`."""
+    return [part for part in parts(expr) if isinstance(part, Op) and part.op == "%"]
+
+
 def stable(expr: Expr) -> bool:
     """Whether evaluating twice gives the same result while nothing that it reads is assigned."""
     return all(part.stable for part in parts(expr) if isinstance(part, Opaque))

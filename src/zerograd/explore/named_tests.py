@@ -6,7 +6,7 @@ same as `if (i + 1) % n == 0:`. After `scaler = GradScaler() if amp else None`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from zerograd.core.records import replace
 from zerograd.explore import logic
@@ -19,6 +19,7 @@ from zerograd.explore.flow import (
     Seq,
     Set,
     Try,
+    assigned,
     leaves_by,
     walk,
 )
@@ -58,7 +59,7 @@ def _spell(flow: Flow, tests: Tests) -> Flow:
                 del tests[variable]
         return replace(flow, test=test, then=then, orelse=orelse)
     if isinstance(flow, Loop):
-        _forget(tests, {*_assigned([flow])})
+        _forget(tests, assigned(flow))
         body = _spell(flow.body, dict(tests))
         ended = _spell(flow.orelse, dict(tests)) if flow.orelse is not None else None
         return replace(flow, body=body, orelse=ended)
@@ -66,14 +67,14 @@ def _spell(flow: Flow, tests: Tests) -> Flow:
         inside = dict(tests)
         body = _spell(flow.body, inside)
         if any(isinstance(part, Jump) and part.label == flow.label for part in walk(body)):
-            _forget(tests, {*_assigned([body])})
+            _forget(tests, assigned(body))
         else:
             tests.clear()
             tests.update(inside)
         return Block(body, flow.label)
     if isinstance(flow, Try):
         body = _spell(flow.body, dict(tests))
-        _forget(tests, {*_assigned([flow])})
+        _forget(tests, assigned(flow))
         return replace(
             flow,
             body=body,
@@ -95,19 +96,7 @@ def _is_named(flow: Set) -> bool:
     return flow.variable not in value.reads
 
 
-def _assigned(flows: Iterable[Flow]) -> Iterable[Variable]:
-    """The variables that flows assign."""
-    for flow in flows:
-        for part in walk(flow):
-            if isinstance(part, Set):
-                yield part.variable
-            elif isinstance(part, Loop):
-                yield from part.targets
-                if part.counter is not None:
-                    yield part.counter
-
-
-def _forget(tests: Tests, variables: set[Variable]) -> None:
+def _forget(tests: Tests, variables: AbstractSet[Variable]) -> None:
     """Drops the tests that these variables hold, or that read them."""
     for name in [n for n in tests if n in variables or logic.reads(tests[n]) & variables]:
         del tests[name]

@@ -534,9 +534,7 @@ def _sizes(flow: Flow, guards: _Guards) -> frozenset[Fact]:
 def _remainder(test: Expr, lengths: set[Variable]) -> bool:
     """Whether a test asks for what is left of the batches: `len(loader) % N`."""
     return any(
-        isinstance(part, Op) and part.op == "%" and is_size(part.args[0])
-        for part in logic.parts(test)
-        if logic.reads(part) & lengths
+        is_size(part.args[0]) and logic.reads(part) & lengths for part in logic.remainders(test)
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
-from zerograd.explore.flow import Alt, Flow, Loop, Set, children, find, rebuild, walk
+from zerograd.explore.flow import Alt, Flow, Loop, assigned, children, find, rebuild, walk
 from zerograd.explore.logic import Fact, Value, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.interp.emitter import Act
@@ -84,7 +84,7 @@ def _is_paced(arm: Flow, key: Key, counting: Counting) -> bool | None:
 def _settled(flow: Flow, changing: frozenset[Variable] | None) -> Iterator[Alt]:
     """The tests in loops that come out the same in all iterations; `changing` is what the loop around assigns."""
     if isinstance(flow, Loop) and changing is None:
-        changing = _changed(flow)
+        changing = assigned(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
         yield flow
     for part in children(flow):
@@ -122,7 +122,7 @@ def _chosen(
 ) -> Flow:
     """`changing` are the variables that change while the loops around run; None outside of loops."""
     if isinstance(flow, Loop) and changing is None:
-        changing = _changed(flow)
+        changing = assigned(flow)
     elif isinstance(flow, Alt) and changing is not None and _is_settled(flow, changing):
         then, orelse = _steps(flow.then), _steps(flow.orelse)
         for arm, mine, others in ((flow.then, then, orelse), (flow.orelse, orelse, then)):
@@ -136,13 +136,6 @@ def _chosen(
 def _is_settled(alt: Alt, changing: frozenset[Variable]) -> bool:
     """Whether a test comes out the same in all iterations."""
     return logic.stable(alt.test) and not logic.reads(alt.test) & changing
-
-
-def _changed(loop: Loop) -> frozenset[Variable]:
-    inner = [part for part in walk(loop) if isinstance(part, (Set, Loop))]
-    return frozenset().union(
-        *(part.targets if isinstance(part, Loop) else (part.variable,) for part in inner)
-    )
 
 
 def _steps(flow: Flow) -> Steps:

@@ -20,7 +20,7 @@ from zerograd.explore import logic
 from zerograd.explore.decisions import Decision, weight
 from zerograd.explore.explore import Outcome
 from zerograd.explore.flow import Alt, Flow, Loop, find
-from zerograd.explore.logic import Expr, Op
+from zerograd.explore.logic import Expr
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.frameworks import registry
 from zerograd.static.interp.emitter import Act
@@ -234,7 +234,7 @@ def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:
     clears: list[Expr] = []
     steps: list[Expr] = []
     for alt in find(flow, Alt):
-        if any(_is_remainder(part) for part in logic.parts(alt.test)):
+        if logic.remainders(alt.test):
             acts = find(alt, Act)
             if logic.show(alt.test) in assumed and any(isinstance(a.event, Zero) for a in acts):
                 clears.append(alt.test)
@@ -245,10 +245,6 @@ def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:
         for clear in clears
         for step in steps
     )
-
-
-def _is_remainder(part: Expr) -> bool:
-    return isinstance(part, Op) and part.op == "%"
 
 
 def _is_moved_twice(violation: Violation, flow: Flow) -> bool:

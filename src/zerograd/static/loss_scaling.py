@@ -17,27 +17,13 @@ from zerograd.static.interp.emitter import Act
 from zerograd.static.read import vocabulary
 from zerograd.static.read.syntax_tree import called_name, last_name, nodes, targets, text_of
 
-_ASK_ONLY = frozenset(
-    {
-        "range",
-        "trange",
-        "tqdm",
-        "int",
-        "float",
-        "min",
-        "max",
-        "print",
-        "len",
-        "chunk",
-        "tensor_split",
-    }
-)
+_ASK_ONLY = frozenset("range trange tqdm int float min max print len chunk tensor_split".split())
 
 
 def excused(seen: Flow, acts: Flow, symbols: frozenset[Variable]) -> Flow:
     """A subject's flow in which a backward has an excuse if its loss may be that of the whole window."""
     names = (symbol.text for symbol in symbols if isinstance(symbol, (Name, WindowLength)))
-    window = {_last(name) for name in names}
+    window = {last_name(name) for name in names}
     sites = {act.event.site for act in find(acts, Act) if act.within and _may_be_whole(act, window)}
     return _undivided(seen, sites) if sites else seen
 
@@ -59,7 +45,7 @@ def _may_be_whole(act: Act, window: set[str]) -> bool:
         if isinstance(node, ast.Slice) and (node.lower is None) != (node.upper is None):
             if targets & _names(node):
                 return True
-        elif any(_last(text_of(value)) in window for value in _passed(node)):
+        elif any(last_name(text_of(value)) in window for value in _passed(node)):
             if not isinstance(node, (ast.BinOp, ast.AugAssign)):
                 return True
             divisions.append(node)
@@ -103,11 +89,6 @@ def _text(node: ast.AST) -> str:
 
 def _names(node: ast.AST) -> set[str]:
     return {inner.id for inner in nodes(node) if isinstance(inner, ast.Name)}
-
-
-def _last(name: str) -> str:
-    """The last part of a dotted name: an object has many names, an attribute has one."""
-    return last_name(name)
 
 
 def _passed(node: ast.AST) -> Iterator[ast.expr]:

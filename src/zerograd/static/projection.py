@@ -31,6 +31,7 @@ from zerograd.explore.flow import (
     Seq,
     Set,
     Try,
+    assigned,
     children,
     events_in,
     find,
@@ -88,7 +89,7 @@ class View:
                 elif isinstance(act.event, Step):
                     (mine if any(map(self.acts.is_mine, act.whose)) else others).append(arms)
             for arms in mine:
-                counted = {(test, arm) for test, arm in arms if _counts(test.test)}
+                counted = {(test, arm) for test, arm in arms if logic.remainders(test.test)}
                 if any(one <= arms - counted for one in clears):
                     for test, arm in counted:
                         if any(o <= arms - counted or (test, not arm) in o for o in others):
@@ -183,7 +184,7 @@ class View:
         if alt.site in self.turns:
             said = next(part.text for part in logic.parts(alt.test) if isinstance(part, Op))
             alt = replace(alt, test=Opaque(said, logic.reads(alt.test)))
-        elif not _counts(alt.test):
+        elif not logic.remainders(alt.test):
             then, orelse = _withheld(then, orelse), _withheld(orelse, then)
         changing: frozenset[Variable] = self.assigned[-1] if self.assigned else frozenset()
         settled = not logic.reads(alt.test) & changing
@@ -216,7 +217,7 @@ class View:
         return True
 
     def repeat(self, loop: Loop, needed: Mapping[Variable, bool]) -> Flow | None:
-        self.assigned.append(_changing(loop))
+        self.assigned.append(assigned(loop))
         self.labels.append(set())
         busy, self.busy = self.busy, False
         body = self.project(loop.body, needed)
@@ -238,12 +239,6 @@ class View:
         return replace(flow, body=body, handlers=handlers, orelse=orelse, final=final)
 
 
-def _changing(loop: Loop) -> frozenset[Variable]:
-    """What a loop assigns."""
-    sets = (part.variable for part in find(loop.body, Set))
-    return loop.targets.union(sets)
-
-
 def _is_idle(body: Flow, loop: int) -> bool:
     """Whether an iteration does nothing but end, or end its loop."""
     ends = {Break(loop), Continue(loop)}
@@ -252,10 +247,6 @@ def _is_idle(body: Flow, loop: int) -> bool:
         part.label in ends if isinstance(part, Jump) else isinstance(part, (Seq, Alt, Block))
         for part in walk(body)
     )
-
-
-def _counts(test: Expr) -> bool:
-    return any(isinstance(part, Op) and part.op == "%" for part in logic.parts(test))
 
 
 def _in_iteration(flow: Flow, arms: _Arms) -> Iterator[tuple[Act, _Arms]]:

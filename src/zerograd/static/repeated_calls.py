@@ -40,8 +40,7 @@ def _guards(flow: Flow) -> Iterator[Alt]:
     """The tests on a count that decide about a step: of a count that is handed in, or that is kept."""
     counting = Counting.of(flow)
     for alt, decided in _tests(flow):
-        asks = any(isinstance(part, logic.Op) and part.op == "%" for part in logic.parts(alt.test))
-        if (asks or counting.closes(alt)) and any(map(has_step, decided)):
+        if (logic.remainders(alt.test) or counting.closes(alt)) and any(map(has_step, decided)):
             yield alt
 
 
@@ -64,9 +63,9 @@ def repeated(flow: Flow, per_batch: bool) -> Flow:
     counted = Counting.of(flow).counters
     counter = None
     for alt in _guards(flow):
-        for op in logic.parts(alt.test):
-            if isinstance(op, logic.Op) and op.op == "%" and not logic.reads(op.args[0]) & counted:
-                counter = next(iter(sorted(logic.reads(op.args[0]), key=str)), counter)
+        for count, _ in (op.args for op in logic.remainders(alt.test)):
+            if not logic.reads(count) & counted:
+                counter = next(iter(sorted(logic.reads(count), key=str)), counter)
     site = next((p.event.site for p in find(flow, Emit)), Site("", 1))
     targets = frozenset({counter}) if counter else frozenset()
     fetched = list(_fetched(flow))

@@ -17,6 +17,7 @@ from zerograd.explore.flow import (
     Loop,
     Seq,
     Set,
+    assigned,
     children,
     find,
     leaves_by,
@@ -82,8 +83,7 @@ def _lengths(part: Flow) -> list[Variable]:
 
 def _handed_in(flow: Flow) -> frozenset[Variable]:
     """The names that a flow tests, never assigns, and never takes an attribute of."""
-    given = {part.variable for part in find(flow, Set)}
-    given.update(name for part in find(flow, Loop) for name in part.targets)
+    given = assigned(flow)
     return frozenset(
         leaf
         for part in find(flow, Alt)
@@ -105,10 +105,7 @@ def _asks_for_window(leaf: Expr) -> bool:
     text = logic.show(leaf)
     if isinstance(leaf, Const) or logic.COMPUTED.search(text):
         return False
-    if any(
-        isinstance(part, Op) and part.op == "%" and isinstance(part.args[1], Const)
-        for part in logic.parts(leaf)
-    ):
+    if any(isinstance(part.args[1], Const) for part in logic.remainders(leaf)):
         return False  # it counts to a literal
     asks = isinstance(leaf, Opaque) and leaf.asks_for_window
     return asks or vocabulary.WINDOW.search(text) is not None
@@ -179,10 +176,7 @@ class _Unread:
                 changes = (
                     not logic.stable(leaf)
                     or bool(logic.reads(leaf) & alt.changing)
-                    or any(
-                        isinstance(part, Op) and part.op == "%" and not is_size(part.args[0])
-                        for part in logic.parts(leaf)
-                    )
+                    or any(not is_size(part.args[0]) for part in logic.remainders(leaf))
                 )
                 if leaf in flags or (changes and _asks_for_window(leaf)):
                     return leaf
