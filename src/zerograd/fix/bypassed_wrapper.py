@@ -28,17 +28,11 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 def _wrappers(scene: Scene) -> Iterator[str]:
     """Objects that may be the wrapper: used around the call, with `prepare`, or stepped as an engine."""
     code = scene.code
-    for above in code.ancestors(scene.here):
-        if isinstance(above, ast.With):
-            for item in above.items:
-                opened = item.context_expr
-                if isinstance(opened, ast.Call) and isinstance(opened.func, ast.Attribute):
-                    if opened.func.attr in ("accumulate", "no_sync"):
-                        yield code.text(opened.func.value)
+    yield from scene.opened("accumulate", "no_sync")
     for node in ast.walk(code.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in ("prepare", "setup"):
                 yield code.text(node.func.value)
-    for one in steps(scene.loop(scene.here) or code.function(scene.here)):
+    for one in steps(scene.around(scene.here)):
         if isinstance(one.func, ast.Attribute):
             yield code.text(one.func.value)

@@ -9,13 +9,14 @@ from functools import partial
 from zerograd.fix.clipping import clip_of
 from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Function, Refused
-from zerograd.fix.syntax import CLIP_WORDS, LOOPS, clips, is_call_of, own_nodes, steps
+from zerograd.fix.syntax import CLIP_WORDS, clips, is_call_of, own_nodes, steps
+from zerograd.static.read.syntax_tree import LOOPS
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """An `unscale_` that comes too late is moved; where there is none, one is inserted."""
     code, here = scene.code, scene.here
-    around = scene.loop(here) or code.function(here)
+    around = scene.around(here)
     for node in own_nodes(around):
         if isinstance(node, ast.stmt) and is_call_of(node, "unscale_"):
             if code.span(node) > code.span(here):

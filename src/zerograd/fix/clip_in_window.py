@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from zerograd.fix.clipping import branches, clip_of, closing, moves, passable
 from zerograd.fix.context import Repair, Scene
 from zerograd.fix.edits import Refused
-from zerograd.fix.syntax import method
 
 
 def repairs(scene: Scene) -> Iterator[Repair]:
     """The clip is done once per window, right before the step."""
     clip = clip_of(scene, scene.here)
     call, step = scene.call(scene.step), scene.statement(scene.step)
-    accelerator = _accumulating(scene)
+    accelerator = next(scene.opened("accumulate"), "")
     if accelerator:
         test = f"{accelerator}.sync_gradients"
         yield Repair(
@@ -32,16 +30,3 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         )
     alone = branches(scene, clip.unit[0], block) == 0
     yield from moves(scene, clip, call, place, safe=clip.plain and not arms and alone)
-
-
-def _accumulating(scene: Scene) -> str:
-    """The accelerator whose `accumulate` block contains the clip."""
-    for above in scene.code.ancestors(scene.here):
-        if isinstance(above, ast.With):
-            for item in above.items:
-                call = item.context_expr
-                if isinstance(call, ast.Call) and method(call) == "accumulate":
-                    assert isinstance(call.func, (ast.Attribute, ast.Name))
-                    if isinstance(call.func, ast.Attribute):
-                        return scene.code.text(call.func.value)
-    return ""

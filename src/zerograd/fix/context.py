@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from zerograd.core.events import Site
 from zerograd.core.finding import Edit, Finding
 from zerograd.core.rule import Windows
 from zerograd.fix.edits import EditableCode, Function, Refused
 from zerograd.fix.syntax import (
-    LOOPS,
     backwards,
     binds,
     calls,
@@ -25,7 +25,7 @@ from zerograd.fix.syntax import (
 )
 from zerograd.rules.catalogue import BY_CODE
 from zerograd.static.frameworks.torch import SCALER_NAME
-from zerograd.static.read.syntax_tree import last_name, text_of
+from zerograd.static.read.syntax_tree import LOOPS, last_name, text_of
 
 _NAMES = (ast.Name, ast.Attribute)
 
@@ -124,6 +124,10 @@ class Scene:
         assert place.after is not None
         return (self.code.insert_after(place.after, *lines),)
 
+    def insertion(self, place: InsertionPoint, line: str, *, safe: bool = True) -> Repair:
+        """A repair that inserts a line at a place."""
+        return Repair(f"insert {line}", partial(self.put, place, line), safe)
+
     def carry(
         self, unit: Sequence[ast.stmt], place: InsertionPoint, topic: re.Pattern[str], *ahead: str
     ) -> tuple[Edit, ...]:
@@ -199,6 +203,19 @@ class Scene:
             if isinstance(above, LOOPS):
                 return above
         return None
+
+    def around(self, statement: ast.stmt) -> ast.AST:
+        """The innermost loop around a statement, or else its function."""
+        return self.loop(statement) or self.code.function(statement)
+
+    def opened(self, *methods: str) -> Iterator[str]:
+        """The owners of these methods whose `with` blocks the finding is in: `accelerator` of `accelerator.no_sync()`."""
+        for above in self.code.ancestors(self.here):
+            for item in above.items if isinstance(above, ast.With) else ():
+                call = item.context_expr
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                    if call.func.attr in methods:
+                        yield self.code.text(call.func.value)
 
     def after(self, step: ast.stmt) -> InsertionPoint:
         """The place right after a step, or after the scaler's update if that follows."""

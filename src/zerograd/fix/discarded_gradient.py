@@ -44,5 +44,4 @@ def _never_stepped(scene: Scene) -> Iterator[Repair]:
     backward = scene.statement(scene.note(0))
     if scene.code.function(made) is not scene.code.function(backward):
         raise Refused("the optimizer is created in another function")
-    put = partial(scene.put, InsertionPoint(after=backward), step)
-    yield Repair(f"insert {step}", put, safe=False)
+    yield scene.insertion(InsertionPoint(after=backward), step, safe=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import partial
 
 from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Refused
@@ -26,5 +25,4 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     node = scene.code.node(scene.finding.site)
     scaler = scene.scaler(node) if isinstance(node, ast.Call) else ""
     backward = f"{scaler}.scale({name}).backward()" if scaler else f"{name}.backward()"
-    put = partial(scene.put, InsertionPoint(after=block[after]), backward)
-    yield Repair(f"insert {backward}", put, safe=False)
+    yield scene.insertion(InsertionPoint(after=block[after]), backward, safe=False)

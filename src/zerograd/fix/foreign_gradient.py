@@ -32,8 +32,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         if cleared(one) == owner:
             moved = partial(scene.carry, [one], start, CLEAR_WORDS)
             yield Repair("move the clear before the backward", moved, safe=False)
-    clear = f"{owner}.zero_grad()"
-    yield Repair(f"insert {clear}", partial(scene.put, start, clear), safe=False)
+    yield scene.insertion(start, f"{owner}.zero_grad()", safe=False)
 
 
 def _detached(scene: Scene) -> Iterator[Repair]:

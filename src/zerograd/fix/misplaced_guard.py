@@ -48,7 +48,6 @@ def _counts(scene: Scene, test: ast.AST) -> Iterator[tuple[ast.expr, ast.BinOp]]
     for place in places:
         for node in ast.walk(place):
             if is_modulo(node):
-                assert isinstance(node, ast.BinOp)
                 whole: ast.AST = node
                 for above in scene.code.ancestors(node):
                     if not isinstance(above, (ast.Compare, ast.UnaryOp)):

@@ -15,7 +15,7 @@ from zerograd.fix.syntax import CLIP_WORDS, clips, is_call_of, own_nodes, steps
 def repairs(scene: Scene) -> Iterator[Repair]:
     """An update after the scaler's last step, or where the step is skipped."""
     code, here = scene.code, scene.here
-    around = scene.loop(here) or code.function(here)
+    around = scene.around(here)
     through = [call for call in steps(around) if scene.scaler(call)]
     if not through:
         raise Refused("the step of the scaler is elsewhere")
@@ -30,7 +30,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
                 put = partial(scene.put, InsertionPoint(before=leaving), update)
                 yield Repair(f"insert {update} where the step is skipped", put)
     own = [one for one in through if scene.scaler(one) == scaler]
-    yield Repair(f"insert {update}", partial(scene.put, scene.behind(own), update))
+    yield scene.insertion(scene.behind(own), update)
 
 
 def _moves(scene: Scene, here: ast.stmt, step: ast.stmt, *, safe: bool) -> Iterator[Repair]:

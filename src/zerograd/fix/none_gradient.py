@@ -24,11 +24,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         raise Refused("another finding at this place has to be repaired first")
     if not backwards(code.function(here)):
         raise Refused("the function around it calls no backward()")
-    found = {
-        code.text(node)
-        for node in own_nodes(here)
-        if isinstance(node, ast.Attribute) and is_gradient(node)
-    }
+    found = {code.text(node) for node in own_nodes(here) if is_gradient(node)}
     if len(found) != 1:
         raise Refused("the statement uses several gradients")
     gradient = found.pop()

@@ -19,7 +19,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         raise Refused("the step has arguments")
     optimizer = code.text(call.func.value)
     scaler = scene.scaling(scene.statement(scene.note(0)))
-    around = scene.loop(scene.here) or code.function(scene.here)
+    around = scene.around(scene.here)
     updated = any(
         method(one) == "update" and code.text(one.func.value) == scaler
         for one in calls(around)

@@ -11,7 +11,6 @@ from zerograd.fix.context import InsertionPoint, Repair, Scene
 from zerograd.fix.edits import Function, Refused
 from zerograd.fix.syntax import (
     CLEAR_WORDS,
-    LOOPS,
     backwards,
     binds,
     bound,
@@ -28,6 +27,7 @@ from zerograd.fix.syntax import (
     used,
 )
 from zerograd.rules.catalogue import BY_CODE
+from zerograd.static.read.syntax_tree import LOOPS
 
 _HARMLESS = ("item", "isnan", "isfinite", "isinf", "len", "size", "numel", "abs", "mean", "float")
 
@@ -40,15 +40,16 @@ def repairs(scene: Scene) -> Iterator[Repair]:
         yield from _by_hand(scene, backward, step)
         return
     owner = scene.stepped(node)
+    clear = f"{owner}.zero_grad()"
     closure = scene.closure(node)
     if closure is not None and closure in code.ancestors(backward):
-        yield _new(scene, owner, scene.window(backward, backward, owner).start)
+        yield scene.insertion(scene.window(backward, backward, owner).start, clear)
         return
     if code.function(backward) is not code.function(step):
-        around = scene.loop(step) or code.function(step)
+        around = scene.around(step)
         for own in map(code.statement_of, backwards(around)):
-            yield _new(scene, owner, scene.window(own, step, owner).start, safe=False)
-        yield _new(scene, owner, scene.after(step), safe=False)
+            yield scene.insertion(scene.window(own, step, owner).start, clear, safe=False)
+        yield scene.insertion(scene.after(step), clear, safe=False)
         return
     window = scene.window(backward, step, owner)
     block = code.meet(backward, step)
@@ -63,13 +64,13 @@ def repairs(scene: Scene) -> Iterator[Repair]:
     tests = list(_tests(scene, step, block))
     held = any(_counts(scene, test) or names_in(owner) & used([ast.Expr(test)]) for test in tests)
     if usable and not tests:
-        for clear in _misplaced(scene, backward, step):
-            moved = partial(scene.carry, [clear], window.start, CLEAR_WORDS)
+        for one in _misplaced(scene, backward, step):
+            moved = partial(scene.carry, [one], window.start, CLEAR_WORDS)
             yield Repair("move the clear into the loop", moved, safe)
     first = _used(scene, step, owner)
     kept = not _read_after(scene, first) and (held or not tests) and window.sure
-    after = _new(scene, owner, scene.after(first), safe=safe and kept)
-    start = _new(scene, owner, window.start, safe=safe and not held)
+    after = scene.insertion(scene.after(first), clear, safe=safe and kept)
+    start = scene.insertion(window.start, clear, safe=safe and not held)
     ways = [start, after] if usable else [after]
     yield from reversed(ways) if held else ways
 
@@ -117,11 +118,6 @@ def _counts(scene: Scene, test: ast.expr) -> bool:
     return isinstance(loop, ast.For) and bool(bound([ast.Assign([loop.target], test)]) & names)
 
 
-def _new(scene: Scene, owner: str, place: InsertionPoint, *, safe: bool = True) -> Repair:
-    clear = f"{owner}.zero_grad()"
-    return Repair(f"insert {clear}", partial(scene.put, place, clear), safe)
-
-
 def _two_steps(scene: Scene) -> bool:
     """Whether one iteration steps twice: then one clear more or one step less could be meant."""
     first = scene.statement(scene.note(0))
@@ -133,7 +129,7 @@ def _two_steps(scene: Scene) -> bool:
 
 def _asked(scene: Scene, backward: ast.stmt, owner: str) -> list[ast.If | ast.IfExp]:
     """Tests around a clear of the same object that guard no part of the training."""
-    around = scene.loop(backward) or scene.code.function(backward)
+    around = scene.around(backward)
     found = []
     for node in own_nodes(around):
         if isinstance(node, (ast.If, ast.IfExp)):
@@ -194,11 +190,7 @@ def _read_after(scene: Scene, step: ast.stmt) -> bool:
 
 def _by_hand(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[Repair]:
     """`w -= lr * w.grad`: the gradient is set to None before the backward, or after its use."""
-    found = {
-        scene.code.text(node)
-        for node in own_nodes(step)
-        if is_gradient(node) and isinstance(node, ast.Attribute)
-    }
+    found = {scene.code.text(node) for node in own_nodes(step) if is_gradient(node)}
     if len(found) != 1 or scene.code.function(backward) is not scene.code.function(step):
         raise Refused("it is unclear whose gradients have to be cleared")
     gradient = found.pop()
@@ -206,8 +198,5 @@ def _by_hand(scene: Scene, backward: ast.stmt, step: ast.stmt) -> Iterator[Repai
     block = scene.code.meet(backward, step)
     filling = scene.number(backward, block)
     if not binds(block[filling:], gradient) and names_in(gradient):
-        yield Repair(
-            f"insert {clear}", partial(scene.put, InsertionPoint(before=block[filling]), clear)
-        )
-    safe = not _read_after(scene, step)
-    yield Repair(f"insert {clear}", partial(scene.put, InsertionPoint(after=step), clear), safe)
+        yield scene.insertion(InsertionPoint(before=block[filling]), clear)
+    yield scene.insertion(InsertionPoint(after=step), clear, safe=not _read_after(scene, step))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from zerograd.fix.edits import Function
 from zerograd.static.frameworks.registry import CLIPS
 from zerograd.static.frameworks.torch import SCHEDULER
 from zerograd.static.read.syntax_tree import last_name, text_of
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 CLEAR_WORDS = re.compile(r"zero|clear|reset", re.IGNORECASE)
 CLIP_WORDS = re.compile(r"clip|clamp|unscale|norm", re.IGNORECASE)
 _CLEARS = re.compile(r"^(zero_grad|zero_grads|clear_grad|clear_grads|reset_grad)$")
@@ -98,7 +98,7 @@ def cleared(statement: ast.stmt) -> str:
     return ""
 
 
-def is_modulo(node: ast.AST) -> bool:
+def is_modulo(node: ast.AST) -> TypeGuard[ast.BinOp]:
     """Whether a node is `a % b` of numbers, not of a string."""
     return (
         isinstance(node, ast.BinOp)
@@ -107,7 +107,7 @@ def is_modulo(node: ast.AST) -> bool:
     )
 
 
-def is_gradient(node: ast.AST) -> bool:
+def is_gradient(node: ast.AST) -> TypeGuard[ast.Attribute]:
     """Whether a node is `x.grad`, and not `torch.autograd.grad`."""
     if not isinstance(node, ast.Attribute) or node.attr != "grad":
         return False

@@ -32,7 +32,7 @@ def repairs(scene: Scene) -> Iterator[Repair]:
 def _lengths(scene: Scene) -> Iterator[str]:
     """The number of backward calls per window, as an expression of the code."""
     loop = scene.loop(scene.here)
-    around = loop or scene.code.function(scene.here)
+    around = scene.around(scene.here)
     if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and not steps(loop):
         if method(loop.iter) == "range" and len(loop.iter.args) == 1:
             yield _tight(scene, loop.iter.args[0])
@@ -51,7 +51,7 @@ def _lengths(scene: Scene) -> Iterator[str]:
         if isinstance(node, ast.Assign) and bound([node]) & named
     ]
     for node in (node for test in tests for node in ast.walk(test)):
-        if isinstance(node, ast.BinOp) and is_modulo(node):
+        if is_modulo(node):
             yield _tight(scene, node.right)
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.GtE)):
             if isinstance(node.left, ast.Name) and node.left.id in counters:
@@ -70,7 +70,7 @@ def _tight(scene: Scene, node: ast.expr) -> str:
 
 def _divisors(scene: Scene) -> Iterator[ast.expr]:
     """The divisors of losses in the statements above the backward."""
-    around = scene.loop(scene.here) or scene.code.function(scene.here)
+    around = scene.around(scene.here)
     for node in reversed(list(own_nodes(around))):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
             yield node.value

@@ -15,7 +15,7 @@ from zerograd.fix.syntax import CLEAR_WORDS, cleared, is_modulo, own_nodes, step
 def repairs(scene: Scene) -> Iterator[Repair]:
     """The clear is moved under the guard, after the step."""
     unit = clearing(scene, scene.here)
-    around = scene.loop(unit) or scene.code.function(unit)
+    around = scene.around(unit)
     found = steps(around)
     own = [call for call in found if scene.stepped(call) == cleared(unit)] or found
     if len({scene.stepped(call) for call in own}) != 1:
