@@ -82,6 +82,24 @@ def test_a_helper_concerns_those_who_call_it(monkeypatch: pytest.MonkeyPatch) ->
     assert "train_3" not in seen.names[:1]
 
 
+def test_a_line_that_a_doubt_names_moves() -> None:
+    text = """import torch
+
+
+def train(model, optimizer, loader):
+    for x, targets in loader:
+        self.optimizer.zero_grad()
+        for target in targets:
+            model(x, target).backward()
+        optimizer.step()
+"""
+    memory = FileMemory()
+    (first,) = checked(text, memory)
+    assert first.when == ("not (`self.optimizer.zero_grad()` in line 6 clears it, too)",)
+    (moved,) = checked(text.replace("\n\n\n", "\n\n\n\n"), memory)
+    assert moved.when == ("not (`self.optimizer.zero_grad()` in line 7 clears it, too)",)
+
+
 def test_a_new_import_concerns_every_function() -> None:
     memory = FileMemory()
     assert len(checked(FILE, memory)) == 4

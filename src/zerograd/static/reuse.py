@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from zerograd.explore.explore import Outcome
 
 _NAME = pattern(r"\w+")
-_PLACE = pattern(r"\.\d+:\d+")
-"""An object that has no name is called by its line, which moves."""
+_PLACE = pattern(r"\.\d+:\d+|\bin line \d+")
+"""An object that has no name is called by its line, and a doubt names that of a call: lines move."""
 _STEPPED = pattern(r"\b(\w+)\.step\(|\.step\(\s*(\w+)")
 """What is stepped, by its name alone."""
 Stamp = tuple[int, int]
@@ -339,7 +339,7 @@ class Reuse:
             cuts == cut
             and all(any(a <= line <= b for a, b in spans) for line in lines)
             and all(mark.text in starts for mark in marks)
-            and not any(_PLACE.search(one.violation.message + name) for one, name in found)
+            and not any(_PLACE.search(text) for one, name in found for text in _texts(one, name))
         ):
             lengths = tuple(one.end - one.start + 1 for one in texts)
             spent = left - self._project.budget.file
@@ -359,6 +359,15 @@ def _sites(outcome: Outcome) -> list[Site]:
     violation = outcome.violation
     found = [violation.site, *(one.site for one in violation.notes)]
     return found if violation.step is None else [*found, violation.step]
+
+
+def _texts(outcome: Outcome, optimizer: str) -> Iterable[str]:
+    """What a finding says that may name a line."""
+    return (
+        optimizer,
+        outcome.violation.message,
+        *(one.test for decisions in outcome.decisions for one in decisions),
+    )
 
 
 def _moved(outcome: Outcome, move: Callable[[Site], Site]) -> Outcome:
