@@ -52,21 +52,12 @@ CLEAN = FileResult()
 
 def check_file(path: str | os.PathLike[str], *, pedantic: bool = False) -> Report:
     """Check one Python file or notebook; possible findings only when `pedantic`."""
-    name = os.fspath(path)
-    try:
-        source = from_bytes(read_bytes(name), name)
-    except Unreadable as error:
-        return Report(errors=[error.problem], files=1)
-    return _report(source, pedantic)
+    return _report(lambda: read(path), pedantic)
 
 
 def check_text(text: str, path: str = "<text>", *, pedantic: bool = False) -> Report:
     """Check a text as if it were at `path`, where imports of its project are looked up."""
-    try:
-        source = from_text(text, path)
-    except Unreadable as error:
-        return Report(errors=[error.problem], files=1)
-    return _report(source, pedantic)
+    return _report(lambda: from_text(text, path), pedantic)
 
 
 def check_cells(cells: Sequence[tuple[int, str]], path: str) -> Report:
@@ -78,9 +69,7 @@ def check_cells(cells: Sequence[tuple[int, str]], path: str) -> Report:
 
     try:
         with time_limit():
-            return _report(from_cells(cells, path), pedantic=False, whole=False)
-    except Unreadable as error:
-        return Report(errors=[error.problem], files=1)
+            return _report(lambda: from_cells(cells, path), pedantic=False, whole=False)
     except Overrun:
         return Report(errors=[Problem(path, TOO_LONG)], files=1)
 
@@ -230,7 +219,11 @@ def _known(only: str = "") -> set[str]:
     return {name for rule in rules for name in (rule.code, rule.name)}
 
 
-def _report(source: Source, pedantic: bool, *, whole: bool = True) -> Report:
+def _report(read_source: Callable[[], Source], pedantic: bool, *, whole: bool = True) -> Report:
+    try:
+        source = read_source()
+    except Unreadable as error:
+        return Report(errors=[error.problem], files=1)
     result = _result(source, whole=whole)
     findings = [finding for finding in result.findings if finding.certain or pedantic]
     report = Report(findings, list(result.problems), files=1)

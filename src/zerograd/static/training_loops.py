@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from zerograd.core.events import (
@@ -60,6 +60,10 @@ class _Loop:
     gap: Gap | None = None
     accounts: list[Account] = field(default_factory=list)
 
+    def leave(self, why: NotFollowed, call: str = "") -> None:
+        """Notes that the loop as a whole was not followed."""
+        self.gap = self.gap or Gap(why, self.site, next(iter(self.steps)).subject, call)
+
 
 class LoopsOfRoot:
     """Collects the loops of one root: their steps, and what the exploration says about each."""
@@ -89,7 +93,7 @@ class LoopsOfRoot:
         loop.steps[LoopStep(event.site, event.call or "update by hand", subject)] = None
         self._of_step.setdefault(event.site, set()).add(event.loop)
         if unseen:
-            self._leave(loop, Gap(NotFollowed.UNSEEN_STEP, event.site, subject, event.call))
+            loop.gap = loop.gap or Gap(NotFollowed.UNSEEN_STEP, event.site, subject, event.call)
 
     def _loop(self, ident: int) -> _Loop:
         if ident not in self._loops:
@@ -139,11 +143,7 @@ class LoopsOfRoot:
     def leave(self, subject: SubjectKeys, why: NotFollowed, call: str = "") -> None:
         """Notes that the ways of a subject through its loops were not all followed; a call may be the cause."""
         for loop in self.steps_of(subject):
-            step = next(iter(loop.steps))
-            self._leave(loop, Gap(why, loop.site, step.subject, call))
-
-    def _leave(self, loop: _Loop, gap: Gap) -> None:
-        loop.gap = loop.gap or gap
+            loop.leave(why, call)
 
     def follow(self, subject: SubjectKeys, flow: Flow, budget: int) -> int:
         """Notes which steps of a subject are reached with gradients of which nothing is known.
@@ -160,9 +160,7 @@ class LoopsOfRoot:
             self.leave(subject, NotFollowed.NO_BACKWARD)
             return 0
         for ident in stepped - around:
-            loop = self._loop(ident)
-            named = next(iter(loop.steps)).subject
-            self._leave(loop, Gap(NotFollowed.NO_BACKWARD, loop.site, named))
+            self._loop(ident).leave(NotFollowed.NO_BACKWARD)
         if self._is_borrowed(events):
             self.leave(subject, NotFollowed.UNCLEAR_ASSIGNMENT)
         spent = self._leave_to_callers(flow, stepped, budget)
@@ -191,7 +189,7 @@ class LoopsOfRoot:
                 call = cause.call or shown
                 if outcome.rule is _LENT and (left := self._left_to_subclass):
                     why, call = NotFollowed.LEFT_TO_SUBCLASS, f"{left}()"
-                self._leave(loop, Gap(why, cause.site, shown, call))
+                loop.gap = loop.gap or Gap(why, cause.site, shown, call)
         return spent
 
     def _is_borrowed(self, events: list[Event]) -> bool:
@@ -205,9 +203,7 @@ class LoopsOfRoot:
             return 0
         again = explore(repeated(flow, per_batch=True), [_STALE], start=NEW, budget=budget)
         if again.outcomes:
-            outside = self._loop(OUTSIDE)
-            named = next(iter(outside.steps)).subject
-            self._leave(outside, Gap(NotFollowed.LEFT_TO_CALLER, outside.site, named))
+            self._loop(OUTSIDE).leave(NotFollowed.LEFT_TO_CALLER)
         return again.spent
 
     def _leave_unfed(self, flow: Flow, events: list[Event], budget: int) -> int:
@@ -229,7 +225,7 @@ class LoopsOfRoot:
             for ident in self._of_step.get(site, ()) if not result.cut else ():
                 loop = self._loops[ident]
                 shown = next(step.subject for step in loop.steps if step.site == site)
-                self._leave(loop, Gap(NotFollowed.NO_BACKWARD, loop.site, shown))
+                loop.gap = loop.gap or Gap(NotFollowed.NO_BACKWARD, loop.site, shown)
         return result.spent
 
     @cached_property
@@ -319,45 +315,34 @@ def _withheld(outcome: Outcome) -> Withheld:
     return Withheld(rule.code, rule.name, violation.message, violation.site, when)
 
 
-def _lost(before: State, event: Event) -> Violation | None:
-    """A step whose gradients may be those of an earlier step, for all that was seen."""
-    if not isinstance(event, Step) or event.foreign:
-        return None
-    if before.grads is Grads.UNKNOWN or before.maybe is not None or event.may:
+def _of_steps(asks: Callable[[State, Step], bool], *reads: str) -> Rule:
+    """A rule that each step of a subject breaks before which this is true."""
+
+    def check(before: State, event: Event) -> Violation | None:
+        if not isinstance(event, Step) or event.foreign or not asks(before, event):
+            return None
         return Violation(site=event.site, message="")
-    return None
+
+    return Rule(code="", name="", doc="", check=check, reads=frozenset(reads), most_decisions=3)
 
 
-def _lent(before: State, event: Event) -> Violation | None:
-    """A step that uses, beside its own gradients, those that a step of another optimizer has used."""
-    if not isinstance(event, Step) or event.foreign or before.lent is None:
-        return None
-    return Violation(site=event.site, message="")
+def _is_stale(before: State, _: Step) -> bool:
+    return before.grads is Grads.STALE or before.maybe is not None
 
 
-def _stale(before: State, event: Event) -> Violation | None:
-    """A step whose gradients contain those of an earlier step, or may contain them."""
-    if not isinstance(event, Step) or event.foreign:
-        return None
-    if before.grads is Grads.STALE or before.maybe is not None:
-        return Violation(site=event.site, message="")
-    return None
+def _is_lost(before: State, step: Step) -> bool:
+    return before.grads is Grads.UNKNOWN or before.maybe is not None or step.may
 
 
-def _fed(before: State, event: Event) -> Violation | None:
-    """A step that finds gradients."""
-    if isinstance(event, Step) and not event.foreign and before.grads not in EMPTY:
-        return Violation(site=event.site, message="")
-    return None
-
-
-_LOST = Rule(
-    code="", name="", doc="", check=_lost, reads=frozenset({"grads", "maybe"}), most_decisions=3
-)
-_STALE = replace(_LOST, check=_stale)
-_FED = replace(_LOST, check=_fed, reads=frozenset({"grads"}))
+_LOST = _of_steps(_is_lost, "grads", "maybe")
+"""A step whose gradients may be those of an earlier step, for all that was seen."""
+_STALE = _of_steps(_is_stale, "grads", "maybe")
+"""A step whose gradients contain those of an earlier step, or may contain them."""
+_FED = _of_steps(lambda before, _: before.grads not in EMPTY, "grads")
+"""A step that finds gradients."""
+_LENT = _of_steps(lambda before, _: before.lent is not None, "lent", "grads", "backward")
+"""A step that uses, beside its own gradients, those that a step of another optimizer has used."""
 _FILLS = (Backward, Assign, Unknown)
-_LENT = replace(_LOST, check=_lent, reads=frozenset({"lent", "grads", "backward"}))
 _WHY: dict[type[Event], NotFollowed] = {
     Zero: NotFollowed.UNCLEAR_CLEAR,
     Backward: NotFollowed.UNCLEAR_BACKWARD,
