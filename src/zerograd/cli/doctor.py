@@ -40,7 +40,6 @@ def _versions() -> Iterator[tuple[str, str]]:
 def _check() -> Iterator[tuple[str, str]]:
     from zerograd.check.cache import directory
     from zerograd.check.discover import Discovery
-    from zerograd.rules.catalogue import PAGES
 
     discovery = Discovery()
     settings = discovery.settings_above(os.getcwd())
@@ -48,13 +47,18 @@ def _check() -> Iterator[tuple[str, str]]:
     for problem in discovery.found.problems:
         yield "problem", f"{problem.path} {problem.message}"
     yield "cache", directory()
-    read = [page.code for page in PAGES if page.only != "runtime"]
-    others = ", ".join(page.code for page in PAGES if page.only == "runtime")
-    yield "check", f"{len(read)} of {len(PAGES)} rules; {others} need a run"
+    yield "check", f"{_rules_but('runtime')} need a run"
+
+
+def _rules_but(reader: str) -> str:
+    """How many rules there are besides those that only one reader sees, and which these are."""
+    from zerograd.rules.catalogue import PAGES
+
+    others = [page.code for page in PAGES if page.only == reader]
+    return f"{len(PAGES) - len(others)} of {len(PAGES)} rules; {', '.join(others)}"
 
 
 def _watch() -> Iterator[tuple[str, str]]:
-    from zerograd.rules.catalogue import PAGES
     from zerograd.runtime.patches import Unsupported, load_torch
 
     try:
@@ -62,10 +66,8 @@ def _watch() -> Iterator[tuple[str, str]]:
     except Unsupported as error:
         yield "run", f"not possible: {error}"
         return
-    seen = [page.code for page in PAGES if page.only != "static"]
     yield "torch", str(torch.__version__)
-    others = ", ".join(page.code for page in PAGES if page.only == "static")
-    yield "run", f"{len(seen)} of {len(PAGES)} rules; {others} need the source"
+    yield "run", f"{_rules_but('static')} need the source"
     yield (
         "watched",
         "backward, zero_grad, clips and steps of every torch.optim.Optimizer, GradScaler",

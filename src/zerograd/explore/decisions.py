@@ -150,12 +150,10 @@ def join(
 ) -> Configurations:
     """Merges two arms; where both end in the same state, the test is forgotten."""
     out: Configurations = {}
-    bare_then = {(state, known - learned_then): paths for (state, known), paths in then.items()}
-    bare_else = {(state, known - learned_else): paths for (state, known), paths in orelse.items()}
-    for (state, known), paths in then.items():
-        key = (state, known - learned_then)
-        add(out, key if key in bare_else else (state, known), paths)
-    for (state, known), paths in orelse.items():
-        key = (state, known - learned_else)
-        add(out, key if key in bare_then else (state, known), paths)
+    arms = ((then, learned_then), (orelse, learned_else))
+    bare = [{(state, known - learned) for state, known in arm} for arm, learned in arms]
+    for (arm, learned), other in zip(arms, reversed(bare), strict=True):
+        for (state, known), paths in arm.items():
+            key = (state, known - learned)
+            add(out, key if key in other else (state, known), paths)
     return out

@@ -26,7 +26,7 @@ from zerograd.static.frameworks import registry
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import RESULT, AllocationSite, Key
 from zerograd.static.read.module import Module
-from zerograd.static.read.syntax_tree import called_name, nodes, spans
+from zerograd.static.read.syntax_tree import called_name, is_gradient, nodes, spans
 from zerograd.static.roots import Root
 from zerograd.static.subject_events import SubjectKeys
 
@@ -211,8 +211,8 @@ class Doubts:
         return [
             node.lineno
             for node in found
-            if isinstance(node, ast.Attribute) and node.attr == "grad"
-            if isinstance(node.ctx, ast.Load) and node not in looked_at | compared
+            if is_gradient(node) and isinstance(node.ctx, ast.Load)
+            if node not in looked_at | compared
         ]
 
     def followed(self) -> Iterator[ast.AST]:
@@ -329,11 +329,11 @@ def _sets_gradient(node: ast.AST) -> bool:
             return False
         if isinstance(value, ast.Call) and called_name(value) in _EMPTY:
             return False
-        return any(map(_is_gradient, node.targets))
+        return any(map(is_gradient, node.targets))
     if isinstance(node, ast.AugAssign):
-        return _is_gradient(node.target) and isinstance(node.op, (ast.Add, ast.Sub))
+        return is_gradient(node.target) and isinstance(node.op, (ast.Add, ast.Sub))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in _ADDS and _is_gradient(_without_views(node.func.value))
+        return node.func.attr in _ADDS and is_gradient(_without_views(node.func.value))
     return False
 
 
@@ -346,7 +346,3 @@ def _without_views(node: ast.expr) -> ast.expr:
             node = node.value
         else:
             return node
-
-
-def _is_gradient(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "grad"

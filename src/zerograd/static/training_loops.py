@@ -60,6 +60,10 @@ class _Loop:
     gap: Gap | None = None
     accounts: list[Account] = field(default_factory=list)
 
+    def subject_at(self, site: Site) -> str:
+        """What the step at a place steps."""
+        return next(step.subject for step in self.steps if step.site == site)
+
     def leave(self, why: NotFollowed, call: str = "") -> None:
         """Notes that the loop as a whole was not followed."""
         self.gap = self.gap or Gap(why, self.site, next(iter(self.steps)).subject, call)
@@ -183,7 +187,7 @@ class LoopsOfRoot:
             cause = _nearest(unsure, step)
             for ident in self._of_step.get(step, ()):
                 loop = self._loops[ident]
-                shown = next(s.subject for s in loop.steps if s.site == step)
+                shown = loop.subject_at(step)
                 unseen = NotFollowed.UNSEEN_CALL if cause.call else NotFollowed.LEFT_TO_CALLER
                 why = gaps.get(cause.site) or _WHY.get(type(cause), unseen)
                 call = cause.call or shown
@@ -224,7 +228,7 @@ class LoopsOfRoot:
         for site in suspects - {outcome.violation.site for outcome in result.outcomes}:
             for ident in self._of_step.get(site, ()) if not result.cut else ():
                 loop = self._loops[ident]
-                shown = next(step.subject for step in loop.steps if step.site == site)
+                shown = loop.subject_at(site)
                 loop.gap = loop.gap or Gap(NotFollowed.NO_BACKWARD, loop.site, shown)
         return result.spent
 

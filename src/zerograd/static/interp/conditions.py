@@ -339,19 +339,21 @@ class Conditions:
 
     def _only_value(self, name: str) -> ast.expr | None:
         """What the function gives a variable, if it gives it one value and no other."""
+        given = self._values_of(name)
+        return given[0] if len(given) == 1 else None
+
+    def _values_of(self, name: str) -> list[ast.expr]:
+        """All that the function gives a variable."""
         module, stack = self.env.frame.module, self.nesting.stack
         facts = module.facts.get(stack[-1] if stack else module.tree)
-        given = facts.locals.get(name, ()) if facts is not None else ()
-        return given[0][-1] if len(given) == 1 else None
+        return [value for *_, value in facts.locals.get(name, ())] if facts is not None else []
 
     def made_late(self, test: ast.expr) -> str:
         """The variable of `if x is None: x = make()`, None until then: from there on, it is what was made; or ""."""
         if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name):
             return ""
-        module, stack = self.env.frame.module, self.nesting.stack
-        facts = module.facts.get(stack[-1] if stack else module.tree)
-        given = facts.locals.get(test.left.id, ()) if facts is not None else ()
-        made = [value for *_, value in given if text_of(value) != "None"]
+        given = self._values_of(test.left.id)
+        made = [value for value in given if text_of(value) != "None"]
         asked = text_of(test) == f"{test.left.id} is None"
         return test.left.id if asked and len(given) == 2 and len(made) == 1 else ""
 

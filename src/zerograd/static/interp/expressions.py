@@ -25,6 +25,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    all_params,
     is_object,
     join,
     mix,
@@ -102,10 +103,7 @@ class Expressions:
                     items.append(value)
             else:
                 items.append(self.evaluator.value(item))
-        if items and all(isinstance(item, Params) for item in items):
-            keys = frozenset().union(*(item.keys for item in items if isinstance(item, Params)))
-            return Params(keys)
-        return Many(tuple(items))
+        return all_params(items) or Many(tuple(items))
 
     def dictionary(self, node: ast.Dict) -> Value:
         """A dict."""

@@ -31,6 +31,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    all_params,
     mix,
     roots,
 )
@@ -99,9 +100,7 @@ class BuiltinCalls:
         arguments = self.evaluator.arguments(node)
         if len(arguments) == 1 and isinstance(arguments[0], Many):
             arguments = list(arguments[0].items)
-        if arguments and all(isinstance(argument, Params) for argument in arguments):
-            return Params(frozenset().union(*(a.keys for a in arguments if isinstance(a, Params))))
-        return NOTHING
+        return all_params(arguments) or NOTHING
 
     def cast(self, node: ast.Call, name: str) -> Value | None:
         """`typing.cast(type, x)` is x."""

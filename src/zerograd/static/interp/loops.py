@@ -54,6 +54,7 @@ from zerograd.static.read.values import (
     Tensor,
     Thing,
     Value,
+    all_params,
     is_object,
     parts,
 )
@@ -606,6 +607,4 @@ class Comprehensions:
         if rounds is None:
             return None
         values = [self.evaluator.value(node.elt) for _ in rounds]
-        if values and all(isinstance(value, Params) for value in values):
-            return Params(frozenset().union(*(v.keys for v in values if isinstance(v, Params))))
-        return Many(tuple(values))
+        return all_params(values) or Many(tuple(values))

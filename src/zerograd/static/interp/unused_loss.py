@@ -25,6 +25,7 @@ from zerograd.static.read.syntax_tree import (
     arguments,
     called_name,
     calls_in,
+    is_gradient,
     last_name,
     nodes,
     parameters,
@@ -487,7 +488,7 @@ def _is_quiet(node: ast.stmt) -> bool:
     if not isinstance(node, _SIMPLE):
         return False
     return all(
-        _is_quiet_call(inner) if isinstance(inner, ast.Call) else not _is_gradient(inner)
+        _is_quiet_call(inner) if isinstance(inner, ast.Call) else not is_gradient(inner)
         for inner in nodes(node)
     )
 
@@ -499,7 +500,3 @@ def _is_quiet_call(call: ast.Call) -> bool:
     if vocabulary.is_benign(name) and not name.endswith("schedule"):
         return True
     return name == "update" and SCALER_NAME.search(owner) is not None
-
-
-def _is_gradient(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "grad"

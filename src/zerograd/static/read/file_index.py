@@ -14,8 +14,8 @@ from zerograd.static.frameworks.registry import CLIPS, GRADIENT_NAMES, STEPS
 from zerograd.static.frameworks.torch import SCALER_NAME
 from zerograd.static.read.syntax_tree import (
     BRANCHES,
-    FIELDS,
     FUNCTIONS,
+    children,
     first_name,
     last_name,
     nodes,
@@ -271,12 +271,7 @@ def _read_body(file: FileFacts, root: ast.AST, own: Facts) -> list[_Inner]:
                 own.assigned.add(node.name)
             inner.append(_Inner(node, facts, own))
             continue
-        for name in FIELDS[kind]:
-            value = getattr(node, name, None)
-            if value.__class__ is list:
-                todo += [item for item in value if item.__class__ in BRANCHES]
-            elif value.__class__ in BRANCHES:
-                todo.append(value)
+        todo += children(node)
     return inner
 
 

@@ -109,16 +109,20 @@ class Outline:
             return names
         return names.union(name for name, function in self.renamed if function in names)
 
+    def may_call(self, names: Names) -> bool:
+        """Whether one of these names is followed by what ends the name of a call, or of a hook."""
+        return any(name + b"(" in self.data or name + b'"' in self.data for name in names)
+
     def calling(self, names: Names) -> Names:
         """Its functions that call one of these outside of their loops, directly or through each other."""
-        if not any(name + b"(" in self.data or name + b'"' in self.data for name in names):
+        if not self.may_call(names):
             return NONE
         once = {name: called for part in self.parts.values() for name, called in part.once.items()}
         return frozenset(_closure(once, names, NONE)) - (names - once.keys())
 
     def repeating(self, names: Names) -> Names:
         """Its functions that lead from a loop to one of these, or call a function that does."""
-        if not any(name + b"(" in self.data or name + b'"' in self.data for name in names):
+        if not self.may_call(names):
             return NONE
         names |= self.calling(names)
         repeated = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from zerograd.core.events import Site
 
@@ -134,6 +135,11 @@ def stripped(node: ast.expr) -> ast.expr:
         if "tqdm" in name or "progress" in name:
             return stripped(node.args[0])
     return node
+
+
+def is_gradient(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """Whether a node is `x.grad`."""
+    return isinstance(node, ast.Attribute) and node.attr == "grad"
 
 
 def spans(node: ast.AST, line: int) -> bool:

@@ -60,6 +60,14 @@ class Params:
     """Not all of them."""
 
 
+def all_params(values: Sequence[Value]) -> Params | None:
+    """The parameters of all these, if each of them is parameters."""
+    params = [value for value in values if isinstance(value, Params)]
+    if not params or len(params) < len(values):
+        return None
+    return Params(frozenset().union(*(one.keys for one in params)))
+
+
 @dataclass(frozen=True)
 class Grad:
     """The `.grad` of parameters."""
