@@ -110,26 +110,16 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
             discovery.add(path)
     found = discovery.found
     # A text that was rewritten is checked again, and not accounted for.
-    stdin = options.stdin
     shows_fixes = options.repair == "show" and not options.explain
     # To show fixes, what repairs is loaded only where a file has a finding.
-    later = options.explain or (shows_fixes and stdin is None)
+    later = options.explain or (shows_fixes and options.stdin is None)
     rewriter = None if later else _rewriter(options)
+    stdin = options.stdin
     if stdin is not None:
         settings = discovery.settings_above(
             os.path.dirname(os.path.abspath(options.stdin_filename))
         )
-        name = options.stdin_filename or "<stdin>"
-        result = result_for_bytes(stdin, name, explain=options.explain)
-        if rewriter is not None and chooser.any(result, settings):
-            chooser.files.give(name, _lines(name, stdin))
-            reported = chooser.reports(result, settings)
-            stdin, result = rewriter.text(name, stdin, result, chooser.chooses(settings), reported)
-        lines = _lines(name, stdin)
-        chooser.files.give(name, lines)
-        chooser.report.sources.update(lines)
-        chooser.add(result, settings, name)
-        chooser.report.files += 1
+        stdin = _with_stdin(stdin, settings, options, rewriter, chooser)
     used = _used(found.targets, memory) if options.verbose else ()
     results = _results(found.targets, memory, options, progress)
     if shows_fixes:
@@ -160,6 +150,28 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
         return CheckOutcome(report, chooser.failed, used=used)
     report.fixed = rewriter.fixed if rewriter.mode != "show" else None
     return CheckOutcome(report, chooser.failed, rewriter.diff, stdin, used)
+
+
+def _with_stdin(
+    stdin: bytes,
+    settings: Settings,
+    options: CheckOptions,
+    rewriter: Rewriter | None,
+    chooser: _Chooser,
+) -> bytes:
+    """Check what was read from standard input, and add it to the report; the text as it is after the repair."""
+    name = options.stdin_filename or "<stdin>"
+    result = result_for_bytes(stdin, name, explain=options.explain)
+    if rewriter is not None and chooser.any(result, settings):
+        chooser.files.give(name, _lines(name, stdin))
+        reported = chooser.reports(result, settings)
+        stdin, result = rewriter.text(name, stdin, result, chooser.chooses(settings), reported)
+    lines = _lines(name, stdin)
+    chooser.files.give(name, lines)
+    chooser.report.sources.update(lines)
+    chooser.add(result, settings, name)
+    chooser.report.files += 1
+    return stdin
 
 
 def selected_report(
@@ -203,10 +215,8 @@ def _rewritten(
     left = list(results)
     for number, (target, result) in enumerate(zip(targets, results, strict=True)):
         if chooser.any(result, target.settings):
-            wanted, reported = (
-                chooser.chooses(target.settings),
-                chooser.reports(result, target.settings),
-            )
+            wanted = chooser.chooses(target.settings)
+            reported = chooser.reports(result, target.settings)
             left[number] = rewriter.file(target.path, result, wanted, reported)
     for path, data in rewriter.repaired.items():
         chooser.files.give(path, _lines(path, data))
@@ -332,13 +342,13 @@ class _Chooser:
         self.report = Report()
         self.failed = False
         self._options = options
-        self._checked: dict[int, Settings] = {}
+        self._understood: dict[Settings, Settings] = {}
         self._selections: dict[object, Selection | None] = {}
         self._seen: set[tuple[str, object]] = set()
         self._loops: list[Seen] = []
         self._baseline = None if options.baseline is None else Baseline(options.baseline)
         self._changes = None if options.diff_base is None else _changes(options.diff_base, options)
-        self._severities: dict[int, dict[str, str]] = {}
+        self._severities: dict[Settings, dict[str, str]] = {}
         for selector in (*(options.select or ()), *options.ignore):
             expand(selector, _pages())
 
@@ -409,11 +419,11 @@ class _Chooser:
         if not settings.severity:
             return {}
         known = self.understood(settings)
-        if id(known) not in self._severities:
+        if known not in self._severities:
             graded = [(expand(selector, _pages()), level) for selector, level in known.severity]
             graded.sort(key=lambda one: -len(one[0]))
-            self._severities[id(known)] = {code: level for codes, level in graded for code in codes}
-        return self._severities[id(known)]
+            self._severities[known] = {code: level for codes, level in graded for code in codes}
+        return self._severities[known]
 
     def _fails(self, finding: Finding | Found, level: Level, settings: Settings) -> bool:
         """Whether a finding fails the check."""
@@ -472,9 +482,9 @@ class _Chooser:
 
     def understood(self, settings: Settings) -> Settings:
         """The settings without unknown rules; each unknown rule is reported once."""
-        if id(settings) not in self._checked:
+        if settings not in self._understood:
             by_file = settings.per_file_ignores
-            self._checked[id(settings)] = replace(
+            self._understood[settings] = replace(
                 settings,
                 select=settings.select and (self._known(settings.select, settings) or None),
                 ignore=self._known(settings.ignore, settings),
@@ -485,18 +495,17 @@ class _Chooser:
                     if self._known([selector], settings)
                 ),
             )
-            self._checked[id(self._checked[id(settings)])] = self._checked[id(settings)]
-        return self._checked[id(settings)]
+        return self._understood[settings]
 
     def _known(self, selectors: Iterable[str], settings: Settings) -> tuple[str, ...]:
         known = []
         for selector in selectors:
-            problem = _unknown(selector)
-            if problem:
-                message = f"[tool.zerograd] {problem}; it is not used"
-                self.report.errors.append(Problem(settings.path, message))
-            else:
+            try:
+                expand(selector, _pages())
                 known.append(selector)
+            except UnknownRule as error:
+                message = f"[tool.zerograd] {error}; it is not used"
+                self.report.errors.append(Problem(settings.path, message))
         return tuple(known)
 
 
@@ -504,14 +513,6 @@ def _changes(revision: str, options: CheckOptions) -> ChangedFunctions:
     """What differs from a revision, in the repository of the first path."""
     first = os.path.abspath(next((path for path in options.paths if path != "-"), "."))
     return ChangedFunctions(revision, first if os.path.isdir(first) else os.path.dirname(first))
-
-
-def _unknown(selector: str) -> str:
-    try:
-        expand(selector, _pages())
-    except UnknownRule as error:
-        return str(error)
-    return ""
 
 
 def _pages() -> tuple[Page, ...]:
