@@ -45,5 +45,4 @@ def from_parent() -> ChildOptions | None:
         options = parsed(ChildOptions, json.loads(text))
     except ValueError:
         return None
-    assert isinstance(options, ChildOptions)
     return options if os.path.isdir(options.directory) else None

@@ -15,25 +15,24 @@ def merged(
 ) -> Report:
     """The merged report; `own` is the report of a process that is not among the parts."""
     parts = list(parts)
-    report = Report()
     if own is not None and rank is not None:
         found = {finding.place: finding for finding in own.findings}
         errors = list(own.errors)
         here = ProcessFile("", rank, findings=found, watched=own.watched, errors=errors, ended=True)
         parts.insert(0, here)
         own = None
+    own = Report() if own is None else own
     alike: dict[Place, list[Finding]] = {}
-    for finding in own.findings if own is not None else ():
+    for finding in own.findings:
         alike.setdefault(finding.place, []).append(finding)
     for part in parts:
         for place, finding in part.findings.items():
             ranked = replace(finding, ranks=() if part.rank is None else (part.rank,))
             alike.setdefault(place, []).append(ranked)
-    report.findings = [together(findings) for findings in alike.values()]
-    report.errors = list(own.errors) if own is not None else []
-    report.errors += _problems(parts)
-    report.sources = dict(own.sources) if own is not None else {}
-    report.watched = _watched(parts, own.watched if own is not None else None)
+    report = Report([together(findings) for findings in alike.values()])
+    report.errors = [*own.errors, *_problems(parts)]
+    report.sources = dict(own.sources)
+    report.watched = _watched(parts, own.watched)
     return report
 
 

@@ -72,19 +72,12 @@ def _part(path: str) -> ProcessFile | None:
 def _take(part: ProcessFile, data: dict[str, Any]) -> None:
     if "finding" in data:
         finding = parsed(Finding, data["finding"])
-        assert isinstance(finding, Finding)
         part.findings[finding.place] = finding
     elif "end" in data:
         part.ended = True
-        watched = data["watched"]
-        if watched is not None:
-            known = parsed(Watched, watched)
-            assert isinstance(known, Watched)
-            part.watched = known
-        for one in data["errors"]:
-            problem = parsed(Problem, one)
-            assert isinstance(problem, Problem)
-            part.errors.append(problem)
+        if data["watched"] is not None:
+            part.watched = parsed(Watched, data["watched"])
+        part.errors += [parsed(Problem, one) for one in data["errors"]]
     elif "steps" in data:
         part.steps = int(data["steps"])
     elif "pid" in data:

@@ -7,9 +7,11 @@ import types
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from zerograd.core.events import KINDS, Event
+
+T = TypeVar("T")
 
 
 class Damaged(ValueError):
@@ -32,9 +34,7 @@ def parsed_event(data: object) -> Event:
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise Damaged(f"{name!r} is not a kind of event")
-    event = _parsed_dataclass(kind, fields_)
-    assert isinstance(event, Event)
-    return event
+    return parsed(kind, fields_)
 
 
 def plain(value: object) -> object:
@@ -55,13 +55,18 @@ def _fields(record: Any) -> dict[str, object]:
     return {field.name: plain(one) for field, one in held if one != field.default}
 
 
-def parsed(kind: Any, data: object) -> object:
+def parsed(kind: type[T], data: object) -> T:
     """The value of a type from the data of `plain`. Raises `Damaged` for other data."""
+    value: T = _value(kind, data)
+    return value
+
+
+def _value(kind: Any, data: object) -> Any:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return _parsed_union(get_args(kind), data)
     if origin is tuple and isinstance(data, list):
-        return tuple(parsed(get_args(kind)[0], one) for one in data)
+        return tuple(_value(get_args(kind)[0], one) for one in data)
     if origin is dict and isinstance(data, dict):
         key, value = get_args(kind)
         return _parsed_dict(key, value, data)
@@ -83,7 +88,7 @@ def parsed(kind: Any, data: object) -> object:
 
 def _parsed_dict(key: type, value: Any, data: dict[str, object]) -> object:
     try:
-        return {key(name): parsed(value, one) for name, one in data.items()}
+        return {key(name): _value(value, one) for name, one in data.items()}
     except ValueError:
         raise Damaged(f"{data!r} has the wrong type") from None
 
@@ -91,7 +96,7 @@ def _parsed_dict(key: type, value: Any, data: dict[str, object]) -> object:
 def _parsed_union(kinds: tuple[Any, ...], data: object) -> object:
     for kind in kinds:
         with contextlib.suppress(Damaged):
-            return parsed(kind, data)
+            return _value(kind, data)
     raise Damaged(f"{data!r} has the wrong type")
 
 
@@ -104,7 +109,7 @@ def _parsed_dataclass(kind: Any, data: object) -> object:
         raise Damaged(f"unknown field {unknown!r} of {name}: a newer zerograd may have written it")
     for missing in needed - data.keys():
         raise Damaged(f"the {name} has no {missing!r}")
-    made: object = kind(**{name: parsed(hints[name], one) for name, one in data.items()})
+    made: object = kind(**{name: _value(hints[name], one) for name, one in data.items()})
     return made
 
 

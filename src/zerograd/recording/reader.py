@@ -128,9 +128,7 @@ class _Reader:
             if len(played.sources) < MOST_SOURCES:
                 played.sources[path] = text.split("\n")
         elif "watched" in data:
-            watched = parsed(Watched, data["watched"])
-            assert isinstance(watched, Watched)
-            played.watched = watched
+            played.watched = parsed(Watched, data["watched"])
         elif "cut" in data:
             played.cut = True
         elif "end" in data:
