@@ -109,7 +109,9 @@ class Reuse:
         # It asks more than an analysis without a memory would: its answers must not reach that analysis.
         known = KnownCalls()
         known.near = program.calls.near
-        self._graph = CallGraph(Budget(), known, module, scout.names, scout.classes)
+        self._graph = CallGraph(
+            Budget(), known, module, scout.names, scout.classes, scout.objects.sites
+        )
         self._answers: dict[str, Hashable] = {}
         self._lines = source.lines
         self._kept: dict[Hashable, Unit] = {}

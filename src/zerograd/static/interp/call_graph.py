@@ -8,13 +8,14 @@ from typing import Literal, get_args
 
 from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks.table import CALLED
+from zerograd.static.interp.construction_sites import TRAINING, ConstructionSites
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, methods_of
 from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
-from zerograd.static.read.syntax_tree import parameters, text_of
+from zerograd.static.read.syntax_tree import parameter_names, parameters, text_of
 from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
 DEEPEST = 6
@@ -55,6 +56,7 @@ class CallGraph:
     top: Module
     names: Names
     classes: Classes
+    sites: ConstructionSites
 
     def touches_gradients(self, fn: Fn) -> bool:
         """Whether a function, or one it calls, does anything to gradients."""
@@ -214,6 +216,8 @@ class CallGraph:
                 makers = [(module, value) for value in module.globals.get(first, ())]
             elif first == me and "." not in attr:
                 makers = list(self.assigned(fn, attr))
+                handed = self.classes_handed(fn, attr) if last in TRAINING else ()
+                yield from (method for one in handed for method in self.methods_named(one, last))
             for where, value in makers:
                 klass = self.names.class_of(where, value)
                 if klass is not None:
@@ -271,6 +275,14 @@ class CallGraph:
         for base in self.classes.lineage(method.klass) if method.klass is not None else ():
             given = base.module.attributes_of(base.node).get(attr, ())
             yield from ((base.module, value) for _, value, _ in given)
+
+    def classes_handed(self, method: Fn, attr: str) -> Iterator[Klass]:
+        """The classes of the objects that other files hand a constructor, which keeps them under a name."""
+        for base in self.classes.lineage(method.klass) if method.klass is not None else ():
+            init = base.method("__init__")
+            for name, _, kept in base.module.facts[init].stored if init is not None else ():
+                if init is not None and kept == attr and name in parameter_names(init):
+                    yield from self.sites.classes(self.sites.given(base, init, name))
 
     def kept_functions(self, method: Fn, attr: str) -> Iterator[Fn]:
         """The functions that an object keeps under a name: `step = train_step`, `self.step = partial(f, x)`."""

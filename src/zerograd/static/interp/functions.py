@@ -203,6 +203,7 @@ class Functions:
                 if (
                     self.graph.class_touches_gradients(klass)
                     or any(map(self._steps, arguments))
+                    or any(map(self.objects.is_stepped, arguments))
                     or self._collects(klass)
                     or self.shares_models(arguments)
                 ):
@@ -449,15 +450,14 @@ class Functions:
         values.update(earlier)
         aliases.update((name, one.key) for name, one in earlier.items() if isinstance(one, Thing))
         given: list[tuple[str, Value, ast.expr]] = []
-        if not any(isinstance(arg, ast.Starred) for arg in node.args):
+        handed = _spread(node, arguments)
+        if handed is not None:
             positional = _positional(fn, bound)[len(fn.given) :]
-            surplus = arguments[len(positional) : len(node.args)]
+            surplus = handed[len(positional) :]
             if fn.node.args.vararg is not None:
-                values[fn.node.args.vararg.arg] = Many(tuple(surplus))
-            given += [
-                (arg.arg, value, source)
-                for arg, value, source in zip(positional, arguments, node.args, strict=False)
-            ]
+                values[fn.node.args.vararg.arg] = Many(tuple(value for value, _ in surplus))
+            pairs = zip(positional, handed, strict=False)
+            given += [(arg.arg, value, source) for arg, (value, source) in pairs]
         for keyword, value in zip(node.keywords, arguments[len(node.args) :], strict=False):
             if keyword.arg is not None:
                 given.append((keyword.arg, value, keyword.value))
@@ -528,6 +528,19 @@ class Functions:
             if isinstance(held, Thing):
                 keys.add(held.key)
         return frozenset(keys)
+
+
+def _spread(node: ast.Call, arguments: list[Value]) -> list[tuple[Value, ast.expr]] | None:
+    """The positional arguments of a call, those of `f(*known)` one by one; None if it is unknown how many there are."""
+    found: list[tuple[Value, ast.expr]] = []
+    for source, value in zip(node.args, arguments, strict=False):
+        if not isinstance(source, ast.Starred):
+            found.append((value, source))
+        elif isinstance(value, Many):
+            found += ((item, source) for item in value.items)
+        else:
+            return None
+    return found
 
 
 def _uses_as_object(fn: Fn, name: str) -> bool:

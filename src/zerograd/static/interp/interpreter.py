@@ -10,6 +10,7 @@ from zerograd.core.events import Event, Site
 from zerograd.core.records import dataclass, field, replace
 from zerograd.explore.flow import Flow
 from zerograd.static.interp.call_graph import CallGraph, KnownCalls
+from zerograd.static.interp.construction_sites import ConstructionSites
 from zerograd.static.interp.emitter import Emitter, Gate
 from zerograd.static.interp.environment import (
     Environment,
@@ -68,8 +69,13 @@ class Interpreter:
         self.evaluator = Evaluator(project.budget, self.env, self.emitter, self._add_handlers)
         self.names = Names(project, self.env, self.evaluator)
         self.classes = Classes(program.classes, self.evaluator)
-        self.graph = CallGraph(project.budget, program.calls, module, self.names, self.classes)
-        self.objects = Objects(self.env, self.known, self.evaluator, self.names, self.classes)
+        sites = ConstructionSites(self.names, program.classes.sites)
+        self.graph = CallGraph(
+            project.budget, program.calls, module, self.names, self.classes, sites
+        )
+        self.objects = Objects(
+            self.env, self.known, self.evaluator, self.names, self.classes, sites
+        )
 
     def _add_handlers(self) -> None:
         from zerograd.static.interp.assignments import Assignments

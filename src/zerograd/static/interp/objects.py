@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice
 
 from zerograd.core.records import dataclass, field, replace
 from zerograd.static.frameworks import registry
 from zerograd.static.frameworks.table import Role
+from zerograd.static.interp.construction_sites import TRAINING, ConstructionSites, Given
 from zerograd.static.interp.environment import Environment, KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.names import Names
@@ -41,6 +43,8 @@ from zerograd.static.read.values import (
     called,
 )
 
+DEEPEST_WRAPPER = 2
+"""Objects in objects that are looked through for a module: `Critic(WithStates(net))`."""
 _HARMLESS_BASES = frozenset(
     {"object", "ABC", "Module", "Generic", "Protocol", "NamedTuple", "Enum", "Exception"}
 )
@@ -58,6 +62,8 @@ class KnownClasses:
     """By class: whether what it inherits unseen leaves gradients alone."""
     members: dict[ast.ClassDef, tuple[list[str], set[str]]] = field(default_factory=dict)
     """By class: its attributes, and what its methods call."""
+    sites: dict[ast.ClassDef, list[Given]] = field(default_factory=dict)
+    """By class: where other files make objects of it."""
 
 
 class Classes:
@@ -198,6 +204,7 @@ def methods_of(klass: Klass) -> Iterator[Fn]:
 
 
 _NONE: frozenset[str] = frozenset()
+_OF_OBJECTS = vocabulary.OBJECT_METHODS
 _EMPTY = (Lit(None), Many(()), KnownDict(()))
 
 
@@ -233,15 +240,19 @@ class Objects:
         evaluator: Evaluator,
         names: Names,
         classes: Classes,
+        sites: ConstructionSites,
     ) -> None:
         self.env = env
         self.known = known
         self.evaluator = evaluator
         self.names = names
         self.classes = classes
+        self.sites = sites
         self.evaluating: set[Key] = set()
         self._made: dict[tuple[Key, ast.expr], Value] = {}
         """By object and call: what the call made when one of its methods was run."""
+        self._handed: dict[tuple[Key, ast.ClassDef], dict[str, Value]] = {}
+        """By object and class: the arguments of its constructor that only other files tell of."""
         self._with_several_optimizers: dict[ast.ClassDef, bool] = {}
         """By class: whether it makes more than one."""
 
@@ -439,7 +450,8 @@ class Objects:
         env[method.args.args[0].arg] = owner
         env.update(self.kept_arguments(owner, klass, method))
         frame = Frame(klass.module, scope=owner.key, env=env, klass=klass, owner=owner)
-        for name, value in _locals_before(klass, method, node):
+        known = klass.module.facts[method].locals
+        for name, value in _locals_before(known, node, node.lineno):
             frame.env[name] = self.made(frame, owner, value)
         value_ = self.made(frame, owner, node)
         if index is None:
@@ -462,12 +474,49 @@ class Objects:
     def kept_arguments(self, owner: Thing, klass: Klass, method: Function) -> dict[str, Value]:
         """Arguments that a method stores, by the attribute that holds each, with the class that it has to have."""
         formal = {arg.arg: arg for arg in parameters(method)}
-        return {
+        held = self.holders(klass, method)
+        kept = {
             name: Thing(
                 owner.key.attribute(attr), klass=self.class_of_argument(klass, method, formal[name])
             )
-            for name, attr in self.holders(klass, method).items()
+            for name, attr in held.items()
         }
+        if method.name == "__init__" and _trains_by(klass, held.values()):
+            if (owner.key, klass.node) not in self._handed:
+                unknown = [name for name, one in kept.items() if one.klass is None]
+                self._handed[owner.key, klass.node] = self._made_elsewhere(
+                    owner, klass, method, unknown
+                )
+            return kept | self._handed[owner.key, klass.node]
+        return dict(kept)
+
+    def _made_elsewhere(
+        self, owner: Thing, klass: Klass, method: Function, names: list[str]
+    ) -> dict[str, Value]:
+        """The objects that a constructor gets, if other files are seen to hand it objects of one class."""
+        found: dict[str, Value] = {}
+        for name in names:
+            given = self.sites.given(klass, method, name)
+            if len(self.sites.classes(given)) == 1:
+                values = (self._evaluated(owner, one) for one in given)
+                known = (one for one in values if isinstance(one, Thing) and one.klass is not None)
+                found.update((name, replace(one, made=False)) for one in islice(known, 1))
+        return found
+
+    def _evaluated(self, owner: Thing, given: Given) -> Value:
+        """What another file hands a constructor."""
+        frame = Frame(given.module, scope=owner.key.item(f"made in line {given.line}"))
+        if given.function is not None:
+            frame.env.update(dict.fromkeys(parameter_names(given.function), NOTHING))
+        known = given.module.facts[given.function or given.module.tree].locals
+        for name, value in _locals_before(known, given.value, given.line):
+            if isinstance(value, ast.Constant) and value.value is None:
+                continue  # what it is where it is not made
+            made = self.made(frame, owner, value)
+            if isinstance(made, Tensor) and given.module.methods.get(name, _NONE) & _OF_OBJECTS:
+                made = Thing(frame.variable(name))
+            frame.env[name] = made
+        return self.made(frame, owner, given.value)
 
     def holders(self, klass: Klass, method: Function) -> dict[str, str]:
         """The attribute that holds each argument which a method stores, itself or in the method of a base."""
@@ -519,6 +568,14 @@ class Objects:
                 base is not None and self.classes.is_visible(base) for base in opened
             )
         return known[klass.node]
+
+    def holds_stepped(self, owner: Value, deep: int = 0) -> bool:
+        """Whether an object of the project keeps a module that an optimizer is known to step, or an object that does."""
+        if not isinstance(owner, Thing) or owner.klass is None or deep > DEEPEST_WRAPPER:
+            return False
+        names, _ = self.classes.members(owner.klass)
+        held = (self.env.heap.get(owner.key.attribute(name), NOTHING) for name in names)
+        return any(self.is_stepped(one) or self.holds_stepped(one, deep + 1) for one in held)
 
     def parts(self, module: Key) -> list[Key]:
         """What a module of the project is seen to build for itself."""
@@ -638,9 +695,11 @@ def _asserted(test: ast.expr, name: str) -> ast.expr | None:
     return asked if isinstance(held, ast.Name) and held.id == name else None
 
 
-def _locals_before(klass: Klass, method: Function, node: ast.expr) -> list[tuple[str, ast.expr]]:
-    """The simple local variables from which an attribute's value is built, directly or not, in order."""
-    known = klass.module.facts[method].locals
+_Locals = Mapping[str, list[tuple[int, int, str, ast.expr]]]
+
+
+def _locals_before(known: _Locals, node: ast.expr, end: int) -> list[tuple[str, ast.expr]]:
+    """The simple local variables from which an expression is built, directly or not, in order."""
     found: dict[str, list[tuple[int, int, str, ast.expr]]] = {}
     todo = [node] if known else []
     while todo:
@@ -648,10 +707,12 @@ def _locals_before(klass: Klass, method: Function, node: ast.expr) -> list[tuple
             if isinstance(inner, ast.Name) and inner.id in known and inner.id not in found:
                 found[inner.id] = known[inner.id]
                 todo += [value for _, _, _, value in known[inner.id]]
-    return [
-        (name, value)
-        for _, line, name, value in sorted(
-            (one for some in found.values() for one in some), key=lambda one: one[0]
-        )
-        if line < node.lineno
-    ]
+    ordered = sorted((one for some in found.values() for one in some), key=lambda one: one[0])
+    return [(name, value) for _, line, name, value in ordered if line < end]
+
+
+def _trains_by(klass: Klass, attrs: Iterable[str]) -> bool:
+    """Whether a class calls a method of such an attribute of its objects which trains: `self.critic.reinforce(loss)`."""
+    names = {f"self.{attr}.{name}" for attr in attrs for name in TRAINING}
+    methods = klass.module.methods_of(klass.node).values()
+    return any(not names.isdisjoint(klass.module.facts[method].calls) for method in methods)

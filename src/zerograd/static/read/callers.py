@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from zerograd.static.frameworks.table import CALLED
@@ -107,6 +107,20 @@ def one_runs_backward(path: str, names: Collection[str]) -> bool:
     return any(not wanted.isdisjoint(_backwards(file)) for file in files)
 
 
+def files_that_call(path: str, name: str) -> list[str]:
+    """The other files of the project that call something of this name, which begins with a capital letter."""
+    own = os.path.abspath(path)
+    wanted = name.encode()
+    return [
+        file for file in _project_files(path) or [] if file != own and wanted in _capitals(file)
+    ]
+
+
+def _capitals(path: str) -> frozenset[bytes]:
+    """The names with a capital letter that a file calls: mostly classes."""
+    return _known_of(_CAPITALS, path, lambda data: frozenset(_CAPITAL.findall(data)))
+
+
 def scales_only_at(path: str) -> tuple[str, int] | None:
     """The first place where the project of a file scales a loss, if it makes gradient scalers and unscales nowhere."""
     makes, first = False, None
@@ -128,15 +142,25 @@ def _backwards(path: str) -> frozenset[bytes]:
     They are few: those of all files are kept, while the pieces of a project with 2,000 files are not. That takes
     a script of such a project from 12 s to 1 s.
     """
+
+    def named(data: bytes) -> frozenset[bytes]:
+        pieces = _functions(data) if b"backward" in data else ()
+        return frozenset(name for name, text in pieces if _BACKWARD.search(text))
+
+    return _known_of(_BACKWARDS, path, named)
+
+
+def _known_of(
+    memory: _Words, path: str, read: Callable[[bytes], frozenset[bytes]]
+) -> frozenset[bytes]:
+    """What is read from the bytes of a file, once for all who ask."""
     try:
         status = os.stat(path)
         stamp = (status.st_mtime_ns, status.st_size)
-        known = _BACKWARDS.get(path)
+        known = memory.get(path)
         if known is None or known[0] != stamp:
-            data = read_bytes(path) if status.st_size <= LARGEST else b""
-            named = _functions(data) if b"backward" in data else ()
-            known = (stamp, frozenset(name for name, text in named if _BACKWARD.search(text)))
-            _BACKWARDS.put(path, known)
+            known = (stamp, read(read_bytes(path) if status.st_size <= LARGEST else b""))
+            memory.put(path, known)
     except (OSError, Unreadable):
         return frozenset()
     return known[1]
@@ -275,7 +299,9 @@ class _Known:
 MOST_KNOWN = 4_000_000
 """Bytes of files whose pieces are kept."""
 _KNOWN: Recent[str, _Known] = Recent(MOST_KNOWN)
-_BACKWARDS: Recent[str, tuple[tuple[int, int], frozenset[bytes]]] = Recent(2 * MOST_FILES)
+_Words = Recent[str, tuple[tuple[int, int], frozenset[bytes]]]
+_BACKWARDS: _Words = Recent(2 * MOST_FILES)
+_CAPITALS: _Words = Recent(2 * MOST_FILES)
 
 
 def _functions(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -308,6 +334,7 @@ def _piece(name: bytes, text: bytes) -> Piece:
 _LINE = re.compile(rb"^([ \t]*)([^\s#)\]}][^\n]*)", re.MULTILINE)
 _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+(\w+)")
 _NAMES = re.compile(rb"(?<=\.)\w+|\w+(?=[ \t]*\()")
+_CAPITAL = re.compile(rb"\b([A-Z]\w*)[ \t]*\(")
 _BACKWARD = re.compile(rb"(?<=\.)backward\b|\bbackward(?=[ \t]*\()")
 _SCALED = re.compile(rb"scaler\w*\.scale\(")
 _HANDED = re.compile(rb"[(,=:\[][ \t\n]*(?:\w+\.)+(\w+)[ \t]*(?:[,)\]}]|$)", re.MULTILINE)

@@ -100,19 +100,24 @@ class Project:
         False if it is not of the project, or cannot be read.
         """
         found = self.resolve(module, dotted)
-        if found is None or found[0].tree.body or self.spoken >= MOST_IMPORTS:
-            return found is not None and bool(found[0].tree.body)
-        path = found[0].path
-        with contextlib.suppress(OSError, Unreadable, RecursionError, MemoryError):
-            opened = self.modules[path] = _indexed(path, from_bytes(read_bytes(path), path))
-            self.spoken += 1
-            self.budget.file -= os.path.getsize(path) // BYTES
+        opened = self.opened(found[0].path) if found is not None else None
+        if found is not None and opened is not None and opened is not found[0]:
             self.resolved = {
                 key: (opened, one[1]) if one is not None and one[0] is found[0] else one
                 for key, one in self.resolved.items()
             }
-            return True
-        return False
+        return opened is not None and bool(opened.tree.body)
+
+    def opened(self, path: str) -> Module | None:
+        """The module in this file, though nothing in it may touch gradients; None if it cannot be used."""
+        path = os.path.abspath(path)
+        module = self.load(path)
+        if module is not None and not module.tree.body and not self.is_full:
+            with contextlib.suppress(OSError, Unreadable, RecursionError, MemoryError):
+                module = self.modules[path] = _indexed(path, from_bytes(read_bytes(path), path))
+                self.spoken += 1
+                self.budget.file -= os.path.getsize(path) // BYTES
+        return module
 
     def _imported(self, path: str, stamp: tuple[str, int, int]) -> Module:
         """The module in a file; an empty one if nothing in the file touches gradients or leads to a step."""
