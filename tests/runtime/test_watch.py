@@ -573,8 +573,8 @@ def test_a_long_run_does_not_grow(steps: int) -> None:
             after = sizes()
         finally:
             tracemalloc.stop()
-    # torch 2.6 keeps up to 20 KB of what its own _foreach_norm returns, in a bare loop, too.
-    own = 20_000 if torch.__version__.startswith(("2.4.", "2.5.", "2.6.")) else 0
+    # Up to 2.9, torch keeps up to 20 KB of what its own _foreach_norm returns, in a bare loop, too.
+    own = 20_000 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10) else 0
     assert after[0] <= before[0] + 4096 + own
     assert after[1] <= before[1]
 
