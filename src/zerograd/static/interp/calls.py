@@ -341,16 +341,16 @@ class Calls:
         forward: Value | None = None
         if callee.klass is not None:
             method = self.objects.attribute(callee, "__call__")
-            if isinstance(method, Fn) and self.graph.touches_gradients(method):
-                return self.functions.call(method, node, arguments)
-            holds = self.objects.holds_stepped(callee)
-            if isinstance(method, Fn) and holds:
-                return self.functions.result(method, node, arguments)
+            if isinstance(method, Fn):
+                if self.graph.touches_gradients(method):
+                    return self.functions.call(method, node, arguments)
+                if self.objects.holds_stepped(callee):
+                    return self.functions.result(method, node, arguments)
             forward = self.objects.attribute(callee, "forward")
             if isinstance(forward, Fn):
                 if self.graph.reaches(forward, "runs_backward", 0):
                     self.functions.call(forward, node, arguments)
-                elif holds or self._is_stepped_in_parts(callee):
+                elif self._is_stepped_in_parts(callee) or self.objects.holds_stepped(callee):
                     return self.functions.result(forward, node, arguments)
         handled = self.frameworks.called(node, role, arguments)
         if handled is not None:
