@@ -154,6 +154,8 @@ class Assignments:
         module, first = self.env.frame.module, first_name(text_of(node.func))
         if first in module.imports and self.objects.names.is_closed(module, first):
             self.objects.names.open(module, first)
+        elif first not in module.imports and first not in module.functions:
+            self.objects.names.open_stars(module)
         fn = self.evaluator.peek(node.func)
         if not isinstance(fn, Fn):
             return node

@@ -140,6 +140,11 @@ class Names:
         found = self._home(module, name)
         return found is not None and bool(found.tree.body)
 
+    def open_stars(self, module: Module) -> None:
+        """Reads the files that a module imports everything from, even if nothing in them touches gradients."""
+        for star in module.stars:
+            self.project.open(module, star)
+
     def is_closed(self, module: Module, name: str) -> bool:
         """Whether an imported name is from a file of the project that was not read."""
         found = self._home(module, name)
