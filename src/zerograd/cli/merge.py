@@ -33,7 +33,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     add_output(output)
     add_exit_zero(output)
-    parser.set_defaults(statistics=False)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -42,6 +42,7 @@ def add_output(group: argparse._ArgumentGroup) -> None:
     """`--format`, `--output` and `--color`."""
     group.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     group.add_argument("--output", metavar="FILE", help="write the report to a file")
+    group.set_defaults(statistics=False)  # only `check` has them
     add_color(group)
 
 

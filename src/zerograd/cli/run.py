@@ -93,7 +93,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     ranks.add_argument(
         "--ranks", metavar="DIR", help="where each rank writes its findings, for zerograd merge"
     )
-    parser.set_defaults(statistics=False)
 
 
 def split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -181,7 +181,7 @@ class EditableCode:
 
     def _owned_above(self, unit: Sequence[ast.stmt], topic: re.Pattern[str] | None) -> int:
         """The first line of a unit, including the comments that are about it alone."""
-        first, last = self.span(unit[0]).line, self.span(unit[-1]).end_line
+        first, last = self._first_and_last(unit)
         top = self._comments_above(first)
         if top == first:
             return first
@@ -225,7 +225,7 @@ class EditableCode:
     def insert_after(self, statement: ast.stmt, *lines: str) -> Edit:
         """Insert lines below a statement; on its line if it shares the line."""
         span = self.span(statement)
-        if not self._has_own_lines(statement):
+        if not self._has_own_lines([statement]):
             return self.edit(Span(*span[2:], *span[2:]), f"; {_one(lines)}")
         at = span.end_line
         column = len(self.lines[at - 1]) + 1
@@ -233,8 +233,13 @@ class EditableCode:
         text = "".join("\n" + f"{indent}{line}".rstrip() for line in lines)
         return self.edit(Span(at, column, at, column), text)
 
-    def _has_own_lines(self, statement: ast.stmt) -> bool:
-        return self.starts_line(statement) and self.ends_line(statement)
+    def _has_own_lines(self, unit: Sequence[ast.stmt]) -> bool:
+        """Whether nothing but comments shares the lines of some statements."""
+        return self.starts_line(unit[0]) and self.ends_line(unit[-1])
+
+    def _first_and_last(self, unit: Sequence[ast.stmt]) -> tuple[int, int]:
+        """The first and the last line of some statements."""
+        return self.span(unit[0]).line, self.span(unit[-1]).end_line
 
     def delete(self, unit: Sequence[ast.stmt], topic: re.Pattern[str] | None = None) -> Edit:
         """Delete consecutive statements of a block."""
@@ -242,7 +247,7 @@ class EditableCode:
         if len(unit) == len(block):
             raise Refused("the block would be empty")
         start, end = self.span(unit[0]), self.span(unit[-1])
-        if self.starts_line(unit[0]) and self.ends_line(unit[-1]):
+        if self._has_own_lines(unit):
             return self.edit(Span(self._owned_above(unit, topic), 1, end.end_line + 1, 1), "")
         number = block.index(unit[-1]) + 1
         if number < len(block) and self.span(block[number]).line == end.end_line:
@@ -267,14 +272,13 @@ class EditableCode:
         self, unit: Sequence[ast.stmt], topic: re.Pattern[str] | None = None, more: str = ""
     ) -> list[str]:
         """The lines of some statements without their indentation, each after the prefix `more`."""
-        if not (self.starts_line(unit[0]) and self.ends_line(unit[-1])):
-            if len(unit) > 1 or isinstance(unit[0], (ast.If, ast.For, ast.With)):
-                raise Refused("a statement shares its line with others")
+        if not self._has_own_lines(unit):
             span = self.span(unit[0])
-            if span.line != span.end_line:
+            block = len(unit) > 1 or isinstance(unit[0], (ast.If, ast.For, ast.With))
+            if block or span.line != span.end_line:
                 raise Refused("a statement shares its line with others")
             return [more + self.lines[span.line - 1][span.column - 1 : span.end_column - 1]]
-        first, last = self.span(unit[0]).line, self.span(unit[-1]).end_line
+        first, last = self._first_and_last(unit)
         indent = self._indent(first)
         fixed = set(self._inside_strings(unit))
         found = []
@@ -294,9 +298,9 @@ class EditableCode:
 
     def wrap(self, unit: Sequence[ast.stmt], test: str) -> Edit:
         """Wrap statements in an `if`."""
-        if not (self.starts_line(unit[0]) and self.ends_line(unit[-1])):
+        if not self._has_own_lines(unit):
             raise Refused("a statement shares its line with others")
-        first, last = self.span(unit[0]).line, self.span(unit[-1]).end_line
+        first, last = self._first_and_last(unit)
         indent = self._indent(first)
         lines = self.taken(unit, None, self.level(unit[0]))[first - self._owned_above(unit, None) :]
         text = "\n".join(f"{indent}{line}" if line else "" for line in [f"if {test}:", *lines])

@@ -44,7 +44,7 @@ def render(report: Report, *, color: bool = False, summed: bool = True) -> str:
     if report.errors:
         blocks.append("\n".join(_problem(one, paint) for one in report.errors))
     if report.skipped:
-        blocks.append("\n".join(_skipped(one, paint) for one in report.skipped))
+        blocks.append("\n".join(_problem(one, paint, "skipped", "dim") for one in report.skipped))
     if report.watched is not None and report.watched.lost:
         blocks.append("\n".join(_row(*row, paint) for row in _stopped(report.watched)))
     if report.lists_loops and report.loops:
@@ -122,14 +122,9 @@ def problem(problem: Problem, *, color: bool = False) -> str:
     return _problem(problem, colored if color else plain)
 
 
-def _problem(problem: Problem, paint: Paint) -> str:
+def _problem(problem: Problem, paint: Paint, kind: str = "problem", style: str = "error") -> str:
     place = paint("bold", where_problem(problem))
-    return f"{place}  {paint('error', 'problem')}  {visible(problem.message)}"
-
-
-def _skipped(problem: Problem, paint: Paint) -> str:
-    place = paint("bold", where_problem(problem))
-    return f"{place}  {paint('dim', 'skipped')}  {visible(problem.message)}"
+    return f"{place}  {paint(style, kind)}  {visible(problem.message)}"
 
 
 def summary(report: Report) -> str:

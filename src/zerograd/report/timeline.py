@@ -291,9 +291,7 @@ class Timeline:
             starts, marks = self.motifs[motif]
             last = self.marks[marks[-1][0]]
             found = self._numbered(last._replace(findings=(*last.findings, finding)))
-            new = Motif(starts, (*marks[:-1], (found, marks[-1][1])))
-            known = self._motif_of.get(new)
-            return self._new_motif(new) if known is None else known
+            return self._motif(Motif(starts, (*marks[:-1], (found, marks[-1][1]))))
 
         self.runs.change(is_step, first, marked)
 
@@ -318,22 +316,22 @@ class Timeline:
     def _close(self) -> None:
         """A tick has ended."""
         marks = self._now if len(self._now) <= LONGEST_MOTIF else _shortened(self._now)
-        motif = Motif(self._starts, tuple((number, times) for number, times in marks))
-        number = self._motif_of.get(motif)
-        if number is None:
-            number = self._new_motif(motif)
+        number = self._motif(Motif(self._starts, tuple((mark, times) for mark, times in marks)))
         self.runs.add(number, self._worth[number])
         self._now = []
         self._starts = tuple(self._states)
 
-    def _new_motif(self, motif: Motif) -> int:
+    def _motif(self, motif: Motif) -> int:
+        """The number of a motif."""
+        known = self._motif_of.get(motif)
+        if known is not None:
+            return known
         if len(self.motifs) >= MOST_MOTIFS:
             # Too many kinds of ticks: of this one only the end is kept.
             last = self.marks[motif.marks[-1][0]]
             small = Motif((), ((self._numbered(last._replace(site=-1)), 1),))
             if small != motif:
-                known = self._motif_of.get(small)
-                return self._new_motif(small) if known is None else known
+                return self._motif(small)
         number = self._motif_of[motif] = len(self.motifs)
         self.motifs.append(motif)
         self._worth.append(self._worth_of(motif))

@@ -131,9 +131,13 @@ class _Server(LanguageServer):
     def check_soon(self, key: str, delay: float = DEBOUNCE) -> None:
         """Check a text when nobody has changed it for a while."""
         self.forget_requests()
+        self.stop_timer(key)
+        self.timers[key] = asyncio.get_running_loop().call_later(delay, self.check, key)
+
+    def stop_timer(self, key: str) -> None:
+        """Do not check a text after all."""
         if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
-        self.timers[key] = asyncio.get_running_loop().call_later(delay, self.check, key)
 
     def forget_requests(self) -> None:
         """Let go of finished notifications, which pygls keeps for ever."""
@@ -228,8 +232,7 @@ class _Server(LanguageServer):
 
     def close(self, key: str, documents: list[str]) -> None:
         """Forget a file or notebook, and take its diagnostics back."""
-        if (timer := self.timers.pop(key, None)) is not None:
-            timer.cancel()
+        self.stop_timer(key)
         self.jobs.drop(("check", key))
         if (entry := self.open.pop(key, None)) is not None:
             self.checker.forget(entry.checked.text.path)

@@ -397,7 +397,7 @@ def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
     for inner, _ in graph.callees(fn.module, facts, None, 0):
         if inner.klass is not None and inner.klass.node.name in facts.called:
             made.setdefault(inner.klass.node, []).append(inner)
-        if steps and not _called_in_loops(inner).isdisjoint(_parameters_of(inner)):
+        if steps and not _called_in_loops(inner).isdisjoint(parameter_names(inner.node)):
             found.append(inner)
     if len(made) < 2:
         return found
@@ -417,10 +417,6 @@ def _hands_on(fn: Fn, graph: CallGraph) -> list[Fn]:
         ):
             found += [method for method in methods if _called_in_loops(method)]
     return found
-
-
-def _parameters_of(fn: Fn) -> set[str]:
-    return set(parameter_names(fn.node))
 
 
 def _is_wrapper(method: Fn) -> bool:
