@@ -75,8 +75,8 @@ def decides_only_whether(
 ) -> bool:
     """Whether a test only decides whether the wrong code runs at all.
 
-    An invariant test does where it encloses a reported call; any other one where it encloses a loop that
-    goes wrong by itself, with all the places that are cited.
+    An invariant test does if it encloses a reported call. Any other test does if it encloses a loop that goes wrong
+    by itself: all cited places are in it.
     """
     if invariant:
         return any(not reported.isdisjoint(_sites(part)) for part in enclosed)

@@ -284,9 +284,8 @@ class Session:
             self._live.stop()
         worker = self._started and not self._process.leads and self._watch.idle
         if self._closed or (worker and not self._process.opened):
-            return RunOutcome(
-                ended.code, ended.interrupted, leads=False
-            )  # this process did not train
+            # This process did not train.
+            return RunOutcome(ended.code, ended.interrupted, leads=False)
         reported = self._early is not None and not self._options.ends and self._is_alone
         report = self._early or self._stopped(ended)
         self._process.ended(report, clean=ended.clean)
@@ -307,14 +306,17 @@ class Session:
                 f" zerograd merge {self._process.directory}\n"
             )
         self._leave()
-        code = ended.code
         # A launcher stops the remaining ranks when one ends with an error.
-        if code & 0xFF == 0 and complete:
-            failed = not self._options.exit_zero and fails(report, self._selection)
-            code = COULD_NOT if report.errors else int(failed)
-            if failed and self._process.identity.one_of_many:
-                self._console.write(_VERDICT)
+        judged = ended.code & 0xFF == 0 and complete
+        code = self._verdict(report) if judged else ended.code
         return RunOutcome(code, ended.interrupted, recordings=self._recordings())
+
+    def _verdict(self, report: Report) -> int:
+        """The exit code of a program that has ended without an error of its own."""
+        failed = not self._options.exit_zero and fails(report, self._selection)
+        if failed and self._process.identity.one_of_many:
+            self._console.write(_VERDICT)
+        return COULD_NOT if report.errors else int(failed)
 
     def _recordings(self) -> tuple[str, ...]:
         if self._recorder is None or self._options.record is None:

@@ -217,7 +217,7 @@ class Timeline:
         return number
 
     def add(self, subject: str, event: Event, grads: Grads, findings: tuple[int, ...] = ()) -> None:
-        """One event, what it leaves behind, and the numbers of what is found at it."""
+        """One event, the state of the gradients after it, and the numbers of its findings."""
         lane = self._lane_of.get(subject, -1)
         if lane < 0:
             lane = self.lane(subject)

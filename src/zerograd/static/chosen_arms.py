@@ -23,7 +23,7 @@ Facts = dict[Variable | Fact, Value]
 
 
 def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
-    """The flow without the arms that run instead of the one that steps an optimizer, and the optimizers that are gone with them."""
+    """The flow in which settings are chosen so that an optimizer is stepped; and the optimizers that no arm left over steps."""
     counts = _steps(flow)
     if len(counts) < 2:
         return flow, set()

@@ -86,7 +86,7 @@ class Doubts:
         return "gradients are used by hand" if self.is_by_hand(violation) else ""
 
     def other_clear(self, violation: Violation, subject: SubjectKeys, flow: Flow) -> str:
-        """A clear that runs where one is missed, and of which it is not known that it clears something else."""
+        """A clear that runs where a clear is missed, and that may clear this subject, too."""
         used = violation.notes[0].site if violation.notes else None
         for act in _between(used, violation.site, flow) if used is not None else ():
             if not isinstance(act.event, Zero) or act.event.site in self.own_clears:

@@ -139,7 +139,7 @@ def _methods_beside(facts: Facts, module: Module) -> list[Facts]:
 
 
 def _is_optimizer(text: str, module: Module) -> bool:
-    """Whether a dotted name is that of an optimizer of torch, or of what chooses one of them."""
+    """Whether a dotted name is that of an optimizer of torch, or `getattr`, which may choose one."""
     name = _dotted(text, module)
     if not name.startswith("torch.optim.") or "lr_scheduler" in name or "swa_utils" in name:
         return name == "getattr"

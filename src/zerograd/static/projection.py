@@ -71,9 +71,9 @@ class View:
         return self.project(flow, _needed(flow, skeleton)) or EMPTY
 
     def every_nth(self, flow: Flow) -> frozenset[Site]:
-        """The tests under which a subject is stepped that each batch clears, while another one is stepped in each.
+        """The counting tests that close no window: they only decide whether it is the subject's turn.
 
-        Or while another one is stepped where this one is not: they take turns.
+        Each batch clears the subject, and another subject is stepped in each batch, or where this one is not.
         """
         found: set[Site] = set()
         for loop in walk(flow) if self.acts.others else ():
@@ -262,9 +262,9 @@ def _in_iteration(flow: Flow, arms: _Arms) -> Iterator[tuple[Act, _Arms]]:
 
 
 def _withheld(arm: Flow | None, other: Flow | None) -> Flow | None:
-    """The arm; a clear in it has an excuse if the program drops a batch on purpose.
+    """The arm, in which a clear has an excuse if it drops a batch on purpose.
 
-    The arm does nothing else, or it begins with the clear and leaves while the other arm goes on.
+    It does if the arm contains nothing else, or if the arm leaves after the clear while the other arm goes on.
     """
     items = arm.items if isinstance(arm, Seq) else [arm]
     clear = items[0] if items else None

@@ -222,7 +222,7 @@ class Roots:
         return self._right.is_right(fn) and not self._is_overridden(fn, caller)
 
     def _is_overridden(self, fn: Fn, caller: Fn) -> bool:
-        """Whether an object of the caller's class, or one that it makes, has other methods than this one calls."""
+        """Whether the caller's class, or a class whose objects it makes, overrides a method that this function calls."""
         scout = self.program.scout
         if fn.klass is None:
             return False
@@ -478,7 +478,7 @@ def _feeds_driver(fn: Fn) -> bool:
 
 
 def _handed_to_drivers(module: Module) -> set[str]:
-    """The functions that a file hands to what calls them once for every batch, or that make what it hands over.
+    """The functions of a file that a framework calls once for every batch, and those that make such functions.
 
     `Engine(update)`, `Engine(self.update)`, `Engine(make_update(model))`
     """

@@ -1,7 +1,7 @@
 """What each act of a flow is to one subject: an event of its gradients, or nothing.
 
-An act that must reach the subject can break a rule; an act that only may reach it can only excuse. A subject is what
-one optimizer steps (or one module of several that it steps), or a leaf that is stepped by hand.
+An act that must reach the subject can break a rule; an act that only may reach it can only excuse. A subject is all
+that one optimizer steps, or one of several modules that it steps, or a leaf that is stepped by hand.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def leaves(flow: Flow, fresh: set[Key], stepped: list[SubjectKeys]) -> list[Subj
 def parts(subject: SubjectKeys, flow: Flow) -> list[SubjectKeys]:
     """A subject that steps several modules is looked at one module at a time.
 
-    A module that nothing is done to, beside one that losses run through, is another name of that one, or unused.
+    If losses run through one module and nothing is done to another, the other is a second name of the first, or unused.
     """
     if subject.params is None or not 1 < len(subject.params) <= MOST_PARTS:
         return [subject]

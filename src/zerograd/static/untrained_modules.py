@@ -248,7 +248,7 @@ class _Uses:
                 yield self.event(new, new, Untrained(name, self.site(made), replaced=True))
 
     def gives(self, statement: ast.AST, name: str) -> bool:
-        """Whether a statement gives a name an object that is made in it, and not of what it was."""
+        """Whether a statement gives a name a new object, which is not made of what the name held before."""
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
             return False
         targets = [one.id for one in statement.targets if isinstance(one, ast.Name)]

@@ -85,9 +85,9 @@ def _search_path(here: str) -> list[str]:
 
 
 def project_folders(path: str) -> list[str]:
-    """The folders that may be the project's, of a file that is part of it: the most likely one first.
+    """The folders that may be the project of a file, the most likely one first.
 
-    Where nothing marks it, it is the topmost folder, from the file upwards, that holds code or says what it is.
+    A project that nothing marks begins at the topmost folder around the file that holds code or says what it is.
     """
     here = os.path.dirname(os.path.abspath(path))
     for folder in _search_path(here):

@@ -168,7 +168,7 @@ class Module:
         )
 
     def is_misspelt(self, name: str) -> bool:
-        """Whether the file steps a name that it gives no value, while it clears an optimizer that has one."""
+        """Whether the file gives this name no value and steps it, while it clears an optimizer under another name."""
         if self.stars or name in self.bound or "zero_grad" in self.methods.get(name, ()):
             return False
         return self.clears_an_optimizer
