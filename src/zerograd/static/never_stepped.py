@@ -39,6 +39,8 @@ _READS = frozenset(
     {"zero_grad", "state_dict", "load_state_dict", "param_groups", "add_param_group", "defaults", "state"}
 )  # fmt: skip
 """What an optimizer can be asked for without a step."""
+_PHASE = frozenset({"zero_grad", "backward", "manual_backward", "step", "backward_step"})
+"""Calls that begin or end what one optimizer does in an iteration."""
 _ITEMS = frozenset({"values", "items", "keys", "get"})
 _SAME_ITEMS = frozenset({"enumerate", "zip", "list", "tuple", "reversed", "iter"})
 """Calls that give the optimizers of a collection."""
@@ -437,18 +439,27 @@ class _Followed:
             self.follow(call)
         elif name == "append" and isinstance(call.func, ast.Attribute):
             self.store(call.func.value)
-        elif text in module.functions:
-            self.enter(module.functions[text], call, value, keyword, 0)
+        elif (function := self.inner(call, text) or module.functions.get(text)) is not None:
+            self.enter(function, call, value, keyword, 0)
         elif text in module.classes:
             self.construct(module.classes[text], call, value, keyword)
         elif owner == "self" and (method := self.method(call, name)) is not None:
             self.enter(method, call, value, keyword, 1)
         elif not (self.is_scheduler(text) or _LOOKS.search(name)):
-            function = self.imported(text)
-            if function is None or not _only_reads(
-                function, _bound(function, call, value, keyword)
+            imported = self.imported(text)
+            if imported is None or not _only_reads(
+                imported, _bound(imported, call, value, keyword)
             ):
                 raise _Used
+
+    def inner(self, call: ast.Call, name: str) -> Function | None:
+        """The function that a call means, if it is defined in one of the functions around the call."""
+        for outer in self.file.nodes.around(call):
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for node in outer.body:
+                    if isinstance(node, ast.FunctionDef) and node.name == name:
+                        return node
+        return None
 
     def imported(self, text: str) -> Function | None:
         """The function of another file of the project that a call means."""
@@ -524,7 +535,7 @@ class _Followed:
         # If another optimizer is stepped there, the gradients may be its own.
         steps = [one for one in file.nodes.attributes.get("step", ()) if file.is_stepped(one)]
         if any(self.is_in(one, homes) for one in steps):
-            return self.filling_of_its_own(homes)
+            return self.filling_of_its_own(homes) or self.filling_after_clear()
         fillings = [one for one in file.fillings() if self.is_in(one, homes)]
         fillings.sort(key=lambda one: getattr(one, "lineno", 0))
         least = 1 if self.clears or self.clears_or_clips(homes) else 2
@@ -570,6 +581,26 @@ class _Followed:
                 if found is not None and self.is_repeated(found, 1):
                     return found
         return None
+
+    def filling_after_clear(self) -> ast.AST | None:
+        """A backward in a loop that the optimizer is cleared for: nothing else is cleared or stepped between them."""
+        for clear in self.clears:
+            for one in self.after(clear):
+                called = [call for call in calls_in(one) if called_name(call) in _PHASE]
+                if called and isinstance(one, ast.Expr) and called[0] is one.value:
+                    if called_name(called[0]) == "backward" and self.is_repeated(one, 1):
+                        return called[0]
+                if called:
+                    break
+        return None
+
+    def after(self, clear: ast.AST) -> list[ast.stmt]:
+        """The statements after a clear, in its block."""
+        statement = self.file.nodes.above[clear]
+        block = self.file.nodes.above[statement]
+        body: list[ast.stmt] = getattr(block, "body", [])
+        at = next((at for at, one in enumerate(body) if one is statement), len(body))
+        return body[at + 1 :]
 
     def is_public(self, slot: _Slot) -> bool:
         return slot.is_attribute and not slot.name.startswith("_")
