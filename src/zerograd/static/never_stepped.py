@@ -583,15 +583,18 @@ class _Followed:
         return None
 
     def filling_after_clear(self) -> ast.AST | None:
-        """A backward in a loop that the optimizer is cleared for: nothing else is cleared or stepped between them."""
+        """A backward in a loop that the optimizer is cleared for, and that no other optimizer's step follows."""
         for clear in self.clears:
-            for one in self.after(clear):
-                called = [call for call in calls_in(one) if called_name(call) in _PHASE]
-                if called and isinstance(one, ast.Expr) and called[0] is one.value:
-                    if called_name(called[0]) == "backward" and self.is_repeated(one, 1):
-                        return called[0]
-                if called:
-                    break
+            phase = [
+                call
+                for one in self.after(clear)
+                for call in sorted(calls_in(one), key=lambda call: call.lineno)
+                if called_name(call) in _PHASE
+            ]
+            names = [called_name(call) for call in phase[:2]]
+            if names[:1] == ["backward"] and names[1:] != ["step"]:
+                if self.is_repeated(phase[0], 1):
+                    return phase[0]
         return None
 
     def after(self, clear: ast.AST) -> list[ast.stmt]:
