@@ -209,6 +209,11 @@ class Functions:
                 ):
                     self.call(fn, node, arguments, force=True)
                 break
+        else:
+            # A record: losses run through it to what computed its fields.
+            fields = {one for argument in arguments for part in roots(argument) for one in part}
+            inner = (self.known.holds.get(one, ()) for one in fields)
+            self.known.holds[key] = fields.union(*inner)
         for argument in arguments:
             self.known.hand_on(argument)
         return thing
@@ -269,6 +274,8 @@ class Functions:
             self.nesting.call_sites.pop()
         if self.activations.answer is not None:
             self.nesting.answers[node] = self.activations.answer
+        if isinstance(returned, Origin):
+            return returned  # a class, of which the caller makes an object
         if not is_object(returned) and vocabulary.role_of_call(fn.name) is Role.OPTIMIZER:
             # It looks its class up in a table: `REGISTRY[name](params)`.
             made = self.constructors.make(node, fn.name, Role.OPTIMIZER, arguments)

@@ -362,6 +362,12 @@ def then(value: Value, done: str) -> Value:
     return replace(value, calls=frozenset(calls))
 
 
+def _is_optimizer_class(value: Origin) -> bool:
+    """Whether a name from outside is that of one of torch's optimizers."""
+    module, _, name = value.name.rpartition(".")
+    return module == "torch.optim" and name[:1].isupper()
+
+
 def join(values: list[Value]) -> Value:
     """What a variable holds that two paths have given values to."""
     values = [value for value in values if value != Lit(None)] or values[:1]
@@ -370,6 +376,8 @@ def join(values: list[Value]) -> Value:
     first = values[0]
     if all(value == first for value in values):
         return first
+    if all(isinstance(value, Origin) and _is_optimizer_class(value) for value in values):
+        return first  # `Adam if fast else SGD`: what is made of it is stepped all the same
     manys = [value for value in values if isinstance(value, Many)]
     if len(values) == 2 and len(manys) == 1 and manys[0].items == (values[values[0] == manys[0]],):
         return replace(manys[0], wrapped=True)  # `if not isinstance(nets, list): nets = [nets]`
