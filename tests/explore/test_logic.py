@@ -208,7 +208,7 @@ def test_a_value_that_is_said_with_little_known_is_python_s(
 def test_what_one_test_taught_holds_of_every_other(first: Expr, second: Expr, world: World) -> None:
     if runs(world, first) and runs(world, second):
         known = dict(logic.facts(first, bool(world.of(first))))
-        truth = logic.truth_of(second, known)  # type: ignore[arg-type]
+        truth = logic.truth_of(second, known)
         assert truth is None or truth is bool(world.of(second))
 
 
@@ -218,8 +218,8 @@ def test_a_test_agrees_with_itself(expr: Expr, world: World) -> None:
     if runs(world, expr) and logic.truth_of(expr, {}) is None:
         truth = bool(world.of(expr))
         known = dict(logic.facts(expr, truth))
-        assert logic.truth_of(expr, known) is truth  # type: ignore[arg-type]
-        assert logic.truth_of(Op("not", (expr,)), known) is not truth  # type: ignore[arg-type]
+        assert logic.truth_of(expr, known) is truth
+        assert logic.truth_of(Op("not", (expr,)), known) is not truth
 
 
 @many
@@ -257,10 +257,10 @@ def test_unknown_parts_are_left_aside() -> None:
 )
 def test_that_something_is_true_does_not_say_which_number_it_is(expr: Expr) -> None:
     known = dict(logic.facts(expr, True))
-    assert logic.truth_of(expr, known) is True  # type: ignore[arg-type]
+    assert logic.truth_of(expr, known) is True
     for number in (1, 2):
         test = Op("==", (expr, Const(number)))
-        assert logic.truth_of(test, known) is None  # type: ignore[arg-type]
+        assert logic.truth_of(test, known) is None
 
 
 # Facts and assignments
@@ -279,7 +279,15 @@ def test_all_parts_of_a_true_and_are_true_and_of_a_false_or_false() -> None:
     assert logic.facts(Op("and", (a, b)), True) == printed
     assert logic.facts(Op("or", (a, b)), False) == [(fact, False) for fact, _ in printed]
     (whole,) = logic.facts(Op("and", (a, b)), False)
+    assert isinstance(whole[0], Fact)
     assert whole[0].reads == {a, Name("b")}
+
+
+def test_what_equals_a_text_equals_no_other() -> None:
+    mode = Name("mode")
+    one, other = (Op("==", (mode, Const(text))) for text in ("a", "b"))
+    assert logic.truth_of(other, dict(logic.facts(one, True))) is False
+    assert logic.truth_of(other, dict(logic.facts(one, False))) is None
 
 
 @many

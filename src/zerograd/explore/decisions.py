@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from zerograd.core.automaton import Node
-from zerograd.explore.logic import Fact, Known
+from zerograd.explore.logic import Known
 
 MOST_DECISIONS = 3
 """The greatest weight of a path that is followed, without what decides whether a loop runs at all."""
@@ -144,9 +144,9 @@ def opposite(decision: Decision) -> Decision:
 
 def join(
     then: Configurations,
-    learned_then: frozenset[tuple[Fact, bool]],
+    learned_then: Known,
     orelse: Configurations,
-    learned_else: frozenset[tuple[Fact, bool]],
+    learned_else: Known,
 ) -> Configurations:
     """Merges two arms; where both end in the same state, the test is forgotten."""
     out: Configurations = {}

@@ -70,7 +70,7 @@ DEEPER = (MOST_DECISIONS, 2 * MOST_DECISIONS, 4 * MOST_DECISIONS)
 MOST_DEEPER = 4_000
 """How many configurations a search with more decisions may go through: where one helps, it has few."""
 ROUNDS = 60
-Learned = list[tuple[Fact, bool]]
+Learned = list[tuple[Variable | Fact, Value]]
 Question = tuple[Expr, str, tuple[int, ...], bool | None, tuple[Learned, Learned]]
 """What is left of a test, its text and scope, its outcome in a healthy run, and the facts that
 follow from either outcome."""
@@ -276,7 +276,8 @@ class _Exploration:
 
     def branch(self, alt: Alt, entry: Configurations) -> Configurations:
         arms: tuple[Configurations, Configurations] = ({}, {})
-        learned: tuple[set[tuple[Fact, bool]], set[tuple[Fact, bool]]] = (set(), set())
+        learned: tuple[set[tuple[Variable | Fact, Value]], set[tuple[Variable | Fact, Value]]]
+        learned = (set(), set())
         for (state, known), paths in entry.items():
             answer = _answer(alt, known, self.window is not None)
             if isinstance(answer, bool):

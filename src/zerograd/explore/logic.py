@@ -392,8 +392,8 @@ def _healthy_flag(name: str) -> bool | None:
     return said.pop() if len(said) == 1 and rest <= _FILLS else None
 
 
-def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
-    """The facts that follow from the outcome of a test."""
+def facts(expr: Expr, truth: bool) -> list[tuple[Variable | Fact, Value]]:
+    """What follows from the outcome of a test: facts, and which text a variable holds that equals one."""
     if isinstance(expr, Op) and expr.op == "not":
         return facts(expr.args[0], not truth)
     if isinstance(expr, Op) and expr.op in ("and", "or"):
@@ -402,7 +402,12 @@ def facts(expr: Expr, truth: bool) -> list[tuple[Fact, bool]]:
         return [fact for arg in expr.args for fact in facts(arg, truth)]
     if isinstance(expr, Const) or not stable(expr):
         return []
-    return [(fact_of(expr), truth is not _is_opposite(expr))]
+    found: list[tuple[Variable | Fact, Value]] = [(fact_of(expr), truth is not _is_opposite(expr))]
+    if truth and isinstance(expr, Op) and expr.op == "==":
+        held, text = expr.args
+        if isinstance(held, Variable) and isinstance(text, Const) and isinstance(text.value, str):
+            found.append((held, text.value))
+    return found
 
 
 def assigned(known: Known, variable: Variable) -> Known:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zerograd.core.late_pattern import pattern
 from zerograd.core.records import replace
 from zerograd.explore.logic import (
+    MOST_OPERANDS,
     UNKNOWN,
     Const,
     Expr,
@@ -302,14 +303,29 @@ class Conditions:
         pairs = [self._in_last_iteration(one) if isinstance(one, Op) else one for one in pairs]
         return pairs[0] if len(pairs) == 1 else Op("and", tuple(pairs), text_of(node))
 
-    def _membership(self, item: ast.expr, op: ast.cmpop, collection: ast.expr) -> Const | None:
-        """`name in names`, for a literal and a collection of literals; an empty one may be filled later."""
+    def _membership(self, item: ast.expr, op: ast.cmpop, collection: ast.expr) -> Expr | None:
+        """`name in names`, for a literal or a variable and a collection of literals; an empty one may be filled later.
+
+        A variable that is one of a few texts equals one of them: `mode in ("a", "b")`.
+        """
         wanted, held = self.evaluator.peek(item), self.evaluator.peek(collection)
-        if not isinstance(wanted, Lit) or not isinstance(held, Many) or not held.items:
+        if not isinstance(held, Many) or not held.items:
             return None
-        if not all(isinstance(one, Lit) for one in held.items):
+        literals = [one for one in held.items if isinstance(one, Lit)]
+        if len(literals) < len(held.items):
             return None
-        return Const((wanted in held.items) is isinstance(op, ast.In))
+        if isinstance(wanted, Lit):
+            return Const((wanted in literals) is isinstance(op, ast.In))
+        asked = self.expression(item)
+        few = len(literals) <= MOST_OPERANDS and all(isinstance(one.value, str) for one in literals)
+        if not isinstance(asked, Variable) or not few:
+            return None
+        name = text_of(item)
+        equal = tuple(
+            Op("==", (asked, Const(one.value)), f"{name} == {one.value!r}") for one in literals
+        )
+        found = Op("or", equal, f"{name} in {text_of(collection)}")
+        return found if isinstance(op, ast.In) else Op("not", (found,), "")
 
     def _name(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Expr:
         if isinstance(node, ast.Attribute) and node.attr == "requires_grad":
