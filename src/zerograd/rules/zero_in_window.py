@@ -1,7 +1,8 @@
 """A clear in the loop drops part of the window that the accumulation guard keeps open.
 
 Gradient accumulation adds several micro-batches before one step. A clear on every micro-batch drops all
-but the last one: the step uses one micro-batch, scaled as one of N.
+but the last one: the step uses one micro-batch, scaled as one of N. A watched run reports it after eight
+windows that lost the same, also if they are cleared by hand and the source shows the guard.
 
 Fix: safe. The clear is moved under the guard, after the step. Unsafe if the loop skips batches.
 
