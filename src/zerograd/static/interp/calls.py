@@ -345,13 +345,13 @@ class Calls:
                 if self.graph.touches_gradients(method):
                     return self.functions.call(method, node, arguments)
                 if self.objects.holds_stepped(callee):
-                    return self.functions.result(method, node, arguments)
+                    return _through(callee, self.functions.result(method, node, arguments))
             forward = self.objects.attribute(callee, "forward")
             if isinstance(forward, Fn):
                 if self.graph.reaches(forward, "runs_backward", 0):
                     self.functions.call(forward, node, arguments)
                 elif self._is_stepped_in_parts(callee) or self.objects.holds_stepped(callee):
-                    return self.functions.result(forward, node, arguments)
+                    return _through(callee, self.functions.result(forward, node, arguments))
         handled = self.frameworks.called(node, role, arguments)
         if handled is not None:
             return handled
@@ -390,3 +390,13 @@ def _table_method(func: ast.Attribute, owner: KnownDict, arguments: list[Value])
         found = [value for name, value in owner.items if name == arguments[0].value]
         return found[0] if found else NOTHING
     return NOTHING
+
+
+def _through(module: Thing, result: Value) -> Value:
+    """What a call of a module gives back: where none of its parts is seen to compute it, one of them may."""
+    if not isinstance(result, Tensor):
+        return result
+    seen = result.roots | result.maybe | result.cut
+    if any(root.is_inside(module.key) for root in seen):
+        return result
+    return replace(result, maybe=result.maybe | {module.key})
