@@ -332,9 +332,12 @@ class StepAndClear:
             return False
         if not subject.whole or subject.covers or subject.overlaps or self._sync.active:
             return False  # they may be in another form, or another optimizer or rank has them
-        if subject.probe.param.grad is None:
+        grad = subject.probe.param.grad
+        if grad is None:
             return not holding(subject.params)
-        return subject.last_backward.held and not any_holds(subject.params)
+        if not subject.last_backward.held or begins_with_a_number(grad):
+            return False
+        return not any_holds(subject.params)
 
     def _with_lost(self, subject: Subject, event: Step) -> Step:
         """The event of a step whose gradients are gone, with the backward if that is no accident."""
