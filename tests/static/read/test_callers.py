@@ -70,3 +70,18 @@ def test_of_a_large_project_nothing_is_known(
     path = project(tmp_path, main="pass\n")
     monkeypatch.setattr(callers, "MOST_FILES", 2)
     assert asked(path)
+
+
+def test_of_a_large_project_the_part_around_a_file_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path, main="pass\n")
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "base.py").write_text("class Base:\n    def before_step(self):\n        pass\n")
+    assert callers.first_that_clears(str(part / "base.py"), {"before_step"}) == ""
+    (part / "ours.py").write_text(
+        "class Ours:\n    def before_step(self):\n        self.opt.zero_grad()\n"
+    )
+    monkeypatch.setattr(callers, "MOST_FILES", 2)
+    assert callers.first_that_clears(str(part / "base.py"), {"before_step"}) == "before_step"

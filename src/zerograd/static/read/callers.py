@@ -19,7 +19,7 @@ from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Unreadable
 
 MOST_FILES = 3_000
-"""Files of a project that are looked at; of a larger one nothing is known."""
+"""Files of a project that are looked at; of a larger one, the largest part around a file that is not larger."""
 LARGEST = 400_000
 """Bytes of a file that is looked at."""
 SMALL = 20_000
@@ -45,8 +45,8 @@ def may_be_cleared(path: str, names: Collection[str], followed: Collection[str])
 
     `followed` are the functions of the file at `path` whose effects are known.
     """
-    files = _project_files(path)
-    if files is None:
+    files, whole = _project_files(path)
+    if not whole:
         return True
     own = os.path.abspath(path)
     known = {one.encode() for one in followed}
@@ -92,7 +92,7 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
     anyone = CALLED in names
     if not wanted and not anyone:
         return ""
-    files = _project_files(path) or []
+    files, _ = _project_files(path)
     clearing = {one.name for file in files for one in _pieces(file) if one.clears} - {b""}
     found = clearing & wanted
     if anyone and (clearing := clearing - _COMMON | clearing & {CALLED.encode()}):
@@ -103,7 +103,7 @@ def first_that_clears(path: str, names: Collection[str]) -> str:
 def one_runs_backward(path: str, names: Collection[str]) -> bool:
     """Whether a function of the project that has one of these names runs a backward."""
     wanted = {name.encode() for name in names if name} - _COMMON
-    files = _project_files(path) or [] if wanted else []
+    files, _ = _project_files(path) if wanted else ([], True)
     return any(not wanted.isdisjoint(_backwards(file)) for file in files)
 
 
@@ -111,9 +111,8 @@ def files_that_call(path: str, name: str) -> list[str]:
     """The other files of the project that call something of this name, which begins with a capital letter."""
     own = os.path.abspath(path)
     wanted = name.encode()
-    return [
-        file for file in _project_files(path) or [] if file != own and wanted in _capitals(file)
-    ]
+    files, _ = _project_files(path)
+    return [file for file in files if file != own and wanted in _capitals(file)]
 
 
 def _capitals(path: str) -> frozenset[bytes]:
@@ -124,7 +123,7 @@ def _capitals(path: str) -> frozenset[bytes]:
 def scales_only_at(path: str) -> tuple[str, int] | None:
     """The first place where the project of a file scales a loss, if it makes gradient scalers and unscales nowhere."""
     makes, first = False, None
-    for file in _project_files(path) or []:
+    for file in _project_files(path)[0]:
         with contextlib.suppress(OSError, Unreadable):
             data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
             if b"unscale" in data:
@@ -213,11 +212,11 @@ def is_class(path: str, name: str) -> bool:
 
 def _others(path: str, name: str) -> Iterator[bytes | None]:
     """The other files of the project that mention a name; None if there are too many to look at."""
-    walked = [*map(_walk, project_folders(path))]
-    if None in walked:
+    files, whole = _project_files(path)
+    if not whole:
         yield None
     own = os.path.abspath(path)
-    for file in next((one[1] for one in walked if one is not None and one[1]), ()):
+    for file in files:
         if file != own:
             with contextlib.suppress(OSError, Unreadable):
                 data = read_bytes(file) if os.path.getsize(file) <= LARGEST else b""
@@ -241,10 +240,19 @@ def searched(path: str) -> Iterator[str]:
                 break
 
 
-def _project_files(path: str) -> list[str] | None:
-    """The Python files of the project that a file is part of, unless there are too many."""
-    found = (walked[1] for walked in map(_walk, project_folders(path)) if walked is not None)
-    return next(filter(None, found), None)
+def _project_files(path: str) -> tuple[list[str], bool]:
+    """The Python files of the project that a file is part of, and whether these are all.
+
+    Of a project that has too many, they are those of the largest folder around the file that has not.
+    """
+    whole = True
+    for folder in project_folders(path):
+        walked = _walk(folder)
+        if walked is None:
+            whole &= not is_marked(folder)  # else it is hardly a project
+        elif walked[1]:
+            return walked[1], whole
+    return [], whole
 
 
 def _walk(folder: str) -> tuple[list[str], list[str]] | None:

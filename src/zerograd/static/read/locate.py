@@ -85,14 +85,17 @@ def _search_path(here: str) -> list[str]:
 
 
 def project_folders(path: str) -> list[str]:
-    """The folders that may be the project of a file, the most likely one first.
+    """The folders that may be the project of a file, the most likely one first; each holds the next.
 
     A project that nothing marks begins at the topmost folder around the file that holds code or says what it is.
     """
     here = os.path.dirname(os.path.abspath(path))
+    folders: list[str] = []
     for folder in _search_path(here):
-        if is_marked(folder):
-            return [folder]
+        if here == folder or here.startswith(os.path.join(folder, "")):  # else it is a `src` beside
+            folders.append(folder)
+            if is_marked(folder):
+                return folders[::-1]
     folders = [here]
     for _ in range(8):
         parent = os.path.dirname(here)
