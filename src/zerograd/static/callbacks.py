@@ -2,7 +2,8 @@
 
 `for callback in self.callbacks: callback.after_step(self)` clears if the project has an `after_step` that does.
 `callback(self)` clears if the project hands on a function that does. `self.before_batch()`, where the class itself does
-nothing in that method, clears if a subclass clears in it.
+nothing in that method, clears if a subclass clears in it. What is called outside a loop does not matter for what goes
+wrong in each of its iterations.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.read.module import Module
@@ -17,12 +19,13 @@ from zerograd.static.read.syntax_tree import called_name, calls_in, nodes, text_
 from zerograd.static.read.values import Thing
 from zerograd.static.roots import Root
 
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FARTHEST = 3
 """Calls that are followed by name to the call of a callback."""
 
 
-def hook_names(root: Root) -> set[str]:
-    """The methods of its own object that a root calls and that only subclasses define."""
+def hook_names(root: Root, loop: ast.AST | None = None) -> set[str]:
+    """The methods of its own object that a root calls, anywhere or in a loop, and that only subclasses define."""
     fn = root.fn
     if fn is None or fn.klass is None or not isinstance(fn.owner, Thing):
         return set()
@@ -33,7 +36,7 @@ def hook_names(root: Root) -> set[str]:
         methods |= base.module.methods_of(base.node)
     called = {
         name
-        for function in root.interpreter.nesting.inlined | {fn.node}
+        for function in _read(root, loop or fn.node)
         for call in calls_in(function)
         for owner, _, name in [text_of(call.func).rpartition(".")]
         if owner == "self"
@@ -51,9 +54,42 @@ def _is_left_open(method: ast.AST) -> bool:
     )
 
 
-def callback_names(root: Root, module: Module) -> set[str]:
-    """The names by which a root, and what it calls in its file, may call callbacks."""
-    read = root.interpreter.nesting.inlined | {root.fn.node if root.fn is not None else module.tree}
+def loop_at(site: Site, module: Module) -> ast.AST | None:
+    """The loop that is written at a place in a file."""
+    if site.path != module.path or site.cell is not None:
+        return None
+    loops = (node for node in nodes(module.tree) if isinstance(node, LOOPS))
+    return next((node for node in loops if node.lineno == site.line), None)
+
+
+def _read(root: Root, node: ast.AST) -> set[ast.AST]:
+    """A root or a loop of it, and the functions that are followed from there."""
+    inlined = root.interpreter.nesting.inlined
+    if not isinstance(node, LOOPS):
+        return inlined | {node}
+    # Operators call methods without their names.
+    read = {one for one in inlined if getattr(one, "name", "__").startswith("__")}
+    todo: set[ast.AST] = {node} | read
+    while todo:
+        read |= todo
+        named = set().union(*map(_mentioned, todo))
+        todo = {one for one in inlined - read if getattr(one, "name", "") in named}
+    return read
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    found = set()
+    for part in nodes(node):
+        if isinstance(part, ast.Name):
+            found.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.add(part.attr)
+    return found
+
+
+def callback_names(root: Root, module: Module, loop: ast.AST | None = None) -> set[str]:
+    """The names by which a root, or a loop of it, and what it calls in its file, may call callbacks."""
+    read = _read(root, loop or (root.fn.node if root.fn is not None else module.tree))
     found: set[str] = set()
     seen: set[ast.AST] = set()
     for _ in range(FARTHEST):

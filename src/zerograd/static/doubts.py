@@ -19,7 +19,7 @@ from zerograd.core.rule import Rule, Violation
 from zerograd.explore import logic
 from zerograd.explore.decisions import Decision, weight
 from zerograd.explore.explore import Outcome
-from zerograd.explore.flow import Alt, Flow, Loop, find
+from zerograd.explore.flow import Alt, Block, Flow, Jump, Loop, Raise, Seq, find
 from zerograd.explore.logic import Expr
 from zerograd.static.entry_states import acts_in_order
 from zerograd.static.frameworks import registry
@@ -311,6 +311,40 @@ def _between(start: Site | None, end: Site, flow: Flow) -> list[Act]:
         return []
     first, last = 0 if start is None else sites.index(start), sites.index(end)
     return acts[first:last] if first < last else [*acts[first:], *acts[:last]]
+
+
+def round_of(violation: Violation, own_clears: frozenset[Site], flow: Flow) -> Loop | None:
+    """The loop in each iteration of which a clear is missed: what runs around it does not matter."""
+    ends = {violation.site, *(note.site for note in violation.notes[:1])}
+    found = None
+    for loop in find(flow, Loop):
+        sites = {act.event.site for act in find(loop, Act)}
+        if ends <= sites and (found is None or loop in find(found, Loop)):
+            found = loop if sites.isdisjoint(own_clears) else None
+    if found is None or not ends <= {act.event.site for act in _always(found.body)}:
+        return None
+    return None if _leaves(found.body) else found
+
+
+def _always(flow: Flow) -> Iterator[Act]:
+    """The acts that run whatever the tests say."""
+    if isinstance(flow, Act):
+        yield flow
+    elif isinstance(flow, Block):
+        yield from _always(flow.body)
+    elif isinstance(flow, Seq):
+        for part in flow.items:
+            yield from _always(part)
+            if _leaves(part):
+                return
+
+
+def _leaves(flow: Flow) -> bool:
+    """Whether the program may leave a part before its end, and go on somewhere else."""
+    caught = {block.label for block in find(flow, Block)}
+    return any(
+        jump.label not in caught and not isinstance(jump.label, Raise) for jump in find(flow, Jump)
+    )
 
 
 _LOOKS = frozenset(

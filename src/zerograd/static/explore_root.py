@@ -16,7 +16,7 @@ from zerograd.explore.named_tests import spelled_out
 from zerograd.static.accumulation import SINGLE, pace
 from zerograd.static.called_again import callers_may_clear, kept_and_stepped
 from zerograd.static.chosen_arms import accumulating, programs, with_chosen_arms
-from zerograd.static.doubts import Doubts
+from zerograd.static.doubts import Doubts, round_of
 from zerograd.static.entry_states import begins_with_clip, clips_then_steps, entered
 from zerograd.static.interp.emitter import Act
 from zerograd.static.loss_scaling import excused
@@ -53,6 +53,8 @@ class RootSearch:
         self.budget = budget
         self.outcomes = outcomes
         self.cut = cut
+        self._clearing_callbacks: dict[Site | None, tuple[NotFollowed, str] | None] = {}
+        """By loop; None is anywhere."""
         self.asked_callers = False
         """Whether it mattered what the callers of the root do."""
         self.loops = LoopsOfRoot(root, module, explain=explain)
@@ -247,7 +249,7 @@ class RootSearch:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         if outcomes and (provided is None or provided()):
             for outcome in outcomes:
-                unseen = self.unseen_part(outcome.rule)
+                unseen = self.unseen_part(outcome)
                 if unseen is not None:
                     self.loops.leave(subject, *unseen)
                     continue
@@ -266,10 +268,12 @@ class RootSearch:
             self.loops.leave(subject, NotFollowed.LEFT_TO_CALLER)
         return asked
 
-    def unseen_part(self, rule: Rule) -> tuple[NotFollowed, str] | None:
+    def unseen_part(self, outcome: Outcome) -> tuple[NotFollowed, str] | None:
         """The call of what cannot be seen, and may do what a rule misses."""
+        rule = outcome.rule
         if rule.outlives_calls:
-            return self.clearing_callback
+            loop = round_of(outcome.violation, self.doubts.own_clears, self.flow)
+            return self.clearing_callback(None if loop is None else loop.site)
         unfilled = self.doubts.own_backwards == frozenset()
         return self.filling_hook if rule.misses_backward or unfilled else None
 
@@ -285,15 +289,20 @@ class RootSearch:
                 return NotFollowed.LEFT_TO_SUBCLASS, f"{name}()"
         return None
 
-    @cached_property
-    def clearing_callback(self) -> tuple[NotFollowed, str] | None:
-        """A call that may clear: of a callback, or of a method that subclasses define."""
-        from zerograd.static.callbacks import callback_names, hook_names
+    def clearing_callback(self, loop: Site | None) -> tuple[NotFollowed, str] | None:
+        """A call that may clear, anywhere or in a loop: of a callback, or of a method that subclasses define."""
+        if loop not in self._clearing_callbacks:
+            self._clearing_callbacks[loop] = self._clearing_callback(loop)
+        return self._clearing_callbacks[loop]
+
+    def _clearing_callback(self, loop: Site | None) -> tuple[NotFollowed, str] | None:
+        from zerograd.static.callbacks import callback_names, hook_names, loop_at
         from zerograd.static.read.callers import first_that_clears
 
+        node = None if loop is None else loop_at(loop, self.module)
         for why, names in (
-            (NotFollowed.UNCLEAR_CLEAR, callback_names(self.root, self.module)),
-            (NotFollowed.LEFT_TO_SUBCLASS, hook_names(self.root)),
+            (NotFollowed.UNCLEAR_CLEAR, callback_names(self.root, self.module, node)),
+            (NotFollowed.LEFT_TO_SUBCLASS, hook_names(self.root, node)),
         ):
             if names:
                 self.asked_callers = True
