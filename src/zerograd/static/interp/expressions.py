@@ -120,7 +120,7 @@ class Expressions:
         if isinstance(owner, Many) and owner.wrapped:
             owner = owner.items[0]
         if isinstance(owner, Many):
-            return _item_of_many(owner, key)
+            return _part_of_many(owner, node.slice) or _item_of_many(owner, key)
         if isinstance(owner, KnownDict):
             for name, value in owner.items:
                 if isinstance(key, Lit) and name == key.value:
@@ -252,6 +252,19 @@ def _operands(node: ast.BinOp, left: Value, right: Value) -> list[Value]:
 
 def _calls(value: Value) -> bool:
     return isinstance(value, Tensor) and bool(value.calls)
+
+
+def _part_of_many(owner: Many, bounds: ast.expr) -> Many | None:
+    """Some of several objects, `optimizers[:2]`."""
+    if not isinstance(bounds, ast.Slice) or not all(map(is_object, owner.items)):
+        return None
+    written = (bounds.lower, bounds.upper, bounds.step)
+    try:
+        numbers = [None if part is None else ast.literal_eval(part) for part in written]
+        items = owner.items[slice(*numbers)]
+    except (ValueError, TypeError):
+        return None  # they are not written as numbers
+    return Many(items) if items else None
 
 
 def _item_of_many(owner: Many, key: Value) -> Value:

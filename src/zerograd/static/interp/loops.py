@@ -590,8 +590,17 @@ class Comprehensions:
         if len(node.generators) != 1:
             return None
         part = node.generators[0]
-        items = items_of(self.evaluator.peek(part.iter))
+        items = self._parameters_of_each(part.iter) or items_of(self.evaluator.peek(part.iter))
         return self._round_after_round(part.target, items) if items is not None else None
+
+    def _parameters_of_each(self, iterable: ast.expr) -> list[Value]:
+        """The items of `(a.parameters(), b.parameters())`, which are not the parameters themselves."""
+        if not isinstance(iterable, (ast.Tuple, ast.List)) or len(iterable.elts) > MOST_ITEMS:
+            return []
+        if not all(isinstance(part, ast.Call) for part in iterable.elts):
+            return []
+        items = [self.evaluator.peek(part) for part in iterable.elts]
+        return items if all(isinstance(item, Params) for item in items) else []
 
     def _round_after_round(self, target: ast.expr, items: list[Value]) -> Iterator[int]:
         frame = self.env.frame
