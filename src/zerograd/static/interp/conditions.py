@@ -349,9 +349,23 @@ class Conditions:
             entry = self._only_value(node.id)
             if entry is not None and _is_entry(entry) and self.evaluator.peek(entry) == value:
                 return self.env.name(entry) or variable
-        if not isinstance(value, Lit):
+        if not isinstance(value, Lit) or self._is_counted_by_holder(node):
             return variable
         return Const(value.value)
+
+    def _is_counted_by_holder(self, node: ast.expr) -> bool:
+        """`engine.state.iteration`: the file of an engine may count what the class of its state sets to 0."""
+        holder = node.value if isinstance(node, ast.Attribute) else node
+        while isinstance(node, ast.Attribute) and isinstance(holder, ast.Attribute):
+            holder = holder.value
+            owner = self.evaluator.peek(holder)
+            if isinstance(owner, Thing) and owner.klass is not None:
+                if any(
+                    node.attr in one.module.counted
+                    for one in self.objects.classes.lineage(owner.klass)
+                ):
+                    return True
+        return False
 
     def _only_value(self, name: str) -> ast.expr | None:
         """What the function gives a variable, if it gives it one value and no other."""
