@@ -101,7 +101,10 @@ class RootSearch:
         interpreter = self.root.interpreter
         known = interpreter.known
         asked = (self.idle_loss, self.computes, interpreter.clears_before)
-        return SubjectEvents(subject, others, known.roles, *asked, known.fresh)
+        without = known.without_engine
+        return SubjectEvents(
+            subject, others, known.roles, *asked, known.fresh, without_engine=without
+        )
 
     def idle_loss(self, step: Event) -> Site | None:
         """Where a loss is computed that nobody uses, unless what computes it may run the backward."""

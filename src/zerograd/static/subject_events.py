@@ -125,6 +125,8 @@ class SubjectEvents:
     """Whether its gradients were assigned from other parameters: a clear of those may clear these."""
     filled: bool = True
     """Whether some backward reaches the subject, or may reach it."""
+    without_engine: set[Key] = field(default_factory=set)
+    """The optimizers that are there only where no engine has taken them."""
 
     def read(self, flow: Flow) -> None:
         """Notes what all acts of a flow are to the subject."""
@@ -415,6 +417,10 @@ class SubjectEvents:
     def backward(self, act: Act, event: Backward) -> Backward | None:
         if event.excuse is Excuse.OTHER_ARM and self.is_engine():
             return None  # the engine runs its own backward, in the other arm
+        if self.subject.key in self.without_engine:
+            if act.wrapped:
+                return None  # the engine runs it, and steps
+            event = replace(event, bypasses="")
         mine = self.reach(self.subject, act)
         others = [self.reach(other, act) for other in self.others]
         if mine is None and self.subject.params is None and self.is_used(act):

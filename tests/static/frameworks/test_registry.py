@@ -75,7 +75,7 @@ def test_a_function_is_found_apart_from_a_method_of_the_same_name() -> None:
 def test_what_a_library_makes_is_found_by_the_dotted_name() -> None:
     made = registry.made_by("deepspeed.initialize")
     assert made is not None
-    assert made.items == (("", ENGINE), ("optimizer", Role.OTHER), None, None)
+    assert made.items == (("", ENGINE), ("optimizer", Role.TAKEN), None, None)
     assert registry.made_by("amp.initialize") is None
     assert registry.WRAPPERS.search("initialize")
 

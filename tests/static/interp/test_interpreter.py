@@ -81,3 +81,28 @@ def test_an_analysis_leaves_no_interpreter_behind_though_no_collector_runs(
     assert findings
     assert alive
     assert left == []
+
+
+NAMES = """\
+import torch
+
+NETS = {"small": torch.nn.Linear(1, 1), "large": torch.nn.Linear(9, 1)}
+for name in ["small", "large"]:
+    net = NETS[name]
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+
+
+def test_a_loop_over_names_is_read_for_each_name() -> None:
+    text = NAMES + "    net(x).sum().backward()\n    opt.step()\n"
+    assert steps(program(text).interpreter().top_level()) == 2
+
+
+def test_a_loop_over_names_around_whole_trainings_is_read_once() -> None:
+    train = "    for x in loader:\n        net(x).sum().backward()\n        opt.step()\n"
+    assert steps(program(NAMES + train).interpreter().top_level()) == 1
+
+
+def steps(flow: Flow) -> int:
+    """How many steps a flow has in it."""
+    return sum(isinstance(part, Act) and isinstance(part.event, Step) for part in walk(flow))

@@ -45,6 +45,6 @@ TABLE = Framework(
         LibraryCall("step", Steps(), MayTouch(Whose.OWNER), on=CLEARED),
     ],
     makes=[
-        ReturnedTuple("deepspeed.initialize", ("", ENGINE), ("optimizer", Role.OTHER), None, None),
+        ReturnedTuple("deepspeed.initialize", ("", ENGINE), ("optimizer", Role.TAKEN), None, None),
     ],
 )

@@ -19,6 +19,8 @@ class Role:
     OPTIMIZER: ClassVar[Role]
     OTHER: ClassVar[Role]
     """Nothing, for sure: a scheduler, for instance."""
+    TAKEN: ClassVar[Role]
+    """Nothing: an optimizer that an engine has taken, and steps. Without the engine, the code steps it."""
 
     __slots__ = ("name",)
 
@@ -35,6 +37,7 @@ class Role:
 Role.NONE = Role("")
 Role.OPTIMIZER = Role("optimizer")
 Role.OTHER = Role("other")
+Role.TAKEN = Role("taken optimizer")
 
 
 class Whose(Enum):

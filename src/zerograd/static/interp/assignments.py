@@ -108,6 +108,9 @@ class Assignments:
         """What an attribute holds that a branch sets again: an optimizer of one thing or of another."""
         if not self.env.branches or not isinstance(old, Thing) or not isinstance(new, Thing):
             return new
+        if new.role is Role.TAKEN:
+            self.known.without_engine.add(old.key)
+            return old
         if new.role is not Role.OPTIMIZER or old.role is not new.role:
             return new
         params = self.known.params

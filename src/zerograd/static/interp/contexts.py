@@ -66,6 +66,8 @@ class Contexts:
 
     def __post_init__(self) -> None:
         self.waiting: list[_Waiting] = []
+        self.asked: list[str] = []
+        """The variables of which it is asked whether they hold such a context."""
 
     def handlers(self) -> StatementHandlers:
         """The method for each kind of block that may run inside a generator."""
@@ -271,18 +273,23 @@ class Contexts:
 
     def _is_chosen(self, name: str) -> Expr | None:
         """When a variable holds such a context: always, or if the test says so in an arm of which it gets one."""
+        if name in self.asked:
+            return None  # the variable keeps what it has
         module = self.env.frame.module
         given = module.assigned_to(name)
+        self.asked.append(name)
         found = [(node, self.is_local(value)) for node, value in given.items()]
+        self.asked.pop()
         local = [(node, test) for node, test in found if test is not None]
         if len(given) == 1 or len(local) != 1:
             return local[0][1] if len(given) == len(local) == 1 else None
         node, test = local[0]
         around = module.nodes.above.get(node)
-        if not isinstance(around, ast.If) or test != Const(True):
+        if not isinstance(around, ast.If):
             return None
         asked = self.conditions.expression(around.test)
-        return asked if node in around.body else Op("not", (asked,))
+        asked = asked if node in around.body else Op("not", (asked,))
+        return asked if test == Const(True) else Op("and", (asked, test))
 
     def accumulate(self, context: ast.Call, accelerator: str) -> Flow:
         """`with accelerator.accumulate(model):` counts, and decides whether this iteration steps.

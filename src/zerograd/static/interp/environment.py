@@ -313,6 +313,8 @@ class KnownObjects:
         If one is an optimizer, its step may do more than use gradients."""
         self.enabled: dict[Key, bool] = {}
         """Scalers that were made, and are known to be enabled, or not to be."""
+        self.without_engine: set[Key] = set()
+        """Optimizers that an engine takes where a setting chooses one: the code steps them where there is none."""
         self.registered = False
         """Unseen code was given a function that clears, and may call it at any time."""
         self.frozen: set[Key] = set()

@@ -264,6 +264,8 @@ class ParameterCalls:
             effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
         elif func.attr in ("add_", "sub_"):
             effects.act_on(Assign, node, owner.keys, adds=True, bare=bare and not owner.some)
+        elif func.attr in ("div_", "mul_") and self._clips(mix(arguments), owner):
+            effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare and not owner.some)
         elif func.attr in ("div_", "mul_", "copy_", "set_"):
             assigns = func.attr in ("copy_", "set_")
             effects.act_on(
@@ -274,6 +276,12 @@ class ParameterCalls:
                 bare=bare and not owner.some,
             )
         return owner
+
+    def _clips(self, factor: Tensor, owner: Grad) -> bool:
+        """Whether a function that is called a clip changes gradients by a factor that it has computed from them."""
+        stack = self.effects.nesting.stack
+        named = bool(stack) and vocabulary.clips(getattr(stack[-1], "name", ""))
+        return named and bool(factor.grads & owner.keys)
 
     def parameters(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`module.parameters()` and its like."""

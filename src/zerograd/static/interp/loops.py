@@ -168,8 +168,8 @@ class Loops:
         return iterable, value, items_of(value)
 
     def element(self, value: Value, node: ast.expr) -> Value | None:
-        """One parameter, group or optimizer that represents all of a collection."""
-        if isinstance(value, Params):
+        """One parameter, gradient, group or optimizer that represents all of a collection."""
+        if isinstance(value, Params) or (isinstance(value, Grad) and not value.leaf):
             return value
         if isinstance(value, Each):
             return value.item
@@ -504,13 +504,21 @@ def _are_keys(value: Value) -> bool:
 
 
 def _looks_up(node: ForLoop) -> bool:
-    """Whether a loop looks something up under its target."""
+    """Whether a loop looks something up under its target.
+
+    Where it goes through whole trainings, one after the other, each is read like the others.
+    """
     key = text_of(node.target)
-    return any(
-        isinstance(inner, ast.Subscript) and text_of(inner.slice) == key
-        for statement in node.body
-        for inner in nodes(statement)
-    )
+    inside = [*nodes(*node.body)]
+    looks_up = any(isinstance(one, ast.Subscript) and text_of(one.slice) == key for one in inside)
+    return looks_up and not any(map(_trains, inside))
+
+
+def _trains(node: ast.AST) -> bool:
+    """Whether a node is a loop around a backward and a step."""
+    if not isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        return False
+    return {called_name(call) for call in calls_in(*node.body)} >= {"backward", "step"}
 
 
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp

@@ -653,11 +653,11 @@ def _is_property(method: Function) -> bool:
 
 
 def _unknown(value: Value) -> int:
-    """How little is known of a value: 0 if it has a role, 1 if that is `OTHER`, 2 if it only has a class, else 3."""
+    """How little is known of a value: 0 if it has a role, 1 if that is `OTHER` or `TAKEN`, 2 if it only has a class, else 3."""
     if not isinstance(value, Thing):
         return 3
     if value.role:
-        return int(value.role is Role.OTHER)
+        return int(value.role in (Role.OTHER, Role.TAKEN))
     return 2 + (value.klass is None)
 
 

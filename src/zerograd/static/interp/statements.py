@@ -20,6 +20,7 @@ from zerograd.explore.flow import (
     leaves_by,
 )
 from zerograd.explore.logic import Opaque
+from zerograd.static.frameworks.table import Role
 from zerograd.static.interp.assignments import Assignments
 from zerograd.static.interp.conditions import Conditions, is_none_check
 from zerograd.static.interp.effects import Effects
@@ -239,6 +240,9 @@ class Statements:
                 env[name] = value
                 continue
             env[name] = joined = join([value, mine])
+            if isinstance(joined, Thing) and joined.role is not Role.TAKEN:
+                if any(isinstance(one, Thing) and one.role is Role.TAKEN for one in (value, mine)):
+                    self.known.without_engine.add(joined.key)
             if isinstance(joined, Thing) and any(map(self.known.is_optimizer, (value, mine))):
                 mixed.add(joined.key)
         return mixed

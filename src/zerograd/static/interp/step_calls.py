@@ -20,7 +20,14 @@ from zerograd.static.interp.gradient_calls import seen_to_clear_after_use
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
-from zerograd.static.read.syntax_tree import arguments, parameters, reached, text_of
+from zerograd.static.read.keys import Key
+from zerograd.static.read.syntax_tree import (
+    arguments,
+    called_name,
+    parameters,
+    reached,
+    text_of,
+)
 from zerograd.static.read.values import (
     Fn,
     Lit,
@@ -115,11 +122,24 @@ class StepCalls:
                 # No optimizer of torch takes it: nobody sees what else this one's step does.
                 self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         else:
+            if self._gets_no_loss(node, arguments):
+                self.effects.step(node, owner.key)  # it has no loss that it could run backward
             # Wrappers that take the loss, or a closure that cannot be seen, may do the rest as well.
             self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         if is_constant(keyword(node, *_CLEARS_AFTER), True):
             self.effects.clear(owner, node, to_none=True)
         return Lit(None)
+
+    def _gets_no_loss(self, node: ast.Call, given: list[Value]) -> bool:
+        """Whether a step is handed only numbers, and modules that are called before it."""
+        modules = set[Key]().union(*self.effects.nesting.forwards.values())
+        pairs = zip(arguments(node), given, strict=True)
+        return all(
+            isinstance(value, Lit)
+            or (isinstance(value, Thing) and value.key in modules)
+            or (isinstance(asked, ast.Call) and called_name(asked) == "item")
+            for asked, value in pairs
+        )
 
     def clip(self, node: ast.Call, owner: Value | None) -> Value:
         """Limits gradients, however it is called; an infinite limit only measures."""

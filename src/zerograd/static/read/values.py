@@ -386,6 +386,9 @@ def join(values: list[Value]) -> Value:
         return Many(tuple(join(list(column)) for column in columns))
     things = [value for value in values if isinstance(value, Thing)]
     if things and len(things) == len(values):
+        own = [thing for thing in things if thing.role is not Role.TAKEN]
+        if len(own) == 1:
+            return own[0]  # `if engine: model, optimizer = make(model, optimizer)`
         if len({thing.role for thing in things}) == 1 and first == things[0]:
             # The same variable, built one way or the other: one object with one name.
             known = [thing.params for thing in things if thing.params is not None]
