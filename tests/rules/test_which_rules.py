@@ -19,7 +19,7 @@ FACTS: dict[str, tuple[Callable[[Rule], bool], set[str]]] = {
     ),
     "for source only": (
         lambda one: one.only == "static",
-        {"ZG107", "ZG109", "ZG301", "ZG501"},
+        {"ZG107", "ZG301", "ZG501"},
     ),
     "for runs only": (
         lambda one: one.only == "runtime",

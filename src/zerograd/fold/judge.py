@@ -227,7 +227,10 @@ class Judge:
             if rule.in_a_row:
                 self._hold_back(rule, violation, track.name, iteration)
             else:
-                self._add(rule, violation, track.name, iteration)
+                # At the end of a run there is no step.
+                self._add(
+                    rule, violation, track.name, None if isinstance(event, End) else iteration
+                )
 
     def _hold_back(self, rule: Rule, violation: Violation, subject: str, step: int) -> None:
         """A step breaks a rule that only the last steps of a run can break."""
@@ -249,7 +252,7 @@ class Judge:
         return self.steps - streak.steps < streak.rule.in_a_row
 
     def _add(
-        self, rule: Rule, violation: Violation, subject: str, iteration: int, times: int = 1
+        self, rule: Rule, violation: Violation, subject: str, iteration: int | None, times: int = 1
     ) -> None:
         """A new finding; if its place is already known, its count grows."""
         finding = replace(finding_of(rule, violation), subject=subject)

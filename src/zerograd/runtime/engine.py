@@ -143,7 +143,7 @@ class Engine:
     def _sum_up(self, watch: OpenWatch, last: bool, clean: bool) -> None:
         """Say what a watch has seen; with the last watch, the run is over."""
         if last:
-            self.watcher.ends()
+            self.watcher.ends(clean=clean)
             self.judge.end(clean=clean)
         watch.report.watched = (
             self.summary(watch) if watch.sums_up else Watched((), 0, self.judge.steps)

@@ -125,6 +125,15 @@ def _bits(size: int, exponent: int, count: int) -> tuple[Any, int, int, int]:
     return memory, every * exponent, every * lowest, every * (exponent + lowest)
 
 
+def imprint(param: Tensor) -> object:
+    """What would be different if anybody had written to a parameter."""
+    first = None
+    begin = param.data_ptr()
+    if begin and param.is_cpu and is_plain(param):
+        first = ctypes.string_at(begin, param.element_size())
+    return (param._version, begin, first)
+
+
 def holds(param: Tensor) -> bool:
     """Whether a parameter's gradient is not zero everywhere; its first number is often enough."""
     grad = param.grad

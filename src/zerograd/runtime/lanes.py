@@ -18,6 +18,7 @@ from zerograd.fold.judge import Judge
 from zerograd.runtime.call_sites import NOWHERE
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import holding
+from zerograd.runtime.idle_optimizers import IdleOptimizers
 from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.optimizer_names import OptimizerNames
 from zerograd.runtime.orphans import optimizers
@@ -82,12 +83,14 @@ class Lanes:
         heard: Callable[..., Any],
         names: OptimizerNames,
         lives: OptimizerLives,
+        idle: IdleOptimizers,
         *,
         look: Callable[[Iterable[Subject]], bool],
     ) -> None:
         """Followed loops call `look` before a backward that is due for a look."""
         self._torch = torch
         self._lives = lives
+        self._idle = idle
         self._judge = judge
         self._event = events.event
         self._post = posting.post
@@ -189,7 +192,9 @@ class Lanes:
         self.names.add(subject.name, optimizer, len(subject.params), made)
         self.names.steps_at(subject.name, partial(_step_site, weakref.ref(subject)))
 
-    def _forget(self, subject: Subject) -> None:
+    def _forget(self, subject: Subject, optimizer_is_gone: bool) -> None:
+        if optimizer_is_gone:
+            self._idle.over(subject)
         if self.keeps_names or self._judge.may_still_report(subject.name):
             self.names.gone(subject.name)
         self._leave(subject)

@@ -6,13 +6,12 @@ federated training, or a model that is put back for each sample, begin from othe
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from zerograd.core.events import Site
 from zerograd.fold.judge import Track
-from zerograd.runtime.gradient_values import is_plain
+from zerograd.runtime.gradient_values import imprint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,7 +73,7 @@ class OptimizerLives:
         made = self._made.get(id(optimizer))
         site = None if made is None else made[1]
         alike = life.steps == 1 and site is not None and life.site == site
-        life.row = life.row + 1 if alike and life.left == _numbers(param) else 0
+        life.row = life.row + 1 if alike and life.left == imprint(param) else 0
         life.optimizer, life.site = weakref.ref(optimizer), site
         life.track, life.before = track, track.steps
 
@@ -86,17 +85,8 @@ class OptimizerLives:
         if inside or not _remembers(optimizer):
             life.row, life.left = 0, None
             return None
-        life.left = _numbers(param)
+        life.left = imprint(param)
         return life.site if life.row >= ENOUGH else None
-
-
-def _numbers(param: Tensor) -> object:
-    """What would be different if anybody had written to a parameter."""
-    first = None
-    begin = param.data_ptr()
-    if begin and param.is_cpu and is_plain(param):
-        first = ctypes.string_at(begin, param.element_size())
-    return (param._version, begin, first)
 
 
 def _remembers(optimizer: Any) -> bool:

@@ -365,7 +365,7 @@ class Subjects:
     def __init__(
         self,
         begun: Callable[[str], Track],
-        gone: Callable[[Subject], None],
+        gone: Callable[[Subject, bool], None],
         heard: Callable[..., Any],
         named: Callable[[Subject, Any], None],
     ) -> None:
@@ -511,4 +511,4 @@ class Subjects:
             self._owned |= other.ids
             other.covers = [one for one in other.covers if one is not subject]
             other.overlaps = [one for one in other.overlaps if one is not subject]
-        self._gone(subject)
+        self._gone(subject, known.optimizer() is None)

@@ -24,6 +24,7 @@ from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.finite_check import SOONEST, FiniteCheck
 from zerograd.runtime.grad_scaler import Scaling
 from zerograd.runtime.gradient_probe import GradientProbe
+from zerograd.runtime.idle_optimizers import IdleOptimizers
 from zerograd.runtime.lanes import Lanes, ThreadLane
 from zerograd.runtime.looks import Look, close
 from zerograd.runtime.missing_detach import MissingDetach
@@ -138,6 +139,7 @@ class Watcher:
         self._post = posting.post
         source = ProgramSource()
         self._lives = OptimizerLives()
+        self._idle = IdleOptimizers(self._events, posting, self._lives)
         names = OptimizerNames(source, home)
         self.lanes = Lanes(
             torch,
@@ -148,6 +150,7 @@ class Watcher:
             self.heard,
             names,
             self._lives,
+            self._idle,
             look=self._look_in_loop,
         )
         self.here = self.lanes.here
@@ -242,6 +245,8 @@ class Watcher:
         if self.scaling.active:
             scaled = self.scaling.is_scaled(outputs, gradients, frame)
         event = self._events.backward(frame, scaled)
+        if gradients and gradients[0] is outputs[0] and outputs[0].numel() == 1:
+            event = self._events.variant(event, own_gradient=True)
         if id(event) not in self._walked and len(self._walked) < MOST_WALKED:
             self._walk(lane, self._count.backwards, outputs, frame)
             self._walked[id(event)] = event
@@ -442,6 +447,8 @@ class Watcher:
             return
         if subject.lane is None and not self.lanes.in_backward:
             self.lanes.adopt(subject)
+        if subject.track.node.grads is Grads.LIVE and not subject.track.steps:
+            self._idle.cleared(subject, optimizer, frame)
         event = self._events.zero(frame, to_none)
         for one in (subject, *subject.covers):
             self._clear(one, event, frame)
@@ -523,14 +530,16 @@ class Watcher:
 
     # The end
 
-    def ends(self) -> None:
-        """The run is over."""
+    def ends(self, *, clean: bool) -> None:
+        """The run is over; a run that was stopped is not blamed for what it has not come to."""
         self.lanes.leave_loops()
         if self.unseen.stepped:
             self._stepped_unseen(self.here.lane)
         for subject in self._subjects.all:
             if subject.finite.suspicious and self._finite.is_restored(subject):
                 self._post(subject, self._events.event(End, NOWHERE, restored=True))
+            if clean:
+                self._idle.over(subject)
 
     def stop(self) -> None:
         """Nothing is watched any more, whatever is running."""
