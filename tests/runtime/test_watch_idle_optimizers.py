@@ -78,7 +78,8 @@ def test_gradients_that_are_used_are_not_idle(use: str) -> None:
 
 
 def test_a_test_of_a_few_batches_may_have_no_step() -> None:
-    assert found(times=8) == []
+    assert found(times=3) == []
+    assert found(times=4) == ["ZG102"]
 
 
 def test_an_optimizer_that_steps_later_is_not_idle() -> None:

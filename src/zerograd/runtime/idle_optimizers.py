@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from zerograd.runtime.subjects import Subject
 
-ENOUGH = 8
+ENOUGH = 3
 """Clears of that many windows are no test of a few batches."""
 _READS = re.compile(r"\.grad\b(?!\s*=\s*None\b)")
 
