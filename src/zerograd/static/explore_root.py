@@ -130,7 +130,9 @@ class RootSearch:
         self.asked_callers = True
         called = self.root.interpreter.called_around(step) - self.module.functions.keys()
         unseen = {name for name in called if not self.module.methods_named(name)}
-        return one_runs_backward(self.module.path, unseen)
+        if one_runs_backward(self.module.path, unseen):
+            return True
+        return self.root.interpreter.calls_kept_backward()
 
     def explore_subject(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows the gradients of one subject through the flow."""
