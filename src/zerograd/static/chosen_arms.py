@@ -38,7 +38,7 @@ def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
 MOST_PROGRAMS = 6
 
 
-class Program(NamedTuple):
+class ChosenProgram(NamedTuple):
     """What runs where settings have chosen."""
 
     flow: Flow
@@ -51,9 +51,9 @@ class Program(NamedTuple):
         return all(logic.truth_of(test, known) in (None, truth) for test, truth in self.choices)
 
 
-def programs(flow: Flow, key: Key) -> list[Program]:
+def programs(flow: Flow, key: Key) -> list[ChosenProgram]:
     """The programs between which a setting chooses, if several of them train with the same optimizer."""
-    found = [Program(flow)]
+    found = [ChosenProgram(flow)]
     while len(found) < MOST_PROGRAMS:
         splits = (
             (at, alt)
@@ -112,11 +112,11 @@ def _trains(flow: Flow, key: Key) -> bool:
     return steps and any(isinstance(act.event, Backward) for act in acts)
 
 
-def _program(program: Program, alt: Alt, truth: bool) -> Program:
+def _program(program: ChosenProgram, alt: Alt, truth: bool) -> ChosenProgram:
     """The program with this outcome of every test of a setting."""
     chosen = _with(program.flow, alt, alt.then if truth else alt.orelse)
     settled = dict(logic.facts(alt.test, truth))
-    return Program(_agreeing(chosen, settled, False), (*program.choices, (alt.test, truth)))
+    return ChosenProgram(_agreeing(chosen, settled, False), (*program.choices, (alt.test, truth)))
 
 
 def _with(flow: Flow, alt: Alt, arm: Flow) -> Flow:
