@@ -7,11 +7,13 @@ the others are not there, and no loss of theirs is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from zerograd.core.events import Backward, Step
 from zerograd.explore import logic
+from zerograd.explore.explore import WindowTrial
 from zerograd.explore.flow import Alt, Flow, Loop, assigned, children, find, rebuild, walk
-from zerograd.explore.logic import Fact, Value, Variable
+from zerograd.explore.logic import Expr, Fact, Value, Variable
 from zerograd.static.accumulation import Counting
 from zerograd.static.interp.emitter import Act
 from zerograd.static.read.keys import Key
@@ -36,14 +38,27 @@ def with_chosen_arms(flow: Flow, key: Key) -> tuple[Flow, set[Key]]:
 MOST_PROGRAMS = 6
 
 
-def programs(flow: Flow, key: Key) -> list[Flow]:
+class ChosenProgram(NamedTuple):
+    """What runs where settings have chosen."""
+
+    flow: Flow
+    choices: tuple[tuple[Expr, bool], ...] = ()
+    """The tests of the settings, and how they come out."""
+
+    def runs_with(self, window: WindowTrial) -> bool:
+        """Whether its settings allow windows of this length: `if N > 1:` leaves N = 1 to its other arm."""
+        known = dict(window.constants())
+        return all(logic.truth_of(test, known) in (None, truth) for test, truth in self.choices)
+
+
+def programs(flow: Flow, key: Key) -> list[ChosenProgram]:
     """The programs between which a setting chooses, if several of them train with the same optimizer."""
-    found = [flow]
+    found = [ChosenProgram(flow)]
     while len(found) < MOST_PROGRAMS:
         splits = (
             (at, alt)
             for at, one in enumerate(found)
-            for alt in _settled(one, None)
+            for alt in _settled(one.flow, None)
             if _trains(alt.then, key) and _trains(alt.orelse, key)
         )
         at, alt = next(splits, (0, None))
@@ -97,10 +112,11 @@ def _trains(flow: Flow, key: Key) -> bool:
     return steps and any(isinstance(act.event, Backward) for act in acts)
 
 
-def _program(flow: Flow, alt: Alt, truth: bool) -> Flow:
-    """The flow with this outcome of every test of a setting."""
-    chosen = _with(flow, alt, alt.then if truth else alt.orelse)
-    return _agreeing(chosen, dict(logic.facts(alt.test, truth)), False)
+def _program(program: ChosenProgram, alt: Alt, truth: bool) -> ChosenProgram:
+    """The program with this outcome of every test of a setting."""
+    chosen = _with(program.flow, alt, alt.then if truth else alt.orelse)
+    settled = dict(logic.facts(alt.test, truth))
+    return ChosenProgram(_agreeing(chosen, settled, False), (*program.choices, (alt.test, truth)))
 
 
 def _with(flow: Flow, alt: Alt, arm: Flow) -> Flow:

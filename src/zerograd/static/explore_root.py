@@ -130,7 +130,9 @@ class RootSearch:
         self.asked_callers = True
         called = self.root.interpreter.called_around(step) - self.module.functions.keys()
         unseen = {name for name in called if not self.module.methods_named(name)}
-        return one_runs_backward(self.module.path, unseen)
+        if one_runs_backward(self.module.path, unseen):
+            return True
+        return self.root.interpreter.calls_kept_backward()
 
     def explore_subject(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows the gradients of one subject through the flow."""
@@ -165,16 +167,24 @@ class RootSearch:
     def explore_programs(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Where a setting chooses between programs, follows the gradients through each of them alone."""
         accumulates = accumulating(self.flow, subject.key)
-        for program in (*programs(self.flow, subject.key), accumulates):
-            if program is None:
-                continue
-            flow, windows = self.seen_by(subject, others, program)
-            if program is accumulates:
-                # The step that is left out may be the one that uses the remainder.
-                windows = tuple(replace(window, ends_seen=False) for window in windows)
-            if windows:
-                flow = excused(flow, program, windows[0].symbols)
-            self.explore_rules(flow, windows, subject)
+        for program in programs(self.flow, subject.key):
+            flow, windows = self.seen_by(subject, others, program.flow)
+            allowed = tuple(filter(program.runs_with, windows))
+            if allowed or not windows:
+                self.explore_program(flow, program.flow, allowed, subject)
+        if accumulates is not None:
+            flow, windows = self.seen_by(subject, others, accumulates)
+            # The step that is left out may be the one that uses the remainder.
+            windows = tuple(replace(window, ends_seen=False) for window in windows)
+            self.explore_program(flow, accumulates, windows, subject)
+
+    def explore_program(
+        self, flow: Flow, program: Flow, windows: tuple[WindowTrial, ...], subject: SubjectKeys
+    ) -> None:
+        """Follows the gradients through one program, `flow` as the subject sees it."""
+        if windows:
+            flow = excused(flow, program, windows[0].symbols)
+        self.explore_rules(flow, windows, subject)
 
     def explore_calls(self, subject: SubjectKeys, others: list[SubjectKeys]) -> None:
         """Follows what one call of a method leaves in the gradients into the next call."""

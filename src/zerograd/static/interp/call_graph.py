@@ -15,7 +15,7 @@ from zerograd.static.read import vocabulary
 from zerograd.static.read.budget import EXPRESSION, Budget
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
-from zerograd.static.read.syntax_tree import parameter_names, parameters, text_of
+from zerograd.static.read.syntax_tree import called_name, parameter_names, parameters, text_of
 from zerograd.static.read.values import Fn, Klass, Origin, Thing, Value
 
 DEEPEST = 6
@@ -303,6 +303,22 @@ class CallGraph:
                         held = self.names.attribute(held, rest)
                     if isinstance(held, Fn):
                         yield replace(held, name=attr)
+
+    def keeps_backward(self, method: Fn, attr: str) -> bool:
+        """Whether what an object keeps under a name, `self.compute = make_compute(n)`, runs a backward."""
+        kept = list(self.kept_functions(method, attr))
+        made = [inner for one in kept for inner in self.returned_functions(one)]
+        return any(self.reaches(one, "runs_backward", 0) for one in (*kept, *made))
+
+    def returned_functions(self, fn: Fn) -> Iterator[Fn]:
+        """The functions of the project that a function gives back: `return f`, `return partial(f, x)`."""
+        for value in fn.module.facts[fn.node].returns:
+            if isinstance(value, ast.Call) and value.args and called_name(value) == "partial":
+                value = value.args[0]
+            if isinstance(value, ast.Name):
+                held = self.names.of_module(fn.module, value.id)
+                if isinstance(held, Fn):
+                    yield held
 
     def methods_named(self, klass: Klass, name: str) -> Iterator[Fn]:
         """The method of this name that a class defines or inherits."""

@@ -166,7 +166,10 @@ class BackwardCalls:
         if scaled is not False and isinstance(owner, Tensor):
             # `features.backward(scaler.scale(gradient))`: the gradient brings the scale.
             owner = replace(owner, scaled=scaled)
-        self.effects.backward(node, owner, own_gradient=same, bypasses=self._bypassed(owner))
+        bypassed = self._bypassed(owner)
+        # `accelerator.backward(loss)`, where it cannot be seen what the accelerator is.
+        handed = not same and any(vocabulary.LOSS.search(text_of(arg)) for arg in node.args)
+        self.effects.backward(node, owner, own_gradient=same, bypasses=bypassed, wrapped=handed)
         return Lit(None)
 
     def _is_layer(self, node: ast.Call, owner: ast.expr) -> bool:

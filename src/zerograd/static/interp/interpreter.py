@@ -27,7 +27,7 @@ from zerograd.static.read.file_index import Facts
 from zerograd.static.read.module import Module
 from zerograd.static.read.project import Project
 from zerograd.static.read.syntax_tree import called_name, calls_in, spans
-from zerograd.static.read.values import Fn
+from zerograd.static.read.values import Fn, Klass
 
 
 @dataclass(eq=False)
@@ -194,6 +194,16 @@ class Interpreter:
         found = idle_loss(loop.node, stepping=stepping)
         return self._site_in(found, loop.path) if found is not None else None
 
+    def calls_kept_backward(self) -> bool:
+        """Whether a method that was entered calls a function that its object keeps, and that runs a backward."""
+        return any(
+            self.graph.keeps_backward(method, last)
+            for module, node, facts in self.followed()
+            for method in _method_at(module, node)
+            for first, attr, last in facts.call_parts
+            if first == "self" and not attr
+        )
+
     def called_around(self, step: Event) -> set[str]:
         """The last names of what the loop of a step calls, and of what a function between the two calls."""
         loop = self.nesting.loop_nodes.get(step.loop)
@@ -238,3 +248,11 @@ class Interpreter:
         files = self.nesting.path_of.items()
         around = [node for node, path in files if path == site.path and spans(node, site.line)]
         return max(around, key=lambda node: getattr(node, "lineno", 0), default=None)
+
+
+def _method_at(module: Module, node: ast.AST) -> Iterator[Fn]:
+    """The method of a class of a file that is this node."""
+    for owner in module.classes.values():
+        for name, method in module.methods_of(owner).items():
+            if method is node:
+                yield Fn(method, module, name, None, None, Klass(owner, module))

@@ -16,7 +16,7 @@ from zerograd.static.interp.environment import KnownObjects
 from zerograd.static.interp.evaluator import Evaluator
 from zerograd.static.interp.framework_calls import FrameworkCalls
 from zerograd.static.interp.functions import Functions
-from zerograd.static.interp.gradient_calls import seen_to_clear_after_use
+from zerograd.static.interp.gradient_calls import seen_to_clear, seen_to_clear_after_use
 from zerograd.static.interp.names import Names
 from zerograd.static.interp.objects import Classes, Objects
 from zerograd.static.read import vocabulary
@@ -30,6 +30,7 @@ from zerograd.static.read.syntax_tree import (
 )
 from zerograd.static.read.values import (
     Fn,
+    Klass,
     Lit,
     Many,
     Params,
@@ -42,6 +43,8 @@ from zerograd.static.read.values import (
 
 _WRAPPER = LibraryCall("step", Steps(Whose.FIRST, scaled=None))
 """What the `step` of an unknown library's object does with an optimizer."""
+HELPERS = 2
+"""Calls that are followed from the step of a project's optimizer to what clears for it."""
 _CLEARS_AFTER = ("zero_grad", "set_to_none", "zero_grads")
 """Arguments of a step that make it clear afterwards."""
 
@@ -99,11 +102,21 @@ class StepCalls:
             self.known.own_steps[owner.key] = owner.params
         self.effects.step(node, owner.key)
         unseen = bool(arguments) and not isinstance(arguments[0], (Fn, Lit))
-        if seen_to_clear_after_use(method):
+        if seen_to_clear_after_use(method) or self._has_clearing_helper(method, method.klass):
             self.effects.unknown(node, owner.key, NotFollowed.UNCLEAR_CLEAR)
         elif unseen and _runs_what_it_is_handed(method):
             self.effects.unknown(node, owner.key, NotFollowed.UNSEEN_STEP)
         return Lit(None)
+
+    def _has_clearing_helper(self, method: Fn, klass: Klass | None, deep: int = 0) -> bool:
+        """Whether a step of the project calls a function or a method that clears: `_update(self)` for a few classes."""
+        facts = method.module.facts[method.node]
+        return any(
+            seen_to_clear(one)
+            or (deep < HELPERS and self._has_clearing_helper(one, one.klass or klass, deep + 1))
+            for one, _ in self.functions.graph.callees(method.module, facts, klass, deep)
+            if one.name != "step"
+        )
 
     def _optimizer_step(self, node: ast.Call, owner: Thing, arguments: list[Value]) -> Value:
         closure = arguments[0] if node.args or keyword(node, "closure") is not None else None
