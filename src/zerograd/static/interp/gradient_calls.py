@@ -22,7 +22,15 @@ from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.keys import AllocationSite, Key
-from zerograd.static.read.syntax_tree import called_name, last_name, nodes, reached, spans, text_of
+from zerograd.static.read.syntax_tree import (
+    called_name,
+    last_name,
+    nodes,
+    parameter_names,
+    reached,
+    spans,
+    text_of,
+)
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -264,7 +272,7 @@ class ParameterCalls:
             effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
         elif func.attr in ("add_", "sub_"):
             effects.act_on(Assign, node, owner.keys, adds=True, bare=bare and not owner.some)
-        elif func.attr in ("div_", "mul_") and self._clips(mix(arguments), owner):
+        elif func.attr in ("div_", "mul_") and self._clips(arguments, owner):
             effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare and not owner.some)
         elif func.attr in ("div_", "mul_", "copy_", "set_"):
             assigns = func.attr in ("copy_", "set_")
@@ -277,11 +285,20 @@ class ParameterCalls:
             )
         return owner
 
-    def _clips(self, factor: Tensor, owner: Grad) -> bool:
-        """Whether a function that is called a clip changes gradients by a factor that it has computed from them."""
+    def _clips(self, factors: list[Value], owner: Grad) -> bool:
+        """Whether a function that is called a clip changes gradients by a factor of their norm.
+
+        It has computed the factor from them, or is handed a norm.
+        """
         stack = self.effects.nesting.stack
-        named = bool(stack) and vocabulary.clips(getattr(stack[-1], "name", ""))
-        return named and bool(factor.grads & owner.keys)
+        if not stack or not isinstance(stack[-1], (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if not vocabulary.clips(stack[-1].name):
+            return False
+        handed_norm = any("norm" in name for name in parameter_names(stack[-1]))
+        if handed_norm and not all(isinstance(one, Lit) for one in factors):
+            return True
+        return bool(mix(factors).grads & owner.keys)
 
     def parameters(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`module.parameters()` and its like."""
