@@ -209,15 +209,41 @@ class BackwardCalls:
         if self._is_in_optimizer():
             return ""
         if self.gate.accumulating:
-            return self.gate.accumulating
+            return self._unless_unprepared(self.gate.accumulating)
         for key in roots(owner)[0]:
             name = registry.bypassed_name(self.known.roles.get(key, Role.NONE))
             if name and isinstance(key[0], AllocationSite):
                 return name
             for prepared, wrapper in self.known.prepared.items():
                 if key.is_inside(prepared):
-                    return wrapper
+                    return self._unless_unprepared(wrapper)
         return ""
+
+    def _unless_unprepared(self, accelerator: str) -> str:
+        """The accelerator, unless the class of the object replaces the methods of its bases that have things prepared."""
+        return "" if self._leaves_unprepared(accelerator) else accelerator
+
+    def _leaves_unprepared(self, accelerator: str) -> bool:
+        this = self.env.frame.owner
+        if not isinstance(this, Thing) or this.klass is None:
+            return False
+        kept: list[tuple[str, set[str]]] = []
+        replaced = set[str]()
+        goes_on: dict[str, bool] = {}
+        """By name: whether the method calls the one of its base."""
+        for base in self.classes.lineage(this.klass):
+            for name, method in base.module.methods_of(base.node).items():
+                calls = base.module.facts[method].calls
+                if not goes_on.get(name, True):
+                    replaced |= calls
+                    continue
+                kept.append((name, calls))
+                goes_on[name] = any(call.endswith(f").{name}") for call in calls)
+        prepare = f"{accelerator}.prepare"
+        prepares = {f"self.{name}" for name, calls in kept if prepare in calls}
+        if any(calls & prepares for _, calls in kept):
+            return False
+        return prepares <= replaced and (bool(prepares) or prepare in replaced)
 
     def _is_in_optimizer(self) -> bool:
         klass = self.env.frame.klass
