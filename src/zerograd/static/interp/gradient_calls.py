@@ -22,7 +22,15 @@ from zerograd.static.interp.scalars import is_scalar
 from zerograd.static.read import vocabulary
 from zerograd.static.read.file_index import Facts
 from zerograd.static.read.keys import AllocationSite, Key
-from zerograd.static.read.syntax_tree import called_name, last_name, nodes, reached, spans, text_of
+from zerograd.static.read.syntax_tree import (
+    called_name,
+    last_name,
+    nodes,
+    parameter_names,
+    reached,
+    spans,
+    text_of,
+)
 from zerograd.static.read.values import (
     NOTHING,
     Each,
@@ -204,15 +212,41 @@ class BackwardCalls:
         if self._is_in_optimizer():
             return ""
         if self.gate.accumulating:
-            return self.gate.accumulating
+            return self._unless_unprepared(self.gate.accumulating)
         for key in roots(owner)[0]:
             name = registry.bypassed_name(self.known.roles.get(key, Role.NONE))
             if name and isinstance(key[0], AllocationSite):
                 return name
             for prepared, wrapper in self.known.prepared.items():
                 if key.is_inside(prepared):
-                    return wrapper
+                    return self._unless_unprepared(wrapper)
         return ""
+
+    def _unless_unprepared(self, accelerator: str) -> str:
+        """The accelerator, unless the class of the object replaces the methods of its bases that have things prepared."""
+        return "" if self._leaves_unprepared(accelerator) else accelerator
+
+    def _leaves_unprepared(self, accelerator: str) -> bool:
+        this = self.env.frame.owner
+        if not isinstance(this, Thing) or this.klass is None:
+            return False
+        kept: list[tuple[str, set[str]]] = []
+        replaced = set[str]()
+        goes_on: dict[str, bool] = {}
+        """By name: whether the method calls the one of its base."""
+        for base in self.classes.lineage(this.klass):
+            for name, method in base.module.methods_of(base.node).items():
+                calls = base.module.facts[method].calls
+                if not goes_on.get(name, True):
+                    replaced |= calls
+                    continue
+                kept.append((name, calls))
+                goes_on[name] = any(call.endswith(f").{name}") for call in calls)
+        prepare = f"{accelerator}.prepare"
+        prepares = {f"self.{name}" for name, calls in kept if prepare in calls}
+        if any(calls & prepares for _, calls in kept):
+            return False
+        return prepares <= replaced and (bool(prepares) or prepare in replaced)
 
     def _is_in_optimizer(self) -> bool:
         klass = self.env.frame.klass
@@ -267,7 +301,7 @@ class ParameterCalls:
             effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare)
         elif func.attr in ("add_", "sub_"):
             effects.act_on(Assign, node, owner.keys, adds=True, bare=bare and not owner.some)
-        elif func.attr in ("div_", "mul_") and self._clips(mix(arguments), owner):
+        elif func.attr in ("div_", "mul_") and self._clips(arguments, owner):
             effects.act_on(Clip, node, owner.keys, may=owner.some, bare=bare and not owner.some)
         elif func.attr in ("div_", "mul_", "copy_", "set_"):
             assigns = func.attr in ("copy_", "set_")
@@ -280,11 +314,20 @@ class ParameterCalls:
             )
         return owner
 
-    def _clips(self, factor: Tensor, owner: Grad) -> bool:
-        """Whether a function that is called a clip changes gradients by a factor that it has computed from them."""
+    def _clips(self, factors: list[Value], owner: Grad) -> bool:
+        """Whether a function that is called a clip changes gradients by a factor of their norm.
+
+        It has computed the factor from them, or is handed a norm.
+        """
         stack = self.effects.nesting.stack
-        named = bool(stack) and vocabulary.clips(getattr(stack[-1], "name", ""))
-        return named and bool(factor.grads & owner.keys)
+        if not stack or not isinstance(stack[-1], (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if not vocabulary.clips(stack[-1].name):
+            return False
+        handed_norm = any("norm" in name for name in parameter_names(stack[-1]))
+        if handed_norm and not all(isinstance(one, Lit) for one in factors):
+            return True
+        return bool(mix(factors).grads & owner.keys)
 
     def parameters(self, node: ast.Call, func: ast.Attribute, owner: Value) -> Value | None:
         """`module.parameters()` and its like."""
