@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 ENOUGH_LOST = 3
 """So many steps whose gradients were cleared by hand before them are no accident, if no step has used any."""
+ENOUGH_IDLE = 3
+"""So many windows that an optimizer has cleared are no test of a few batches, if it never steps."""
 CONVINCED = 8
 """So many windows in a row that are cut in the same way are no accident."""
 CHUNKS = 21
@@ -112,6 +114,8 @@ class Past:
     """A step had something to use, or zeros that a call has left."""
     handled: bool = False
     """It was cleared as a whole, or clipped, since its last step."""
+    idle: int = 0
+    """How often an optimizer has cleared what was brought since the last clear or step."""
     steps: int = 0
     """How many steps it has taken."""
     clears: bool = False
@@ -195,6 +199,11 @@ class Oracle:
             if isinstance(error, Unproven):
                 raise
             self.raised = repr(error)
+        for number, subject in enumerate(self.subjects):
+            past = self.past[subject]
+            if past.idle and not past.steps:
+                place = ("ZG102", _made_at(self.program, number))
+                (self.must if self.plain and past.idle >= ENOUGH_IDLE else self.may)[place] += 1
         return self
 
     def prove(self, act: Act) -> None:
@@ -213,6 +222,9 @@ class Oracle:
             self.backward(act, line)
         elif act.do is Do.ZERO:
             self.optimizers[act.target].zero_grad(act.to_none)
+            past = self.past[self.subjects[act.target]]
+            held = any(self.held[param] for param in self.of(self.subjects[act.target]))
+            past.idle += past.fresh or held
             self.seen_to_clear(self.subjects[act.target], line)
         elif act.do is Do.MODULE_ZERO:
             self.modules[act.target].zero_grad(act.to_none)
@@ -528,6 +540,12 @@ def _mixing(held: list[Contribution], subject: Subject) -> list[Backward]:
 def _said(one: Contribution, subject: Subject) -> str:
     used = " used" if subject in one.used else " used by another" if one.used else ""
     return f"line {one.backward.line}{used}"
+
+
+def _made_at(program: Program, number: int) -> int:
+    """The line that makes an optimizer."""
+    lines = source(program)[0].splitlines()
+    return 1 + next(at for at, line in enumerate(lines) if line.startswith(f"opt{number} = "))
 
 
 def _module(deep: bool) -> torch.nn.Module:
