@@ -253,11 +253,9 @@ class Clocks:
             for place in _places():
                 stack.enter_context(place(self.inside))
             # The clock adds a frame to the way to the user's code, which must not take longer.
-            with (
-                _patched(patches, "ABOVE_TORCH", lambda far: far + 1),
-                _patched(patches, "ABOVE_PATCH", lambda far: far + 1),
-            ):
-                stack.enter_context(between)
+            for name in ("ABOVE_TORCH", "ABOVE_PATCH"):
+                stack.enter_context(_patched(patches, name, lambda far: far + 1))
+            stack.enter_context(between)
             for place in _places():
                 stack.enter_context(place(self.outside))
             for table in _step_hooks():
