@@ -208,6 +208,7 @@ KEY = st.sampled_from(
 
 @tiers.random(400)
 @given(st.dictionaries(KEY, VALUE, max_size=5), st.binary(max_size=6))
+@example({"extend": '"\\u0000"'}, b"")
 def test_any_settings_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, given_: dict[str, str], tail: bytes
 ) -> None:

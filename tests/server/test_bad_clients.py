@@ -148,7 +148,8 @@ def test_a_client_that_stops_reading_leaves_no_process(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.close()
     _, complaint = process.communicate(framed(HELLO, READY, opened(FORGOTTEN_ZERO)), timeout=30)
-    assert process.returncode in (0, 1)
+    # It is chance which write finds the pipe closed: one of the server's, or the last one of the command line.
+    assert process.returncode in (0, 1, 2)
     assert b"zerograd/" not in complaint
 
 

@@ -122,9 +122,9 @@ def _section(path: str, problems: list[Problem]) -> object:
     try:
         with open(path, "rb") as stream:
             data = stream.read()
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}; its settings are not used"
-        problems.append(Problem(path, message))
+    except (OSError, ValueError) as error:  # a name with a null byte is no OSError
+        why = getattr(error, "strerror", None) or error
+        problems.append(Problem(path, f"cannot be read: {why}; its settings are not used"))
         return None
     try:
         table = _parse(data)
