@@ -76,7 +76,7 @@ def main() -> int:
         outcome.write(
             options.result,
             title="Fuzzing",
-            method=f"Each reader gets random and damaged input for at least {options.minutes:g} minutes of processor time: the "
+            method=f"Each reader gets random and damaged input for at least {options.minutes:g} minutes of processor time, or until it fails: the "
             "tests of tests/project/test_fuzz.py with seeds of the commit.",
             rows=rows,
         )
