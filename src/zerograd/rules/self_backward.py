@@ -1,8 +1,8 @@
 """A tensor is passed to backward as its own gradient.
 
 `loss.backward(loss)` starts back-propagation with the loss itself instead of 1, so every gradient is
-multiplied by the loss: the gradient of loss²/2. As the loss decreases, so does the step. A watched run sees it of
-a tensor with one number.
+multiplied by the loss: the gradient of loss²/2. As the loss decreases, so does the step. A watched
+run reports it only for a tensor that holds one number.
 
 Fix: unsafe. The argument is removed.
 

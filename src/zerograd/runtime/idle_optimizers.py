@@ -1,7 +1,8 @@
 """Optimizers that are cleared again and again, and never step.
 
-An optimizer counts if the run has seen how it was made, the program clears its gradients through it, and no
-parameter of it changes until it is gone, or the run is over. A file that reads gradients itself may have no use for steps.
+It is reported when it is gone, or the run is over. Until then no parameter of it may have changed, and the run
+must have seen where it was made: it may have stepped before. A program that clears it in a file that reads gradients
+may not need steps.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerograd.core.events import End, Site
-from zerograd.core.lifecycle import Grads
 from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import imprint
 from zerograd.runtime.optimizer_lives import OptimizerLives
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from zerograd.runtime.subjects import Subject
 
 ENOUGH = 3
-"""Clears of that many windows are no test of a few batches."""
+"""A program that clears fewer windows may only try out a batch or two."""
 _READS = re.compile(r"\.grad\b(?!\s*=\s*None\b)")
+"""Code that does something with a gradient other than to drop it."""
 
 
 class _Idle(NamedTuple):
@@ -48,9 +49,9 @@ class IdleOptimizers:
         self._idle: dict[str, _Idle] = {}
 
     def cleared(self, subject: Subject, optimizer: Any, frame: FrameType) -> None:
-        """The program is about to clear an optimizer that has not stepped yet."""
-        state = subject.track.node.state
-        if state.grads is not Grads.LIVE or state.backward is None or state.backward.may:
+        """The program is about to clear gradients that are not used, of an optimizer that has not stepped yet."""
+        backward = subject.track.node.state.backward
+        if backward is None or backward.may:
             return
         idle = self._idle.get(subject.name)
         if idle is None:
@@ -61,12 +62,12 @@ class IdleOptimizers:
             idle = _Idle(made, frame.f_code.co_filename, imprints, [])
             self._idle[subject.name] = idle
         if len(idle.dropped) < ENOUGH:
-            idle.dropped.append(state.backward.site)
+            idle.dropped.append(backward.site)
 
-    def over(self, subject: Subject) -> None:
-        """The optimizer of a subject does nothing any more."""
+    def over(self, subject: Subject, *, blamed: bool) -> None:
+        """The optimizer of a subject does nothing any more; with `blamed`, it could have stepped before."""
         idle = self._idle.pop(subject.name, None)
-        if idle is None or len(idle.dropped) < ENOUGH or subject.track.steps:
+        if not blamed or idle is None or len(idle.dropped) < ENOUGH or subject.track.steps:
             return
         if [imprint(param) for param in subject.params] != idle.imprints:
             return  # they are updated in another way

@@ -193,8 +193,7 @@ class Lanes:
         self.names.steps_at(subject.name, partial(_step_site, weakref.ref(subject)))
 
     def _forget(self, subject: Subject, optimizer_is_gone: bool) -> None:
-        if optimizer_is_gone:
-            self._idle.over(subject)
+        self._idle.over(subject, blamed=optimizer_is_gone)
         if self.keeps_names or self._judge.may_still_report(subject.name):
             self.names.gone(subject.name)
         self._leave(subject)

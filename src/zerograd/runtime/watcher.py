@@ -538,8 +538,7 @@ class Watcher:
         for subject in self._subjects.all:
             if subject.finite.suspicious and self._finite.is_restored(subject):
                 self._post(subject, self._events.event(End, NOWHERE, restored=True))
-            if clean:
-                self._idle.over(subject)
+            self._idle.over(subject, blamed=clean)
 
     def stop(self) -> None:
         """Nothing is watched any more, whatever is running."""

@@ -15,11 +15,10 @@ from zerograd.core.events import Site
 from zerograd.core.late_pattern import pattern
 from zerograd.static.frameworks.table import CALLED
 from zerograd.static.read.module import Module
-from zerograd.static.read.syntax_tree import called_name, calls_in, nodes, text_of
+from zerograd.static.read.syntax_tree import LOOPS, called_name, calls_in, nodes, text_of
 from zerograd.static.read.values import Thing
 from zerograd.static.roots import Root
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FARTHEST = 3
 """Calls that are followed by name to the call of a callback."""
 
@@ -78,6 +77,7 @@ def _read(root: Root, node: ast.AST) -> set[ast.AST]:
 
 
 def _mentioned(node: ast.AST) -> set[str]:
+    """The names of variables and attributes in some code."""
     found = set()
     for part in nodes(node):
         if isinstance(part, ast.Name):

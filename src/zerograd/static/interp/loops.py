@@ -34,6 +34,7 @@ from zerograd.static.interp.objects import Objects
 from zerograd.static.read import vocabulary
 from zerograd.static.read.module import assigned_names
 from zerograd.static.read.syntax_tree import (
+    LOOPS,
     called_name,
     calls_in,
     first_name,
@@ -516,7 +517,7 @@ def _looks_up(node: ForLoop) -> bool:
 
 def _trains(node: ast.AST) -> bool:
     """Whether a node is a loop around a backward and a step."""
-    if not isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+    if not isinstance(node, LOOPS):
         return False
     return {called_name(call) for call in calls_in(*node.body)} >= {"backward", "step"}
 

@@ -19,7 +19,7 @@ from zerograd.static.read.recent import EACH, Recent
 from zerograd.static.read.source import Unreadable
 
 MOST_FILES = 3_000
-"""Files of a project that are looked at; of a larger one, the largest part around a file that is not larger."""
+"""Files of a project that are looked at. If it has more, only the largest folder around a file that has not is."""
 LARGEST = 400_000
 """Bytes of a file that is looked at."""
 SMALL = 20_000
@@ -243,7 +243,7 @@ def searched(path: str) -> Iterator[str]:
 def _project_files(path: str) -> tuple[list[str], bool]:
     """The Python files of the project that a file is part of, and whether these are all.
 
-    Of a project that has too many, they are those of the largest folder around the file that has not.
+    If the project has too many, only those of the largest folder around the file that has not.
     """
     whole = True
     for folder in project_folders(path):
