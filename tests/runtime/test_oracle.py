@@ -36,6 +36,7 @@ from support.programs import (
     smallest,
     source,
 )
+from zerograd.runtime import idle_optimizers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -712,6 +713,12 @@ def by_reading(program: Program, oracle: Oracle, text: str, path: str) -> list[s
     if not lines and stale and oracle.plain and oracle.always_stale:
         return [f"reading does not find ZG101 at {sorted(stale)}"]
     return []
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drawn program is all there is: the files of these tests read gradients, too."""
+    monkeypatch.setattr(idle_optimizers, "program_files", list)
 
 
 def test_a_sample_of_programs_has_the_findings_of_the_oracle() -> None:

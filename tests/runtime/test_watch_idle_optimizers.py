@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import linecache
+import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import zerograd
+from zerograd.runtime import idle_optimizers
+from zerograd.runtime.program_source import program_files
 
 LOOP = """
 def train():
@@ -22,6 +26,12 @@ def train():
 train()
 AFTER
 """
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program has one file: these tests read gradients, too."""
+    monkeypatch.setattr(idle_optimizers, "program_files", lambda: ["idle.py"])
 
 
 def found(use: str = "pass", times: int = 9, after: str = "", code: str = LOOP) -> list[str]:
@@ -71,10 +81,45 @@ def test_the_finding_is_where_the_optimizer_is_made_and_says_no_step() -> None:
         "net.weight.data = net.weight.data - 0.1",
         "other = torch.optim.SGD(net.parameters(), lr=0.1); other.step()",
         "torch.optim.SGD([net.weight], lr=0.1).step()",
+        "norm = torch.nn.utils.clip_grad_norm_(net.parameters(), float('inf'))",
+        "taken = getattr(net.weight, 'grad')",
+        "net.weight.register_hook(print) if x is None else None",
     ],
 )
 def test_gradients_that_are_used_are_not_idle(use: str) -> None:
     assert "ZG102" not in found(use)
+
+
+def test_gradients_that_another_file_of_the_program_reads_are_not_idle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    helper = tmp_path / "helper_that_reads.py"
+    helper.write_text("def flat(net):\n    return [p.grad for p in net.parameters()]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert found("import helper_that_reads") == ["ZG102"]
+    assert str(helper) in set(program_files())
+    monkeypatch.setattr(idle_optimizers, "program_files", lambda: [str(helper)])
+    assert found("import helper_that_reads") == []
+    del sys.modules["helper_that_reads"]
+
+
+def test_files_of_libraries_are_none_of_the_program() -> None:
+    files = set(program_files())
+    assert __file__ in files
+    assert files.isdisjoint({torch.__file__, zerograd.__file__, pytest.__file__, textwrap.__file__})
+
+
+def test_a_library_that_runs_the_backward_may_use_the_gradients(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "an_explainer.py").write_text("def explain(loss):\n    loss.backward()\n")
+    monkeypatch.syspath_prepend(installed)
+    by_library = LOOP.replace("net(x).mean().backward()", "import an_explainer; an_explainer.explain(net(x).mean())")  # fmt: skip
+    assert found(code=by_library) == []
+    assert found() == ["ZG102"]
+    del sys.modules["an_explainer"]
 
 
 def test_a_test_of_a_few_batches_may_have_no_step() -> None:

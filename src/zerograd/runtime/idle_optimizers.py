@@ -16,6 +16,7 @@ from zerograd.runtime.event_cache import EventCache
 from zerograd.runtime.gradient_values import imprint
 from zerograd.runtime.optimizer_lives import OptimizerLives
 from zerograd.runtime.posting import Posting
+from zerograd.runtime.program_source import program_files
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 ENOUGH = 3
 """A program that clears fewer windows may only try out a batch or two."""
-_READS = re.compile(r"\.grad\b(?!\s*=\s*None\b)")
-"""Code that does something with a gradient other than to drop it."""
+_READS = re.compile(
+    r"\.grad\b(?!\s*=\s*None\b)|['\"]grad['\"]|\bclip_grad_|\bget_total_norm\b|_hook\("
+)
+"""Code that may do something with a gradient other than to drop it."""
 
 
 class _Idle(NamedTuple):
@@ -33,7 +36,7 @@ class _Idle(NamedTuple):
 
     made: Site
     file: str
-    """The file that clears it."""
+    """What clears it: a file, or the cell of a notebook."""
     imprints: list[object]
     dropped: list[Site]
     """The backward of each window that was dropped."""
@@ -51,7 +54,7 @@ class IdleOptimizers:
     def cleared(self, subject: Subject, optimizer: Any, frame: FrameType) -> None:
         """The program is about to clear gradients that are not used, of an optimizer that has not stepped yet."""
         backward = subject.track.node.state.backward
-        if backward is None or backward.may:
+        if backward is None or backward.may or backward.site.via:
             return
         idle = self._idle.get(subject.name)
         if idle is None:
@@ -71,6 +74,10 @@ class IdleOptimizers:
             return
         if [imprint(param) for param in subject.params] != idle.imprints:
             return  # they are updated in another way
-        if not _READS.search("".join(linecache.getlines(idle.file))):
+        if not any(map(_reads, {idle.file, *program_files()})):
             event = self._event(End, idle.made, idle_loss=idle.dropped[-1])
             self._post(subject, event)
+
+
+def _reads(file: str) -> bool:
+    return bool(_READS.search("".join(linecache.getlines(file))))

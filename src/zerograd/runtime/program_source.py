@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import gc
 import linecache
+import sys
 import threading
+from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.interruptions import Tolerating
+from zerograd.runtime.call_sites import OURS, is_installed
 
 MOST_FILES = 64
 _PARSING = threading.RLock()
@@ -51,6 +54,14 @@ class ProgramSource:
                 self._files.clear()
             known = self._files[file] = _File(text, _parsed(text), {})
         return known
+
+
+def program_files() -> Iterator[str]:
+    """The files of the program: of its modules, without those of libraries, and the cells of a notebook."""
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    for file in {*modules, *linecache.cache}:
+        if isinstance(file, str) and not is_installed(file) and not file.startswith(OURS):
+            yield file
 
 
 def _parsed(text: str) -> ast.Module | None:
