@@ -24,10 +24,12 @@ from zerograd.cli.output import (
     inform,
     render,
     say,
+    say_problems,
     wants_color,
     write,
     write_bytes,
 )
+from zerograd.core.wording import counted
 from zerograd.report.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -208,10 +210,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _baseline_written(outcome: CheckOutcome, arguments: argparse.Namespace) -> int:
     """Say what the baseline knows; the exit code."""
     path = arguments.write_baseline
-    for problem in outcome.report.errors:
-        say(f"{problem.path} {problem.message}")
-    number = len(outcome.report.findings)
-    known = f"{number} finding{'' if number == 1 else 's'}"
+    say_problems(outcome.report)
+    known = counted(len(outcome.report.findings), "finding")
     inform(f"{path} knows {known}; use it with --baseline {path}", arguments)
     return outcome.exit_code
 
@@ -230,8 +230,7 @@ def _explain(report: Report, arguments: argparse.Namespace) -> int:
         if any(one.loop.holds(name, wanted.cell, wanted.line) for name in {wanted.path, path})
     ] or [one for one in here if one.loop.kind in ("module", "notebook")]
     if not found:
-        for problem in report.errors:
-            say(f"{problem.path} {problem.message}")
+        say_problems(report)
         distance = {where(one.loop.site): abs(one.loop.site.line - wanted.line) for one in here}
         nearest = min(distance, key=distance.__getitem__, default=None)
         there = f"the nearest is at {nearest}" if nearest else f"there is none in {wanted.path}"
@@ -252,8 +251,7 @@ def _print(outcome: CheckOutcome, arguments: argparse.Namespace) -> bool:
     asked = arguments.fix or arguments.unsafe_fixes
     if arguments.diff:
         written = write_bytes(outcome.diff, arguments.output)
-        for problem in report.errors:
-            say(f"{problem.path} {problem.message}")
+        say_problems(report)
         inform(f"would fix {report.fixed}, {remaining(report)}", arguments)
         return written
     if asked and outcome.stdin is not None:

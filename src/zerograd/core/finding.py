@@ -149,9 +149,9 @@ SourceKey = str | CellKey
 """What lines of source are known by: the path of a file, or a cell."""
 
 
-def source_key(site: Site) -> SourceKey:
-    """What the lines of a site are known by in a report."""
-    return site.path if site.cell is None else CellKey(site.path, site.cell)
+def source_key(place: Site | Edit) -> SourceKey:
+    """What the lines of a place are known by in a report."""
+    return place.path if place.cell is None else CellKey(place.path, place.cell)
 
 
 @dataclass

@@ -24,6 +24,7 @@ from zerograd.core.events import (
 from zerograd.core.finding import Finding, Note
 from zerograd.core.lifecycle import FIELDS, State
 from zerograd.core.records import Record, dataclass
+from zerograd.core.wording import listed
 
 
 class Violation(Record):
@@ -183,12 +184,9 @@ def numbers(event: Backward | Step) -> str:
 def named(event: Backward | Step) -> str:
     """The parameters concerned: ` (weight, bias and 4 more)`."""
     seen = event.measured
-    return "" if seen is None else listed(seen.names, seen.count)
+    return "" if seen is None else in_brackets(seen.names, seen.count)
 
 
-def listed(names: tuple[str, ...], count: int) -> str:
+def in_brackets(names: tuple[str, ...], count: int) -> str:
     """The first of so many parameters: ` (weight, bias and 4 more)`."""
-    if not names:
-        return ""
-    more = count - len(names)
-    return f" ({', '.join(names)}{f' and {more} more' if more > 0 else ''})"
+    return f" ({listed(names, count)})" if names else ""

@@ -11,6 +11,7 @@ from zerograd.core.automaton import Automaton, Edge, Node
 from zerograd.core.events import Backward, End, Event, Observation, Step, Sync, Unknown, Zero
 from zerograd.core.finding import Finding, Place, Report
 from zerograd.core.rule import Rule, Violation, finding_of
+from zerograd.core.wording import counted
 from zerograd.fold.window_statistics import Observations, WindowStatistics
 
 
@@ -209,7 +210,7 @@ class Judge:
     def remarks(self, codes: Collection[str]) -> tuple[str, ...]:
         """What was seen of steps that break some of these rules, and is not reported."""
         return tuple(
-            f"{times} step{'' if times == 1 else 's'} {text}"
+            f"{counted(times, 'step')} {text}"
             for (code, text), times in self._remarks.items()
             if times and code in codes
         )

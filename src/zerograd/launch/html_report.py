@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from zerograd import __version__
 from zerograd.core.atomic_write import atomic_write
 from zerograd.core.finding import Place, Problem, Watched
 from zerograd.core.usage_error import UsageError
@@ -16,7 +15,6 @@ from zerograd.processes.merge import together
 from zerograd.recording.reader import Progress
 from zerograd.report import html
 from zerograd.report.timeline import Timeline
-from zerograd.rules.catalogue import PAGES
 
 SUFFIXES = (".jsonl", ".recording")
 MOST_RANKS = 64
@@ -85,9 +83,8 @@ def _page(shown: list[Replayed], problems: list[Problem]) -> html.RunPage:
     fixed = with_known_fixes([shown_one.finding for shown_one in ordered], sources)
     for shown_one, finding in zip(ordered, fixed, strict=True):
         shown_one.finding = finding
-    rules = {page.code: (page.name, page.summary) for page in PAGES}
     program = next((one.played.program for one in shown if one.played.program), shown[0].path)
-    return html.RunPage(program, ranks, ordered, problems, sources, rules, __version__)
+    return html.RunPage(program, ranks, ordered, problems, sources)
 
 
 def _add(findings: dict[Place, html.Shown], done: Replayed, number: int, rank: str) -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from zerograd.core.atomic_write import atomic_write
 from zerograd.core.finding import Finding, Place, Problem, Report
 from zerograd.core.usage_error import UsageError
+from zerograd.core.wording import counted
 from zerograd.launch.launch import Ended, LaunchTarget
 from zerograd.launch.launch import run as launch
 from zerograd.processes.child_options import VARIABLE, ChildOptions, pass_on
@@ -35,8 +36,6 @@ from zerograd.terminal.status_line import Live
 
 Render = Callable[[Report], str]
 COULD_NOT = 2
-
-
 _VERDICT = (
     "zerograd: the program did not crash: exit code 1 is zerograd's verdict on its gradients, and the "
     "launcher may print a traceback for it; --exit-zero avoids both\n"
@@ -231,7 +230,7 @@ class Session:
             if not self._options.quiet:
                 self._console.write(
                     f"zerograd: {self._options.program.name} goes on unwatched, after "
-                    f"{self._options.steps} step{'' if self._options.steps == 1 else 's'}\n"
+                    f"{counted(self._options.steps, 'step')}\n"
                 )
 
     @property

@@ -31,7 +31,7 @@ def explanation(rule: str | None, *, color: bool = False) -> str:
 
 def _parts(rule: Explained) -> Iterator[Part]:
     """A rule's page, in the same parts as lessons."""
-    yield Say(f"*{rule.summary}*")
+    yield Say(f"*{rule.page.summary}*")
     yield from map(Say, rule.why)
     if rule.bad:
         yield Code(rule.bad, "bad")

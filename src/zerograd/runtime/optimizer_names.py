@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from zerograd.core.events import Site
 from zerograd.core.interruptions import Tolerating
+from zerograd.core.wording import counted
 from zerograd.runtime.call_sites import is_installed
 from zerograd.runtime.program_source import ProgramSource
 
@@ -101,7 +102,7 @@ class OptimizerNames:
     def title(self, subject: str) -> str:
         """Its name, its type and its size: `opt_g: Adam, 4 parameters`."""
         known = self._known[subject]
-        number = f"{known.parameters} parameter{'' if known.parameters == 1 else 's'}"
+        number = counted(known.parameters, "parameter")
         name = self.name(subject)
         if name:
             return f"{name}: {known.kind}, {number}"
