@@ -1,7 +1,7 @@
 """One check, from the arguments of the command to its report.
 
-The files are found, their results are taken from the cache or computed, and the selected findings are
-reported. A result does not depend on the selection, so the cache is valid for every selection.
+It finds the files, takes their results from the cache or computes them, and reports the selected findings. A
+result does not depend on the selection, so the cache is valid for every selection.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CheckOptions:
     """Fixes are: not computed, shown with their findings, shown as a diff, applied."""
     unsafe: bool = False
     explain: bool = False
-    """Each training loop is accounted for: the cache holds no accounts."""
+    """Explain each training loop (`--why`), without the cache, which holds no explanations."""
     config: str | None = None
     """The file whose settings are used for all files."""
     fail_on: Literal["", "error", "advice"] = ""
@@ -109,7 +109,7 @@ def run(options: CheckOptions, progress: Progress) -> CheckOutcome:
         if path != "-":
             discovery.add(path)
     found = discovery.found
-    # A text that was rewritten is checked again, and not accounted for.
+    # `--why` shows no fixes: a rewritten text is checked again, without an account of its loops.
     shows_fixes = options.repair == "show" and not options.explain
     # To show fixes, what repairs is loaded only where a file has a finding.
     later = options.explain or (shows_fixes and options.stdin is None)
@@ -481,7 +481,7 @@ class _Chooser:
         return self._selections[key]
 
     def understood(self, settings: Settings) -> Settings:
-        """The settings without unknown rules; each unknown rule is reported once."""
+        """The settings without unknown rules. Each unknown rule is reported, once."""
         if settings not in self._understood:
             by_file = settings.per_file_ignores
             self._understood[settings] = replace(

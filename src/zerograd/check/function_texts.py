@@ -51,7 +51,7 @@ def _function(span: _Span, lines: Lines) -> Function:
 def _top(spans: list[_Span], lines: Lines) -> Function:
     inside = {number for one in spans for number in range(one.first, one.last + 1)}
     outside = (text for number, text in enumerate(lines, 1) if number not in inside)
-    # Blank lines belong to nobody: a function that is added brings some.
+    # Blank lines do not count: a new function brings some.
     return Function("", "\n".join(text for text in outside if text.strip()))
 
 

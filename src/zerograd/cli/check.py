@@ -49,8 +49,8 @@ examples:
   zerograd check . --fix                  apply the safe fixes
   zerograd check . --write-baseline known.json     remember the findings of today
   zerograd check . --baseline known.json           … and report only new ones
-  zerograd check . --diff-base main       only findings in functions that this branch changes
-  zerograd check . --diff-base main --fix … repaired
+  zerograd check . --diff-base main                only findings in functions that this branch changes
+  zerograd check . --diff-base main --fix          … and repair those
   zerograd check train.py --format agent  for a coding agent: terse, with the exact edits
 
 to allow a finding, put a comment on its line, above the function, or at the top of the file:
@@ -65,9 +65,9 @@ settings come from the nearest pyproject.toml above each file:
   severity = { ZG303 = "error", ZG304 = "off" }
   extend = "../policy/zerograd.toml"      # settings of another file, which this one overrides
 
-exit: 0 no errors (advice alone does not count), 1 errors, or advice that was selected by its code
-      or name (--fail-on decides otherwise), 2 something could not be checked; with --fix, the findings that are left count;
-      with --diff, 1 also if something would change
+exit: 0 no errors; 1 errors, or advice that was selected by its code or name (--fail-on changes this);
+      2 something could not be checked. with --fix, only what is left counts; with --diff, the code is
+      also 1 if something would change
 """
 
 
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run a check; the exit code."""
     if not arguments.paths:
         arguments.paths = [arguments.why.path if arguments.why else "."]
-    # A check creates many objects and few cycles, and the process ends soon.
+    # A check makes few reference cycles, and the process ends soon.
     gc.disable()
     from zerograd.check import check_session
 

@@ -22,7 +22,7 @@ def say(message: str) -> None:
 
 
 def say_problems(report: Report) -> None:
-    """Print what kept files from being checked."""
+    """Print why files could not be checked."""
     for problem in report.errors:
         say(f"{problem.path} {problem.message}")
 

@@ -251,7 +251,7 @@ class Step(Event):
     guard: Site | None = None
     """The test that decides whether the window closes."""
     finite: bool | None = None
-    """Whether the gradients that it uses are finite, as far as is known then; None: nobody looked."""
+    """Whether the gradients that it uses are finite, as far as is known then; None if they were not looked at."""
     skipped: bool = False
     """A scaler has skipped it, because the gradients are inf or nan."""
     decided: Decided | None = None

@@ -13,7 +13,7 @@ Level = Literal["error", "advice"]
 Place = tuple[str, str, int, int | None]
 """A code, a path, a line and, in notebooks, a cell: findings there are the same finding."""
 _PRESENTATION = "zerograd.launch.presentation"
-"""The module that shows findings and reports. It is above this one, so it is loaded by its name."""
+"""The module that shows findings and reports. This package must not import it, so it is loaded by its name."""
 
 
 class Note(Record):
@@ -129,9 +129,9 @@ class Watched:
     remarks: tuple[str, ...] = ()
     """What was seen and breaks no rule: `3 steps used gradients that are inf or nan`."""
     unwatched: tuple[str, ...] = ()
-    """What looks like an optimizer and is none of torch's: said, not guessed at."""
+    """Objects that look like optimizers and are not `torch.optim.Optimizer`s."""
     compiled: tuple[str, ...] = ()
-    """The optimizers that stepped inside code that torch.compile has compiled, where nobody watches."""
+    """The optimizers that stepped in code that torch.compile has compiled, which is not watched."""
     ranks: tuple[int, ...] = ()
     """The ranks that were watched, where there are several."""
     lost: dict[int, int] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Report:
     watched: Watched | None = None
     """What a run was watched for; None for a check."""
     fixed: int | None = None
-    """How many findings were repaired; None where nobody asked."""
+    """How many findings were repaired; None if no repair was asked for."""
     skipped: list[Problem] = field(default_factory=list)
     """The files of directories that were left out, and why."""
     loops: list[LoopVerdict] | None = None
@@ -174,7 +174,7 @@ class Report:
     known: int = 0
     """How many findings are not shown because a baseline knows them."""
     unchanged: int = 0
-    """How many findings and problems are not shown because no function, or file, that they are in has changed."""
+    """How many findings and problems are not shown because their function, or their file, has not changed."""
     lists_loops: bool = False
     """The loops are listed one by one, not only counted."""
 

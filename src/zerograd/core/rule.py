@@ -40,11 +40,11 @@ class Violation(Record):
     measured: Measured | None = None
     """The gradient norms in the message, where a run has measured them."""
     remark: str = ""
-    """What a run says of its steps that break the rule, where they are not reported."""
+    """What the summary of a run says about steps that break the rule and are not reported."""
     reported: bool = True
-    """False if it is worth no more than the remark."""
+    """False if only the remark is printed."""
     proven: bool = False
-    """Whether what was seen leaves no doubt: a backward that fills other optimizers changes nothing."""
+    """Whether it stays certain where a backward runs that fills other optimizers."""
 
 
 class Windows(Enum):

@@ -120,7 +120,7 @@ class Synchronises(_Synchronises, Variable):
 class Op:
     """An operation; `and`, `or`, `not`, `is` and the arithmetic and comparing ones of Python.
 
-    `if` is an object where its operand is true, and else None.
+    `if` is an object if its operand is true, else None.
     """
 
     op: str

@@ -41,7 +41,7 @@ class _Broken(Exception):
 def is_clean(flow: Flow, automaton: Automaton, start: Node, executed: Executed | None) -> bool:
     """Whether no sequence of a flow can break a rule; `executed` where guards are executed."""
     if executed is not None and "divisors" in automaton.reads:
-        return False  # what a loss is divided by, only the exploration finds out
+        return False  # only the exploration evaluates divisors
     try:
         _Reach(automaton, executed).run(flow, {start})
     except _Broken:

@@ -28,7 +28,7 @@ class Track:
 
     posted_steps = 0
     rounds = 0
-    """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends at the same node."""
+    """How often a loop has repeated the last window since then. A repetition breaks no rule, and ends in the same state."""
     lent: Node | None = None
     """The node when another subject's step used these gradients: a clear then drops nothing."""
 
@@ -75,7 +75,7 @@ class Judge:
         on_finding: Callable[[Finding], None] | None = None,
         automaton: Automaton | None = None,
     ) -> None:
-        """The automaton is one for these rules that an earlier judge has used."""
+        """`automaton` is that of an earlier judge with the same rules."""
         self.report = Report()
         self.recorder: EventSink | None = None
         self._on_finding = on_finding
@@ -197,7 +197,7 @@ class Judge:
             track.posted_steps += rounds
 
     def end(self, *, clean: bool = True) -> None:
-        """The run is over; a run that was stopped is not blamed for what it left open."""
+        """The run is over. Windows that a stopped run has left open are not reported."""
         if clean:
             for track in self.tracks:
                 self._observe(track, track.windows.ended(track.node.state))

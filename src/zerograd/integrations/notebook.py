@@ -61,7 +61,7 @@ class NotebookWatch:
         self._on = False
         self._watching = False
         self._cells: dict[str, tuple[int, str]] = {}
-        """The executed cells by what they are known by, the latest last: number and text."""
+        """The executed cells, the latest last: number and text, by the id of the cell, or by its text."""
         self._reported: set[Place] = set()
         """What the check has reported so far."""
         self._output = Output(shell)

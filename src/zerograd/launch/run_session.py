@@ -138,7 +138,7 @@ class Session:
             on_enough=self._enough,
         )
         self._early: Report | None = None
-        """What was found, if the watch has ended before the program."""
+        """The report, if the watch has ended before the program."""
         self._live: Live | None = None
         self._closed = False
         self._pass_options_on(codes)
@@ -215,7 +215,7 @@ class Session:
             self._problems.append(problem)
 
     def _enough(self) -> None:
-        """As many steps were watched as the options say: report, and let the program go on, or end it."""
+        """The last of the `--steps` was watched: report, and let the program go on, or end it."""
         from zerograd.runtime.watch import Enough
 
         if self._live is not None and os.getpid() == self._pid:
@@ -235,7 +235,7 @@ class Session:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether there is nobody else whose findings belong into the report."""
+        """Whether no other process has findings for the report."""
         return (
             self._process.leads and not self._process.identity.one_of_many and self._process.alone
         )

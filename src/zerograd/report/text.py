@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from zerograd.core.finding import Finding, Fix, Problem, Report, Watched, source_key
 from zerograd.core.rule import Feature
 from zerograd.core.training_loop import LoopVerdict, VerdictName
-from zerograd.core.wording import counted
 from zerograd.report.excerpt import Annotation, Paint, excerpt
 from zerograd.report.location import visible, where, where_problem
 from zerograd.report.loop_text import listing
@@ -300,7 +299,7 @@ def _runs(numbers: Iterable[int], before: str = "") -> str:
 
 def _some(number: int, noun: str) -> str:
     """`2 steps`; nothing for 0."""
-    return counted(number, noun) if number else ""
+    return f"{number} {noun}{'' if number == 1 else 's'}" if number else ""
 
 
 def statistics(report: Report) -> str:

@@ -1,7 +1,7 @@
 """What a step uses of the gradients, and what a clear drops.
 
-On the usual path neither looks at any gradient. A step that by the order of events has nothing to use,
-or nothing new, is looked at: somebody may have put gradients there.
+On the usual path neither looks at any gradient. If by the order of events a step has nothing to use, or nothing
+new, the gradients are looked at: the program may have put some there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zerograd.runtime.step_guards import StepGuards
 from zerograd.runtime.subjects import NOBODY, Subject
 
 ENOUGH_LOST = 3
-"""After this many steps with nothing to use, all since the first, it is not an accident that their gradients are gone."""
+"""If so many steps have nothing to use, and every step so far had nothing, it is not an accident."""
 SAME = 1e-4
 """Factors that differ by less are the same factor."""
 
@@ -62,9 +62,9 @@ class StepAndClear:
     _backwards: Callable[[], int]
     """Counts the backward calls so far."""
     _stepped: Callable[[], None]
-    """Is called where ranks step."""
+    """It is called when a rank steps."""
     length: int = 0
-    """How many backward calls a window is meant to have, as the user says; 0 if nothing is said."""
+    """How many backward calls a window is meant to have, as the user says; 0 if the user says nothing."""
 
     def __post_init__(self) -> None:
         self._graph_task = self._torch._C._current_graph_task_id
@@ -111,7 +111,7 @@ class StepAndClear:
                 self._replicas.step_begins(subject, self._sync.stepping(subject), optimizer)
 
     def end_step(self, subject: Subject, optimizer: Any, scaled: bool, frame: Any) -> Step | None:
-        """It has stepped: the event, or None if it is a step of which little can be said."""
+        """It has stepped: the event, or None if too little is known about the step."""
         stepping = subject.stepping
         stepping.depth -= 1
         if stepping.inner_stepped and stepping.depth == 0:
@@ -138,7 +138,7 @@ class StepAndClear:
         skipped: bool = False,
         remade: Site | None = None,
     ) -> Step | None:
-        """A step was taken: the event, or None if it is a step of which little can be said."""
+        """A step was taken: the event, or None if too little is known about it."""
         if self._graph_task() != OUTSIDE:
             self._step_in_backward(subject, scaled, frame)
             return None
@@ -326,7 +326,7 @@ class StepAndClear:
         return self._events.variant(event, fed=False, again=True) if again else event
 
     def _are_gone(self, subject: Subject) -> bool:
-        """Before a step: whether no call has cleared the gradients of the last backward, and they are there no more."""
+        """Before a step: whether the gradients of the last backward are gone, although no call has cleared them."""
         state = subject.track.node.state
         if state.grads is not _LIVE or state.backward is None or state.backward.may:
             return False
@@ -382,7 +382,7 @@ class StepAndClear:
         elif subject.track.node.grads is not _SPENT and subject.last_backward.have_weights_moved(
             subject.probe.param
         ):
-            # Something was done with the gradients: the weights are not what they were.
+            # The gradients were used: the weights have changed.
             event = self._events.variant(event, excuse=Excuse.WEIGHTS_MOVED)
         elif subject.track.windows.open and subject.track.node.grads is _LIVE:
             if not subject.last_backward.finite:
@@ -424,7 +424,7 @@ class StepAndClear:
         return used.version >= 0 and probe.version(grad) != used.version
 
     def _before_clip(self, subject: Subject) -> None:
-        """Gradients that are clipped may have been cleared, or put there, unseen."""
+        """The program may have cleared or set the clipped gradients by hand."""
         self._posting.release(subject)
         grads = subject.track.node.grads
         subject.stepping.handled = True

@@ -3,7 +3,7 @@
 State belongs to parameters. Wrappers that share the parameter groups of another optimizer are the
 same subject; a subject is forgotten when the last of its optimizers is.
 
-What has to be remembered of a subject is kept in parts, each of which one component uses.
+What is remembered about a subject is in parts; one component uses each part.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class UsedGradients:
 
 
 class LastBackward:
-    """What the last backward has left behind, to see whether anybody has used it (`step_and_clear`)."""
+    """What the last backward has left, to see whether the program has used it (`step_and_clear`)."""
 
     weights_version = -1
     """The version of the probe itself; -1 after a clear."""
@@ -175,7 +175,7 @@ class Stepping:
     lacks = False
     """Until then: the gradients of a backward were gone when the running step began."""
     lost = 0
-    """How many steps there were of which that is true."""
+    """How many such steps there were."""
 
     def __init__(self) -> None:
         self.left: dict[int, float] = {}
@@ -316,7 +316,7 @@ class Subject:
     def names(self, params: Iterable[Tensor]) -> list[str]:
         """What the program calls some of the parameters."""
         if self._names is None:
-            # Not before it is asked for: all objects of the program are searched.
+            # Only on demand, because all objects of the program are searched.
             self._names = names_in_modules(self.params)
         return names_of(params, self._names)
 
@@ -456,7 +456,7 @@ class Subjects:
             self._drop(id(optimizer))
             subject = self._by_params.get(ids)
         if not params or any(map(_IS_META, params)):
-            return None  # nothing is trained that has no numbers
+            return None  # a tensor without numbers is not trained
         if any(map(hasattr, params, repeat("fake_mode"))):
             return None
         if subject is None:

@@ -25,7 +25,7 @@ from zerograd.static.reuse import FileMemory
 
 @dataclass(frozen=True)
 class Text:
-    """What an editor shows: a file, or the cells of a notebook, of which None is not Python."""
+    """What an editor shows: a file, or the cells of a notebook; None for a cell that is not Python."""
 
     path: str
     text: str = ""
@@ -76,7 +76,7 @@ class Checker:
         """The files whose last texts are still held parsed."""
 
     def tidy(self) -> None:
-        """Let go of syntax trees, and prepare for the next text. That takes a while, so nobody should wait."""
+        """Drop syntax trees, and prepare for the next text. That takes a while: call it while no client waits."""
         while self._checked:
             forget_modules(self._checked.pop())
         for memory in self._memories.values():

@@ -285,7 +285,7 @@ class Replicas:
             return "comparing the ranks is switched off"
         if not self._shares:
             return NO_REPLICAS
-        # The first rank compares with nobody: the others compare with it.
+        # The first rank does not compare: the others compare with it.
         return "" if self._compared or not self._follows else "no two ranks took the same step"
 
 

@@ -311,7 +311,7 @@ class CallGraph:
         return any(self.reaches(one, "runs_backward", 0) for one in (*kept, *made))
 
     def returned_functions(self, fn: Fn) -> Iterator[Fn]:
-        """The functions of the project that a function gives back: `return f`, `return partial(f, x)`."""
+        """The functions of the project that a function returns: `return f`, `return partial(f, x)`."""
         for value in fn.module.facts[fn.node].returns:
             if isinstance(value, ast.Call) and value.args and called_name(value) == "partial":
                 value = value.args[0]
