@@ -86,13 +86,11 @@ class Finding(Record):
         return self.ranks[0] if len(self.ranks) == 1 else None
 
     def __str__(self) -> str:
-        shown: str = _presentation().finding_text(self)
-        return shown
+        return str(_presentation().finding_text(self))
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        shown: str = _presentation().finding_fragment(self)
-        return shown
+        return str(_presentation().finding_fragment(self))
 
 
 def _presentation() -> Any:
@@ -186,13 +184,11 @@ class Report:
         return int(any(f.level == "error" for f in self.findings))
 
     def __str__(self) -> str:
-        shown: str = _presentation().report_text(self)
-        return shown
+        return str(_presentation().report_text(self))
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        shown: str = _presentation().report_fragment(self)
-        return shown
+        return str(_presentation().report_fragment(self))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows on a terminal."""
@@ -200,8 +196,7 @@ class Report:
 
     def html(self, path: str | PathLike[str]) -> str:
         """Write the report as a web page that needs no network; returns its path."""
-        written: str = _presentation().page(self, path)
-        return written
+        return str(_presentation().page(self, path))
 
     def show(self) -> None:
         """Show that page: below the cell in a notebook, otherwise in a browser."""

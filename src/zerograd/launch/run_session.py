@@ -1,4 +1,4 @@
-"""`zerograd run` and `zerograd replay`, from the options to an exit code.
+"""`zerograd run`, from its options to an exit code; and `zerograd merge`.
 
 Findings are printed at once, on the standard error of the start of the program. Whatever happens to
 the program or its streams, all findings so far are on the screen and in the files.

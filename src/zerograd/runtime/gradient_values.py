@@ -116,7 +116,6 @@ def _readable() -> tuple[tuple[type, ...], object, dict[Any, tuple[int, int]]]:
     return (torch.nn.Parameter, torch.Tensor), torch.strided, formats
 
 
-@functools.lru_cache(maxsize=64)
 def _bits(size: int, exponent: int, count: int) -> tuple[Any, int, int, int]:
     """Of so many numbers in a row: the type of their memory, the exponents, the lowest bit of each, and the bit above each."""
     every = int.from_bytes((1).to_bytes(size, sys.byteorder) * count, sys.byteorder)
