@@ -53,8 +53,7 @@ class Job(NamedTuple):
     named: bool = False
     explain: bool = False
     stamp: tuple[int, int] | None = None
-    """The stamp of the file, if its certain findings get their fixes in the worker, where its imports are still parsed.
-    """
+    """The stamp of the file, if its certain findings get their fixes in the worker, where imports are still parsed."""
 
 
 GetJob = Callable[[int], Job]
@@ -68,12 +67,12 @@ class _Span:
         self.numbers = numbers
 
     def take(self, count: int) -> range:
-        """Remove the first of them from the span."""
+        """Remove the first of them from the span; returns them."""
         taken, self.numbers = self.numbers[:count], self.numbers[count:]
         return taken
 
     def second_half(self) -> range:
-        """Remove the second half of them from the span."""
+        """Remove the second half of them from the span; returns it."""
         half = len(self.numbers) // 2
         taken, self.numbers = self.numbers[half:], self.numbers[:half]
         return taken

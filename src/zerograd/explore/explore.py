@@ -366,7 +366,8 @@ class _Exploration:
     def without_repetitions(self, path: Decisions) -> Decisions:
         """The path, with one decision for a test that has the same outcome several times.
 
-        The decisions may have different texts: the second time, only `step > warmup` of `train and step > warmup` is unknown.
+        The decisions may have different texts: of `if train and step > warmup:`, only `step > warmup` may be unknown
+        the second time.
         """
         if len(path) < 2 or self.window is not None:
             return path  # where batches are executed, what is left of a test differs in each

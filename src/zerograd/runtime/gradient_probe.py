@@ -1,8 +1,9 @@
 """What a backward meets: whether it reaches a subject, and whether it adds to gradients that were used.
 
-On the usual path no gradient is looked at: one parameter, the probe, shows whether a backward reaches
-the subject. Where a backward may meet gradients that a step has used, `GradientProbe` finds out which
-parameters hold any, and which of those the backward reaches; once that has found nothing several times, it looks at one parameter.
+On the usual path no gradient is looked at: one parameter, the probe, shows whether a backward reaches the
+subject. Where a backward may meet gradients that a step has used, `GradientProbe` finds out which parameters
+hold any, and which of those the backward reaches; once that has found nothing several times, it looks at one
+parameter.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Parameters that receive gradients and belong to no optimizer.
 
-The graph is walked when a backward call runs first, and later at one backward in EVERY. If that
-finds a new parameter, the graph is walked again after each of the next steps, so that parameters that are
-made or unfrozen late are found soon, too. A parameter is reported after three sightings of a gradient that was not cleared, with steps in between, and only
-after a search for optimizers that have not been seen yet.
+The graph is walked when a backward call runs first, and later at one backward in EVERY. If that finds a new
+parameter, the graph is walked again after each of the next steps, so that parameters that are made or unfrozen
+late are found soon, too. A parameter is reported after three sightings of a gradient that was not cleared, with
+steps in between, and only after a search for optimizers that have not been seen yet.
 """
 
 from __future__ import annotations

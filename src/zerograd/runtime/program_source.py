@@ -56,8 +56,9 @@ class ProgramSource:
 def _parsed(text: str) -> ast.Module | None:
     """The syntax tree of a text; None if it does not parse.
 
-    Two texts that are parsed at once may end in a SystemError: CPython counts depth for both together. So threads wait for each other, and no garbage is collected: an optimizer that is freed asks for its name, which
-    parses.
+    Two texts that are parsed at once may end in a SystemError: CPython counts depth for both together. So
+    threads wait for each other, and no garbage is collected: an optimizer that is freed asks for its name,
+    which parses.
     """
     tree = None
     with _PARSING, Tolerating(SyntaxError, ValueError, RecursionError, SystemError):

@@ -226,7 +226,8 @@ class Doubts:
 def _has_one_count(outcome: Outcome, subject: SubjectKeys, flow: Flow) -> bool:
     """Whether a violation rests on a test of a count, which clears, and another test of the same count steps.
 
-    `(step.number - 1) % n == 0` clears, `step.number % n == 0` steps: both are assumed, because the code that counts is not seen.
+    `(step.number - 1) % n == 0` clears, `step.number % n == 0` steps: both are assumed, because the code that
+    counts is not seen.
     """
     assumed = {one.test for path in outcome.decisions for one in path if "%" in one.test}
     if not assumed:
