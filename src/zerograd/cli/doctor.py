@@ -1,4 +1,4 @@
-"""`zerograd doctor`: what is installed, what zerograd can check and watch here, and what not and why."""
+"""`zerograd doctor`: what is installed, and what zerograd can and cannot check and watch here."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class Step(Event):
     leaked: bool = False
     """It uses gradients of another subject's backward that point against its own, as steps before it did."""
     measured: Measured | None = None
-    """What it should have used, and what it used, where a run has looked."""
+    """The norms of what it should have used and of what it used, where a run has looked."""
     repeated: tuple[str, ...] = ()
     """Some parameters whose used gradients it uses once more, where the others have new ones."""
     repeated_count: int = 0

@@ -113,7 +113,7 @@ class Problem(Record):
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run was watched for: what there was to see, and what could not be seen."""
+    """What was watched in a run, and what could not be watched."""
 
     optimizers: tuple[str, ...] = ()
     parameters: int = 0

@@ -78,7 +78,7 @@ follow from either outcome."""
 
 @lru_cache(maxsize=4096)
 def _answer(alt: Alt, known: Known, executed: bool) -> bool | Question:
-    """How a test comes out under what is known, or what is left of it to decide.
+    """The outcome of a test under what is known, or the part of it that is left to decide.
 
     The same flow is explored for several groups of rules: to remember the answers saves 2 % of a check of `bench/right`,
     and 10 % where loops have many tests (fairseq, timm and NVIDIA's examples).
@@ -395,15 +395,10 @@ class _Exploration:
         )
 
     def repeat(self, loop: Loop, entry: Configurations) -> Configurations:
-        labels: tuple[Label, ...] = (Break(loop.ident), Continue(loop.ident))
-        outer = {label: self.jumps.pop(label, None) for label in labels}
         out = self.execute(loop, entry) if self.window else self.saturate(loop, entry)
         if loop.orelse is not None:
             out = self.run(loop.orelse, out)
         merge(out, self.jumps.pop(Break(loop.ident), {}))
-        for label, kept in outer.items():
-            if kept is not None:
-                self.jumps[label] = kept
         return out
 
     def once(self, loop: Loop, entry: Configurations) -> Configurations:

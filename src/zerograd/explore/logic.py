@@ -176,7 +176,7 @@ Known = frozenset[tuple[Variable | Fact, Value]]
 NOTHING: Known = frozenset()
 
 MOST_OPERANDS = 5
-"""Of a test whose shorter forms are looked up."""
+"""A test with more operands is not compared with its shorter forms."""
 
 _BINARY: dict[str, Callable[[object, object], object]] = {
     "+": operator.add,

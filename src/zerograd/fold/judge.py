@@ -125,7 +125,7 @@ class Judge:
         return any(name == subject for name, _ in self._streaks)
 
     def forget(self, subject: str) -> None:
-        """The subject is gone: what it has done counts, what it was about to do does not."""
+        """The subject is gone: its steps and windows still count."""
         track = self._tracks.pop(subject, None)
         if track is not None:
             self._past_steps += track.steps

@@ -22,7 +22,7 @@ MOST_MOTIFS = 8192
 MOST_RUNS = 1 << 17
 LONGEST_RUN = 0xFFFF
 LONGEST_MOTIF = 48
-"""Of a longer one the middle is left out."""
+"""The middle of a longer one is left out."""
 LONGEST_TICK = 4096
 MOST_POINTS = 1 << 17
 FEW_POINTS = 1 << 14

@@ -42,7 +42,7 @@ class Orphans:
         self._subjects = subjects
         self._post = post
         self._seen: dict[int, tuple[weakref.ref[Any], int, int]] = {}
-        """By identity: a parameter of no optimizer, its sightings, and the number of steps at the last."""
+        """By identity: a parameter without optimizer, its sightings, and the number of steps at the last one."""
         self._reported: dict[int, weakref.ref[Any]] = {}
         """By identity: sets would compare tensors by their values."""
 

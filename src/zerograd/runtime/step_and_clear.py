@@ -47,7 +47,7 @@ _LIVE, _SPENT = Grads.LIVE, Grads.SPENT
 
 @dataclass(eq=False, repr=False)
 class StepAndClear:
-    """Posts the steps and clears of subjects, and what has to be said before them."""
+    """Posts the steps and clears of subjects, and the events that come before them."""
 
     _torch: Any
     _events: EventCache
@@ -169,7 +169,7 @@ class StepAndClear:
             event = self._look_at_step(subject, event)
             grad = subject.probe.param.grad
         elif subject.track.windows.drops and self._rewritten(subject):
-            # What was dropped was read before, and went into what is there now.
+            # The program has read what was dropped, and computed the present gradients from it.
             self._post(subject, self._events.event(Assign, event.site))
         windows = subject.track.windows
         if windows.drops or 1 < windows.open != windows.usual:
@@ -228,7 +228,7 @@ class StepAndClear:
         return self._events.variant(event, repeated=names, repeated_count=len(repeated))
 
     def _looked_at(self, subject: Subject, event: Step, *, scaled: bool) -> Step:
-        """The event of a step with what it uses; what shows later that another uses the same is noted."""
+        """The event of a step with what it uses. What a later step is compared with is noted."""
         if subject.used.sum.concerned:
             event = self._with_numbers(subject, event, scaled=scaled)
         if subject.used.left or subject.stepping.left:
@@ -259,7 +259,7 @@ class StepAndClear:
         return subject.measured(divided=divided)
 
     def _say_what_ranks_share(self, subject: Subject, event: Step) -> bool:
-        """What ranks have to say before a step; True if the gradients are where no step sees them."""
+        """Post what ranks have shared before a step; True if they keep gradients where no step sees them."""
         for diverged in self._replicas.found(subject):
             seen = self._events.event(Sync, event.site)
             self._post(subject, self._events.variant(seen, diverged=diverged))
@@ -313,7 +313,7 @@ class StepAndClear:
     def _empty(self, subject: Subject, event: Step) -> Step:
         """A step with nothing to use: from the second time, if no backward ran in between."""
         if not any(param.requires_grad for param in subject.params):
-            # What was known of them is past, and there is nothing that this step could use.
+            # Nothing is known about them any more, and this step has nothing to use.
             self._post(subject, self._events.event(Unknown, event.site))
             self._post(subject, self._events.event(Zero, NOWHERE, excuse=Excuse.UNSEEN))
             return event
@@ -403,7 +403,7 @@ class StepAndClear:
         for subject in subjects:
             self._before_clip(subject)
         if strangers or any(one.track.node.grads is _LIVE for one in subjects):
-            # One clip for the phases of all: who was clipped before the last step has no part in it.
+            # One call clips for all phases: a subject that was clipped before its last step is not meant.
             return [
                 one
                 for one in subjects
@@ -418,7 +418,7 @@ class StepAndClear:
         if norms_then is not None:
             return not _are_of(_norms(subject), norms_then)
         if grad is None or not any_holds([probe.param]):
-            return False  # some are cleared: what is left is what the step has used
+            return False  # some are cleared: the step has used the rest
         if used.grad is None or used.grad() is not probe.identity(grad):
             return True
         return used.version >= 0 and probe.version(grad) != used.version
@@ -450,5 +450,5 @@ def _norms(subject: Subject) -> dict[int, float]:
 
 
 def _are_of(now: dict[int, float], then: dict[int, float] | None) -> bool:
-    """Whether gradients are those that a step has used, or those of them that are not cleared."""
+    """Whether gradients are those that a step has used, or a part of those."""
     return then is not None and all(then.get(key) == norm for key, norm in now.items() if norm)

@@ -142,7 +142,7 @@ class LastBackward:
 
 
 class Stepping:
-    """What the steps of a subject have done, and what a running one has (`step_and_clear`)."""
+    """The steps of a subject so far, and the one that is running (`step_and_clear`)."""
 
     began_at = 0
     """How many backward calls there had been when the running step began."""
@@ -161,7 +161,7 @@ class Stepping:
     norms: dict[int, float] | None = None
     """By identity of the parameter: the norms that the last step used; None until a step has come with no backward before it."""
     measured: Measured | None = None
-    """What the running step should use, and what it uses, if that is more."""
+    """The norms that the running step should use and does use, if it uses more."""
     repeated_at = -1
     """How many backward calls there had been when a step last used the same again."""
     clipped = False
@@ -305,7 +305,7 @@ class Subject:
             self.lane.used.pop(self.name, None)
 
     def measured(self, *, divided: bool) -> Measured | None:
-        """What a step should use and what it uses, where these are not the same."""
+        """The norms that a step should use and does use, if they differ."""
         numbers = self.used.sum.at_step(self.params, divided=divided)
         if numbers is None:
             return None

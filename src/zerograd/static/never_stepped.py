@@ -1,7 +1,6 @@
 """Optimizers that a file makes or is handed, that gradients are computed for, and that nothing steps.
 
-An optimizer is followed through the names that it gets. Whatever else is done with it than to clear, save or
-schedule it may step it: then nothing is known.
+An optimizer is followed through the names that it gets. Anything else than clearing, saving or scheduling it may step it: then it is not reported.
 """
 
 from __future__ import annotations

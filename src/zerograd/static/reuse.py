@@ -348,7 +348,7 @@ class Reuse:
             self._kept[key] = Unit(tuple(found), starts, lengths, marks, spent)
 
     def end(self) -> None:
-        """The analysis is complete: what it used is what is known from now on."""
+        """The analysis is complete: remember what it used."""
         memory = self._memory
         memory.units = self._kept
         memory.names = self._names

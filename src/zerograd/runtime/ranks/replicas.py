@@ -111,7 +111,7 @@ class Replicas:
         return self._found.pop(subject.name, ()) if self._found else ()
 
     def _open(self, subject: Subject, shared: Shared, before: _Comparison | None) -> _Comparison:
-        """Find the ranks that share a subject: those of DDP's group, or those that hold the same shards."""
+        """Find the ranks that share a subject: DDP's group, or the ranks that hold the same shards."""
         made = _Comparison(shared, _shape(subject.params))
         if before is not None:
             made.steps, made.key = before.steps, before.key

@@ -341,7 +341,7 @@ class CallGraph:
         """Functions of the same file, and inherited methods, that code with these facts may call."""
         near = self.known.near.get(facts)
         if near is None:
-            # Whoever is handed a function, or a method of the object, may call it.
+            # Code that is handed a function, or a method of the object, may call it.
             handed = {name.removeprefix("self.") for name in facts.handed}
             near = self.known.near[facts] = [
                 fn for last in sorted(facts.called) for fn in self._named(module, last)

@@ -237,7 +237,7 @@ class Contexts:
         if not self.waiting or not stack or stack[-1] is not self.waiting[-1].generator:
             facts = self.env.frame.module.facts.get(stack[-1]) if stack else None
             if facts is not None and facts.touches and "backward" not in facts.called:
-                # Whoever takes what is yielded runs the backward.
+                # The code that takes the yielded value runs the backward.
                 self.effects.unseen(node, NOBODY, NotFollowed.LEFT_TO_CALLER)
             return mix([value])
         waiting, here = self.waiting.pop(), self.env.frame

@@ -106,7 +106,7 @@ class FrameworkCalls:
         return self.perform(call, node, None, arguments)
 
     def _is_on(self, call: LibraryCall, func: ast.Attribute, owner: Value) -> bool:
-        """Whether what a method is called on is what the table says."""
+        """Whether the object of a method is the one that the table asks for."""
         if call.on is On.ANYTHING:
             return True
         if call.on is On.MODULE:
@@ -124,7 +124,7 @@ class FrameworkCalls:
         return self.objects.role(owner, func.value) is call.on
 
     def _is_handed(self, call: LibraryCall, node: ast.Call, arguments: list[Value]) -> bool:
-        """Whether a call is handed what the table says, and what its effects need."""
+        """Whether a call has the arguments that the table asks for, and that its effects need."""
         if call.on is On.MODULE and call.steps_first and node.args and arguments:
             # Whatever an unseen function returned: what a library steps is an optimizer.
             arguments[0] = self.constructors.as_optimizer(arguments[0], node.args[0])
